@@ -1,0 +1,28 @@
+# PYTHON=/path/to/python3.11 chooses the interpreter; otherwise the first Python 3.10-3.12 that runs is taken.
+VENV := .venv
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint constraints clean
+
+help: ## Show this help
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
+
+setup: ## Make .venv and fetch all that is needed, in versions fixed by constraints.txt
+	@sh tools/setup.sh
+
+demo: setup ## Set up, then run the demo
+	@$(VENV)/bin/slshudi demo
+
+lint: setup ## Check style and types
+	@$(VENV)/bin/ruff check
+	@$(VENV)/bin/ruff format --check
+	@$(VENV)/bin/mypy
+
+test: lint ## Set up, check style and types, run the tests
+	@$(VENV)/bin/pytest
+
+constraints: setup ## Choose the versions of constraints.txt anew, within the ranges of pyproject.toml
+	@$(VENV)/bin/python tools/setup.py constraints
+
+clean: ## Remove .venv and everything made by builds, tests and the demo
+	@rm -rf $(VENV) build dist .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

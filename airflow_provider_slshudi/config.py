@@ -1,0 +1,353 @@
+"""What a pipeline is: a YAML file, checked when it is loaded, before anything runs.
+
+Every refusal is a `ConfigError` that names the file, the line, the field, the value found, and what is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+import yaml
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from airflow_provider_slshudi.exceptions import ConfigError
+
+_SIZE_UNITS = {"": 1, "B": 1} | {
+    f"{prefix}{suffix}": base ** (power + 1)
+    for power, prefix in enumerate("KMGT")
+    for suffix, base in (("B", 1000), ("iB", 1024))
+}
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_TABLE_SCHEMES = ("file", "s3", "s3a")
+
+# What every write client of ours runs with: an instant that is written but not committed stays until somebody decides
+# (hudi.apache.org/docs/concurrency_control, docs/design.md). A pipeline that changed one could lose data.
+PROTOCOL_OPTIONS = {
+    "hoodie.write.concurrency.mode": "SINGLE_WRITER",
+    "hoodie.clean.failed.writes.policy": "NEVER",
+    "hoodie.cleaner.policy.failed.writes": "NEVER",
+    "hoodie.metadata.streaming.write.enabled": "false",
+    "hoodie.write.auto.upgrade": "false",
+    "hoodie.clean.automatic": "false",
+    "hoodie.archive.automatic": "false",
+    "hoodie.compact.inline": "false",
+    "hoodie.clustering.inline": "false",
+    "hoodie.write.markers.type": "DIRECT",
+}
+# Set from the pipeline's own fields.
+_TABLE_OPTIONS = (
+    "hoodie.table.name",
+    "hoodie.populate.meta.fields",
+    "hoodie.datasource.write.partitionpath.field",
+    "hoodie.datasource.write.partitionpath.urlencode",
+    "hoodie.datasource.write.hive_style_partitioning",
+)
+PROTECTED_OPTIONS = frozenset((*PROTOCOL_OPTIONS, *_TABLE_OPTIONS))
+
+
+def parse_size(value: object) -> int:
+    """Bytes of `512MiB`, `2GB` or a plain number."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?i?B|)\s*", str(value))
+    if match is None or match[2] not in _SIZE_UNITS:
+        raise ValueError("expected bytes, as a number or like 512MiB, 2GB")
+    return int(float(match[1]) * _SIZE_UNITS[match[2]])
+
+
+def parse_schedule(value: object) -> str:
+    """A pause between runs (`30s`, `5m`, `1h`), `@continuous`, another Airflow preset, or a cron expression."""
+    text = str(value).strip()
+    if not (re.fullmatch(r"[1-9]\d*[smhd]", text) or text.startswith("@") or len(text.split()) == 5):
+        raise ValueError("expected a pause like 30s, 5m, 1h, or @continuous, or a cron expression of five fields")
+    return text
+
+
+def _check_path(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in _TABLE_SCHEMES or (parts.scheme != "file" and not parts.netloc) or not parts.path.strip("/"):
+        raise ValueError("expected a URI like file:///lake/events or s3a://bucket/lake/events")
+    return value.rstrip("/")
+
+
+def _check_zone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError("expected an IANA time zone like UTC or Asia/Shanghai") from error
+    return value
+
+
+def _check_column(value: str) -> str:
+    if not re.fullmatch(r"[a-z_][a-z0-9_]*", value) or value.startswith("_hoodie_"):
+        raise ValueError("expected lower-case letters, digits and _, not starting with a digit or _hoodie_")
+    return value
+
+
+def _refuse_secret(key: str) -> None:
+    if re.search(r"secret|password|token|access\.?key", key, re.IGNORECASE):
+        raise ValueError(f"{key} looks like a secret, which does not belong into a file: use a connection")
+
+
+Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
+ColumnName = Annotated[str, AfterValidator(_check_column)]
+ColumnType = Literal["string", "int", "bigint", "float", "double", "boolean", "timestamp", "date", "binary"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Source(_Model):
+    """Where the logs are.
+
+    `start`: where a shard that exists when the pipeline first runs is read from: its first retained log
+    (`begin`), only what comes after (`end`), or a receive time in unix seconds. A shard that appears later is
+    always read from its first log.
+    """
+
+    connection: str = "sls_default"
+    project: str = Field(min_length=1)
+    logstore: str = Field(min_length=1)
+    start: Literal["begin", "end"] | Annotated[int, Field(gt=0)] = "begin"
+    on_expired: Literal["fail", "skip"] = "fail"
+
+    @property
+    def identity(self) -> str:
+        """What the ledger knows the source by."""
+        return f"sls://{self.project}/{self.logstore}"
+
+
+class EventTimePartition(_Model):
+    """One partition per hour, day or month of a timestamp column, held by the derived string column `name`."""
+
+    by: Literal["event_time"]
+    column: str
+    every: Literal["hour", "day", "month"] = "day"
+    timezone: Annotated[str, AfterValidator(_check_zone)] = "UTC"
+    name: ColumnName = "event_date"
+
+
+class FieldPartition(_Model):
+    """One partition per value of a column."""
+
+    by: Literal["field"]
+    column: str
+
+    @property
+    def name(self) -> str:
+        """The partition's column."""
+        return self.column
+
+
+Partition = Annotated[EventTimePartition | FieldPartition, Field(discriminator="by")]
+
+
+class Table(_Model):
+    """The Hudi table. `options` are passed to Hudi's write client, but for those the protocol rests on."""
+
+    path: Annotated[str, AfterValidator(_check_path)]
+    name: ColumnName
+    partition: Partition | None = None
+    options: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _options_allowed(self) -> Table:
+        for key in self.options:
+            _refuse_secret(key)
+            if not key.startswith("hoodie.") or key in PROTECTED_OPTIONS:
+                raise ValueError(
+                    f"option {key} may not be set: options start with hoodie. and are none that exactly-once rests on "
+                    f"({', '.join(sorted(PROTECTED_OPTIONS))})"
+                )
+        return self
+
+
+class Column(_Model):
+    """A column and the log key that fills it (the column's own name unless given).
+
+    `format` says how a timestamp is written in the log: a count since 1970, or ISO 8601.
+    """
+
+    name: ColumnName
+    type: ColumnType = "string"
+    key: str = ""
+    format: Literal["seconds", "millis", "micros", "iso8601"] | None = None
+
+    @model_validator(mode="after")
+    def _format_of_timestamp(self) -> Column:
+        if (self.format is not None) != (self.type == "timestamp"):
+            raise ValueError("a timestamp needs `format` (seconds, millis, micros, iso8601), other types have none")
+        return self
+
+    @property
+    def source_key(self) -> str:
+        """The log key that fills this column."""
+        return self.key or self.name
+
+
+class Batch(_Model):
+    """Limits of one batch: raw bytes read, bytes of one base file, bytes that one Spark task reads at most."""
+
+    max_bytes: Size = parse_size("4GiB")
+    target_file_bytes: Size = parse_size("128MiB")
+    task_bytes: Size = parse_size("1GiB")
+
+
+class Spark(_Model):
+    """How the append job is submitted: an Airflow connection and further Spark settings, none of them secret."""
+
+    connection: str = "spark_default"
+    conf: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _no_secrets(self) -> Spark:
+        for key in self.conf:
+            _refuse_secret(key)
+        return self
+
+
+class Pipeline(_Model):
+    """One logstore into one table.
+
+    `rest_column` keeps the keys that no column names, as map<string, string>; without it they are dropped.
+    `misfits` says what becomes of a value that does not convert to its column's type.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
+    schedule: Annotated[str, BeforeValidator(parse_schedule)] = "5m"
+    source: Source
+    table: Table
+    columns: list[Column] = Field(min_length=1)
+    rest_column: ColumnName | None = None
+    misfits: Literal["nullify", "fail"] = "nullify"
+    batch: Batch = Batch()
+    spark: Spark = Spark()
+
+    @model_validator(mode="after")
+    def _columns_agree(self) -> Pipeline:
+        types = {column.name: column.type for column in self.columns}
+        names = [column.name for column in self.columns]
+        if self.rest_column is not None:
+            names.append(self.rest_column)
+        partition = self.table.partition
+        if isinstance(partition, EventTimePartition):
+            names.append(partition.name)
+            if types.get(partition.column) != "timestamp":
+                raise ValueError(
+                    f"table.partition.column {partition.column!r} must name a timestamp column: "
+                    f"{_listed(name for name, type_ in types.items() if type_ == 'timestamp')}"
+                )
+        elif partition is not None and types.get(partition.column) not in ("string", "int", "bigint", "date"):
+            raise ValueError(
+                f"table.partition.column {partition.column!r} must name a column of type string, int, bigint or date"
+            )
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise ValueError(f"columns named twice: {_listed(twice)}")
+        return self
+
+    @property
+    def every(self) -> timedelta | str:
+        """The schedule as Airflow takes it."""
+        if self.schedule[-1] in _SECONDS and self.schedule[:-1].isdigit():
+            return timedelta(seconds=int(self.schedule[:-1]) * _SECONDS[self.schedule[-1]])
+        return self.schedule
+
+
+def load_pipeline(path: str | Path) -> Pipeline:
+    """The pipeline that the file at `path` describes.
+
+    Raises:
+        ConfigError: the file cannot be read, is no YAML, or describes no valid pipeline.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}", source=str(path)) from error
+    return parse_pipeline(text, source=str(path))
+
+
+def parse_pipeline(text: str, source: str) -> Pipeline:
+    """The pipeline that a YAML text describes; `source` is named in errors.
+
+    Raises:
+        ConfigError: as `load_pipeline`.
+    """
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or error
+        raise ConfigError(f"{source}:{where} is no YAML: {problem}", source=source) from error
+    if not isinstance(data, dict) or node is None:
+        raise ConfigError(f"{source}: a pipeline is a mapping with name, source, table, columns", source=source)
+    for field, line in _repeated_keys(node):
+        raise ConfigError(f"{source} line {line}: {field} is given twice; keep one", source=source, field=field)
+    try:
+        return Pipeline.model_validate(data)
+    except ValidationError as error:
+        raise _refusal(error, node, source) from None
+
+
+def _refusal(error: ValidationError, node: yaml.Node, source: str) -> ConfigError:
+    problems = []
+    for problem in error.errors(include_url=False):
+        location, line = _locate(node, problem["loc"])
+        message = problem["msg"].removeprefix("Value error, ")
+        found = "" if problem["type"] == "missing" or isinstance(problem["input"], dict) else f": {problem['input']!r}"
+        problems.append(
+            (location, problem["input"], f"{source} line {line}: {location or 'pipeline'}{found}: {message}")
+        )
+    field, value, _ = problems[0]
+    return ConfigError("\n".join(text for *_, text in problems), source=source, field=field, value=value)
+
+
+def _locate(node: yaml.Node, loc: tuple[int | str, ...]) -> tuple[str, int]:
+    """The dotted field and the line of the deepest part of `loc` that the file has.
+
+    A part that the file lacks is either a missing field, which is named, or a tag of a union, which is not.
+    """
+    line, field = node.start_mark.line + 1, ""
+    for depth, part in enumerate(loc):
+        if isinstance(node, yaml.MappingNode):
+            found = next(((key, value) for key, value in node.value if key.value == str(part)), None)
+            if found is None:
+                if depth == len(loc) - 1:
+                    field += f".{part}" if field else str(part)
+                continue
+            node, line = found[1], found[0].start_mark.line + 1
+            field += f".{part}" if field else str(part)
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+            field += f"[{part}]"
+    return field, line
+
+
+def _repeated_keys(node: yaml.Node, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """YAML lets a key stand twice and keeps the last one silently."""
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _repeated_keys(item, f"{prefix}[{index}]")
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            field = f"{prefix}.{key.value}" if prefix else str(key.value)
+            if key.value in seen:
+                yield field, key.start_mark.line + 1
+            seen.add(key.value)
+            yield from _repeated_keys(value, field)
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(sorted(names)) or "there is none"

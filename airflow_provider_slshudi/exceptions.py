@@ -1,0 +1,225 @@
+"""Everything that can go wrong, told apart by what a caller may do about it.
+
+`TransientError`: the same call may succeed later. `TerminalError`: it will not, until a person or a
+configuration changes something. Every class carries the ids it speaks of as attributes.
+"""
+
+from __future__ import annotations
+
+
+class SlsHudiError(Exception):
+    """Base of all errors of this package."""
+
+
+class TransientError(SlsHudiError):
+    """Trying again later may succeed."""
+
+
+class TerminalError(SlsHudiError):
+    """Trying again changes nothing; the message says what to do."""
+
+
+class ConfigError(TerminalError):
+    """A pipeline file or a setting is wrong.
+
+    Attributes: source (file or setting), field (dotted path, may be empty), value (what was found).
+    """
+
+    def __init__(self, message: str, *, source: str, field: str = "", value: object = None) -> None:
+        super().__init__(message)
+        self.source, self.field, self.value = source, field, value
+
+
+class SourceError(SlsHudiError):
+    """An answer of the log service, or none.
+
+    Attributes: project, logstore, shard, cursor (integer, None where the call has none), code (the
+    service's errorCode, or the kind of network fault), request_id.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        project: str,
+        logstore: str,
+        shard: int | None = None,
+        cursor: int | None = None,
+        code: str = "",
+        request_id: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.project, self.logstore, self.shard = project, logstore, shard
+        self.cursor, self.code, self.request_id = cursor, code, request_id
+
+
+class SourceUnavailable(SourceError, TransientError):
+    """The service or the way to it failed; the call may be repeated."""
+
+
+class SourceThrottled(SourceUnavailable):
+    """A quota was exceeded; repeat more slowly."""
+
+
+class SourceRefused(SourceError, TerminalError):
+    """The service understood and refused: credentials, names or arguments are wrong."""
+
+
+class SourceCorrupt(SourceError, TransientError):
+    """An answer contradicts itself (sizes, counts or cursors disagree) and was not believed."""
+
+
+class CursorError(TerminalError):
+    """A text is no cursor. Attribute: text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text!r} is no SLS cursor: expected base64 of a decimal integer, or the integer itself")
+        self.text = text
+
+
+class DecodeError(TerminalError):
+    """A pull's body is no LogGroupList. Attributes: shard, cursor (of its first log group)."""
+
+    def __init__(self, message: str, *, shard: int, cursor: int) -> None:
+        super().__init__(message)
+        self.shard, self.cursor = shard, cursor
+
+
+class DataExpired(TerminalError):
+    """Logs that the pipeline should read next are gone from the service.
+
+    Attributes: pipeline, shard, begin, end (the lost half-open range of cursors).
+    """
+
+    def __init__(self, pipeline: str, shard: int, begin: int, end: int) -> None:
+        super().__init__(
+            f"pipeline {pipeline}: shard {shard} no longer holds the log groups [{begin}, {end}), which were never "
+            "read. Either restore them, or accept the gap with `source.on_expired: skip` in the pipeline file, which "
+            "records it"
+        )
+        self.pipeline, self.shard, self.begin, self.end = pipeline, shard, begin, end
+
+
+class ValueMisfit(TerminalError):
+    """A log's value does not convert to its column's type and the pipeline says `misfits: fail`.
+
+    Attributes: column, type, value (shortened), key (row key `{shard}-{cursor}-{index}`).
+    """
+
+    def __init__(self, column: str, type_: str, value: str, key: str) -> None:
+        super().__init__(
+            f"column {column}: {value!r} of log {key} is no {type_}. "
+            "Correct the column's type, or let such values become NULL with `misfits: nullify`"
+        )
+        self.column, self.type, self.value, self.key = column, type_, value, key
+
+
+class LedgerError(SlsHudiError):
+    """Something about the ledger. Attributes: pipeline, transaction (None where none is meant)."""
+
+    def __init__(self, message: str, *, pipeline: str = "", transaction: str | None = None) -> None:
+        super().__init__(message)
+        self.pipeline, self.transaction = pipeline, transaction
+
+
+class LedgerUnavailable(LedgerError, TransientError):
+    """The ledger's database did not answer; whether the last change took effect is unknown."""
+
+
+class LeaseHeld(LedgerError, TransientError):
+    """Somebody else decides for this pipeline at the moment. Attributes: holder, expires (UTC)."""
+
+    def __init__(self, message: str, *, pipeline: str, holder: str, expires: object) -> None:
+        super().__init__(message, pipeline=pipeline)
+        self.holder, self.expires = holder, expires
+
+
+class Fenced(LedgerError, TerminalError):
+    """The transaction changed hands: this token is old. Stop; the new holder goes on. Attribute: token."""
+
+    def __init__(self, message: str, *, pipeline: str = "", transaction: str, token: int) -> None:
+        super().__init__(message, pipeline=pipeline, transaction=transaction)
+        self.token = token
+
+
+class IllegalTransition(LedgerError, TerminalError):
+    """The transaction is not in the state that this change starts from. Attributes: found, wanted."""
+
+    def __init__(self, message: str, *, transaction: str, found: str, wanted: str) -> None:
+        super().__init__(message, transaction=transaction)
+        self.found, self.wanted = found, wanted
+
+
+class RangeConflict(LedgerError, TerminalError):
+    """Ranges to be reserved are already covered or reserved. Attribute: ranges."""
+
+    def __init__(self, message: str, *, pipeline: str, ranges: object) -> None:
+        super().__init__(message, pipeline=pipeline)
+        self.ranges = ranges
+
+
+class PipelineConflict(LedgerError, TerminalError):
+    """Another pipeline already owns this table, or this name belongs to another source. Attribute: other."""
+
+    def __init__(self, message: str, *, pipeline: str, other: str) -> None:
+        super().__init__(message, pipeline=pipeline)
+        self.other = other
+
+
+class TableError(SlsHudiError):
+    """Something about the Hudi table. Attributes: table (base path), instant (None where none is meant)."""
+
+    def __init__(self, message: str, *, table: str, instant: str | None = None) -> None:
+        super().__init__(message)
+        self.table, self.instant = table, instant
+
+
+class TimelineUnreadable(TableError, TransientError):
+    """The timeline could not be read; nothing may be concluded from that."""
+
+
+class TableMismatch(TableError, TerminalError):
+    """The table at this path is not the one that the pipeline describes."""
+
+
+class CommitStateUnknown(TableError, TransientError):
+    """A commit was asked for and it is not known whether it happened. The next run's settle finds out."""
+
+
+class LedgerAhead(TableError, TerminalError):
+    """The ledger says COMMITTED, the timeline does not know the instant: the table was restored or replaced.
+
+    Attribute: transaction.
+    """
+
+    def __init__(self, message: str, *, table: str, instant: str | None, transaction: str) -> None:
+        super().__init__(message, table=table, instant=instant)
+        self.transaction = transaction
+
+
+class LedgerLost(TableError, TerminalError):
+    """The timeline holds a transaction of ours that the ledger does not know. Attribute: transaction."""
+
+    def __init__(self, message: str, *, table: str, instant: str | None, transaction: str) -> None:
+        super().__init__(message, table=table, instant=instant)
+        self.transaction = transaction
+
+
+class ManifestError(TableError, TerminalError):
+    """What an append left behind is missing, old, or does not add up. Attribute: transaction."""
+
+    def __init__(self, message: str, *, table: str, transaction: str, instant: str | None = None) -> None:
+        super().__init__(message, table=table, instant=instant)
+        self.transaction = transaction
+
+
+class JobFailed(SlsHudiError):
+    """A Spark job ended without success. Attributes: verb, returncode, tail (last lines of its log)."""
+
+    def __init__(self, message: str, *, verb: str, returncode: int | None = None, tail: str = "") -> None:
+        super().__init__(message)
+        self.verb, self.returncode, self.tail = verb, returncode, tail
+
+
+class RuntimeMissing(TerminalError):
+    """Java, the Hudi bundle, or another part of the machine is missing or of the wrong version."""

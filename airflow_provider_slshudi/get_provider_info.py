@@ -1,0 +1,90 @@
+"""What Airflow is told about this provider.
+
+https://airflow.apache.org/docs/apache-airflow-providers/howto/create-custom-providers.html
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_slshudi import __version__
+
+_TEXT = {"type": ["string", "null"]}
+
+_SLS = {
+    "connection-type": "sls",
+    "hook-class-name": "airflow_provider_slshudi.hooks.sls.SlsHook",
+    "hook-name": "Alibaba Cloud SLS",
+    "ui-field-behaviour": {
+        "hidden-fields": ["schema", "port"],
+        "relabeling": {"host": "Endpoint", "login": "AccessKey ID", "password": "AccessKey secret"},
+        "placeholders": {"host": "cn-hangzhou.log.aliyuncs.com"},
+    },
+    "conn-fields": {
+        "region": {
+            "label": "Region",
+            "schema": _TEXT,
+            "description": "For example cn-hangzhou; signature v4 needs it",
+        },
+        "auth_version": {
+            "label": "Signature",
+            "schema": {"type": "string", "enum": ["v1", "v4"], "default": "v1"},
+        },
+        "security_token": {
+            "label": "Security token",
+            "schema": {**_TEXT, "format": "password"},
+            "description": "Of temporary (STS) credentials",
+        },
+    },
+}
+_LEDGER = {
+    "connection-type": "slshudi_ledger",
+    "hook-class-name": "airflow_provider_slshudi.hooks.ledger.LedgerHook",
+    "hook-name": "SLS to Hudi ledger",
+    "ui-field-behaviour": {
+        "hidden-fields": [],
+        "relabeling": {"schema": "Database (SQLite: path of the file)"},
+        "placeholders": {"schema": "/var/lib/slshudi/ledger.db"},
+    },
+    "conn-fields": {
+        "dialect": {
+            "label": "Database system",
+            "schema": {"type": "string", "enum": ["sqlite", "postgresql", "mysql"], "default": "sqlite"},
+            "description": "SQLite serves one machine alone",
+        },
+    },
+}
+
+
+def get_provider_info() -> dict[str, Any]:
+    """The provider's description, in Airflow's schema."""
+    return {
+        "package-name": "airflow-provider-slshudi",
+        "name": "SLS to Hudi",
+        "description": "Alibaba Cloud SLS logs into an Apache Hudi table, exactly once",
+        "versions": [__version__],
+        "connection-types": [_SLS, _LEDGER],
+        "asset-uris": [{"schemes": ["hudi"], "handler": None}],
+        "config": {
+            "slshudi": {
+                "description": "Options of the provider airflow-provider-slshudi.",
+                "options": {
+                    "ledger_conn_id": {
+                        "description": "The connection (type slshudi_ledger) of the ledger's database.",
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": None,
+                        "default": "slshudi_ledger",
+                    },
+                    "pipelines_folder": {
+                        "description": "Where pipeline files are looked for by name. "
+                        "The folder `pipelines` in the DAGs folder where it is not set.",
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "/opt/airflow/pipelines",
+                        "default": None,
+                    },
+                },
+            }
+        },
+    }

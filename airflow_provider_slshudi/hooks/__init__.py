@@ -1,0 +1,1 @@
+"""Airflow hooks: the ways to the log service, the ledger and Spark."""

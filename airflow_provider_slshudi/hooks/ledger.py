@@ -1,0 +1,88 @@
+"""Connections of type `slshudi_ledger`."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook
+
+from airflow_provider_slshudi import settings
+from airflow_provider_slshudi.exceptions import ConfigError, SlsHudiError
+from airflow_provider_slshudi.hooks.lookup import find_connection
+
+if TYPE_CHECKING:
+    from airflow_provider_slshudi.ledger.ledger import Ledger
+
+DIALECTS = ("sqlite", "postgresql", "mysql")
+
+
+class LedgerHook(BaseHook):
+    """The ledger's database: extra `dialect` is sqlite, postgresql or mysql, `schema` the database.
+
+    For SQLite `schema` is the absolute path of the file and the other fields stay empty.
+    """
+
+    conn_name_attr = "ledger_conn_id"
+    default_conn_name = settings.LEDGER_CONN_ID
+    conn_type = "slshudi_ledger"
+    hook_name = "SLS to Hudi ledger"
+
+    def __init__(self, ledger_conn_id: str = default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.ledger_conn_id = ledger_conn_id
+
+    def ledger(self) -> Ledger:
+        """The ledger, its tables brought to this package's version.
+
+        Raises:
+            ConnectionMissing: Airflow gives no such connection.
+            ConfigError: it cannot work; the message says why.
+            LedgerUnavailable: the database does not answer.
+        """
+        return _open(self._url())
+
+    def get_conn(self) -> Ledger:
+        """Airflow's name for `ledger`."""
+        return self.ledger()
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Opens the ledger and counts its pipelines; Airflow's test button."""
+        try:
+            return True, f"the ledger answers and knows {len(self.ledger().pipelines())} pipelines"
+        except SlsHudiError as error:
+            return False, str(error)
+
+    def _url(self) -> str:
+        from sqlalchemy import URL
+
+        found = find_connection(self.ledger_conn_id, self.conn_type)
+        dialect = found.extra_dejson.get("dialect")
+        if dialect not in DIALECTS:
+            raise self._wrong("dialect", f"extra `dialect` is one of {', '.join(DIALECTS)}, not {dialect!r}", dialect)
+        if dialect == "sqlite":
+            if not (found.schema or "").startswith("/"):
+                raise self._wrong(
+                    "schema", f"`schema` is the absolute path of the SQLite file, not {found.schema!r}", found.schema
+                )
+            return URL.create(dialect, database=found.schema).render_as_string()
+        if not found.host or not found.schema:
+            raise self._wrong("host", "it needs a host and, in `schema`, a database", found.host)
+        url = URL.create(dialect, found.login, found.password, found.host, found.port, found.schema)
+        return url.render_as_string(hide_password=False)
+
+    def _wrong(self, field: str, message: str, value: object) -> ConfigError:
+        return ConfigError(
+            f"connection {self.ledger_conn_id!r}: {message}", source=self.ledger_conn_id, field=field, value=value
+        )
+
+
+@cache
+def _open(url: str) -> Ledger:
+    """One engine per process and database."""
+    from airflow_provider_slshudi.ledger.engine import migrate, open_engine
+    from airflow_provider_slshudi.ledger.ledger import Ledger
+
+    engine = open_engine(url)
+    migrate(engine)
+    return Ledger(engine)

@@ -1,0 +1,73 @@
+"""Connections of type `sls`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook
+
+from airflow_provider_slshudi.exceptions import SlsHudiError, SourceError
+from airflow_provider_slshudi.hooks.lookup import find_connection
+
+if TYPE_CHECKING:
+    from airflow_provider_slshudi.sls.connection import SlsConnection
+    from airflow_provider_slshudi.sls.service import LogService
+
+_NO_PROJECT = "slshudi-connection-test"
+
+
+class SlsHook(BaseHook):
+    """The log service: host is the endpoint, login the AccessKey ID, password its secret.
+
+    Extra: `region`, `auth_version` (v1 or v4), `security_token` (of temporary credentials).
+    """
+
+    conn_name_attr = "sls_conn_id"
+    default_conn_name = "sls_default"
+    conn_type = "sls"
+    hook_name = "Alibaba Cloud SLS"
+
+    def __init__(self, sls_conn_id: str = default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.sls_conn_id = sls_conn_id
+
+    def connection(self) -> SlsConnection:
+        """Endpoint and credentials.
+
+        Raises:
+            ConnectionMissing: Airflow gives no such connection.
+            ConfigError: it cannot work; the message says why.
+        """
+        from airflow_provider_slshudi.sls.connection import SlsConnection
+
+        found = find_connection(self.sls_conn_id, self.conn_type)
+        extra = found.extra_dejson
+        return SlsConnection(
+            found.host or "",
+            found.login or "",
+            found.password or "",
+            extra.get("security_token") or "",
+            extra.get("region") or "",
+            extra.get("auth_version") or "v1",
+        )
+
+    def service(self, project: str, logstore: str) -> LogService:
+        """A client of one logstore; raises as `connection`."""
+        from airflow_provider_slshudi.sls.service import LogService
+
+        return LogService(self.connection(), project, logstore)
+
+    def get_conn(self) -> SlsConnection:
+        """Airflow's name for `connection`."""
+        return self.connection()
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Asks for a project that does not exist: no name of one is known here. Airflow's test button."""
+        try:
+            self.service(_NO_PROJECT, "none").shards()
+        except SourceError as error:
+            if error.code != "ProjectNotExist":
+                return False, str(error)
+        except SlsHudiError as error:
+            return False, str(error)
+        return True, "the endpoint answers and does not refuse the key; `slshudi plan` shows whether it may read"

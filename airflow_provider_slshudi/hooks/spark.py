@@ -1,0 +1,121 @@
+"""spark-submit under Airflow: the master of a connection of type `spark`, output into the task's log."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import re
+import signal
+import sys
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk.exceptions import AirflowException
+
+from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
+from airflow_provider_slshudi.hooks.lookup import find_connection
+from airflow_provider_slshudi.job.launch import _DISTRIBUTED, _TAIL_LINES, APPLICATION, SubprocessLauncher, submission
+from airflow_provider_slshudi.job.orders import JobOrder, Verb
+
+_log = logging.getLogger(__name__)
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+_PR_SET_PDEATHSIG = 1
+
+
+def _end_with_parent() -> None:
+    """Called in the child before spark-submit: a task that is killed hard cannot end its driver itself.
+
+    https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html
+    """
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class SparkLauncher:
+    """Runs distributed verbs by `SparkSubmitHook` under the connection's master, in client mode; the others, a
+    decision's seconds, on this machine.
+
+    Secrets are in the environment of the driver, which is a child of this process, whatever the master: neither in
+    the configuration nor in the arguments, which process lists and Spark's web pages show. A driver ends with the
+    process that started it, where the system can do that (Linux).
+    """
+
+    def __init__(self, conn_id: str) -> None:
+        self._conn_id = conn_id
+        self._hook: _Hook | None = None
+
+    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
+        """Runs the job and waits for it.
+
+        Raises:
+            JobFailed: it did not end well; the message has its last lines.
+            ConfigError: the connection cannot be used.
+        """
+        if verb in _DISTRIBUTED:
+            self._submit(verb, order, secrets)
+        else:
+            SubprocessLauncher(say=_log.info).run(verb, order, secrets)
+
+    def kill(self) -> None:
+        """Ends the driver that runs, if one does."""
+        if self._hook is not None:
+            self._hook.on_kill()
+
+    def _submit(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
+        made = submission(verb, order, self._master())
+        hook = self._hook = _Hook(
+            conf=made.conf, conn_id=self._conn_id, name=made.name, application_args=made.arguments, deploy_mode="client"
+        )
+        try:
+            # Not `env_vars`, which become --conf on YARN and Kubernetes. PATH is searched in this environment.
+            hook.submit(
+                APPLICATION,
+                env={**os.environ, **made.environment, **secrets},
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+            )
+        except AirflowException as error:
+            code = re.search(r"Error code is: (-?\d+)", str(error))
+            tail = "\n".join(hook.tail)
+            raise JobFailed(
+                f"{made.name} ended with exit code {code[1] if code else 'unknown'}; its last lines:\n{tail}",
+                verb=verb.value,
+                returncode=int(code[1]) if code else None,
+                tail=tail,
+            ) from None
+        finally:
+            self._hook = None
+
+    def _master(self) -> str:
+        """The master as SparkSubmitHook reads it; what depends on the master is configured before that."""
+        found = find_connection(self._conn_id, "spark")
+        if found.extra_dejson.get("deploy-mode") == "cluster":
+            raise ConfigError(
+                f"connection {self._conn_id!r}: deploy-mode cluster would need the log service's secret on a command "
+                "line; use client",
+                source=self._conn_id,
+                field="deploy-mode",
+                value="cluster",
+            )
+        host = found.host or ""
+        master = host if "://" in host or not found.port else f"spark://{host}"
+        return f"{master}:{found.port}" if found.port else master
+
+
+class _Hook(SparkSubmitHook):
+    """Remembers the last lines, which its exception does not tell."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        def remembered() -> Iterator[Any]:
+            for line in itr:
+                self.tail.append(str(line).rstrip())
+                yield line
+
+        super()._process_spark_submit_log(remembered())

@@ -1,0 +1,28 @@
+"""From a pipeline's name to all that its steps touch, by Airflow's connections."""
+
+from __future__ import annotations
+
+from airflow_provider_slshudi import settings
+from airflow_provider_slshudi.hooks.ledger import LedgerHook
+from airflow_provider_slshudi.hooks.sls import SlsHook
+from airflow_provider_slshudi.hooks.spark import SparkLauncher
+from airflow_provider_slshudi.protocol.work import Run, Work
+
+
+def work_of(name_or_path: str, run: Run) -> Work:
+    """What the steps of a pipeline work with.
+
+    Raises:
+        ConfigError: the pipeline, a setting or a connection is wrong.
+        ConnectionMissing: Airflow gives no connection of the ledger.
+        LedgerUnavailable: the ledger does not answer.
+    """
+    pipeline = settings.pipeline(name_or_path)
+    source = pipeline.source
+    return Work(
+        pipeline,
+        LedgerHook(settings.ledger_conn_id()).ledger(),
+        SparkLauncher(pipeline.spark.connection),
+        lambda: SlsHook(source.connection).service(source.project, source.logstore),
+        run,
+    )

@@ -1,0 +1,77 @@
+"""Commits and rolls back with Hudi's write client (hudi.apache.org/docs/writing_data, read in 1.2.0).
+
+Nothing here decides anything: callers hold the pipeline's lease and have read the timeline.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from airflow_provider_slshudi.config import PROTOCOL_OPTIONS, Pipeline
+from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
+from airflow_provider_slshudi.hudi.instants import ACTION
+from airflow_provider_slshudi.hudi.schema import avro_schema
+
+_WRITE_STAT = "org.apache.hudi.common.model.HoodieWriteStat"
+
+
+def commit(
+    gateway: Gateway,
+    pipeline: Pipeline,
+    instant: str,
+    stats: Sequence[Mapping[str, Any]],
+    extra: Mapping[str, str],
+) -> None:
+    """Completes an INFLIGHT instant with the files that `stats` list and `extra` in its metadata.
+
+    Hudi does not fence: called twice this leaves two completed files for one instant, and a marked file that
+    `stats` does not list is deleted. Callers hold the lease and have compared `stats` with what was recorded.
+    """
+    mapper = gateway.hudi.common.util.JsonUtils.getObjectMapper()
+    stat_class = gateway.java_class(_WRITE_STAT)
+    java_stats = gateway.jvm.java.util.ArrayList()
+    for stat in stats:
+        java_stats.add(mapper.readValue(json.dumps(dict(stat)), stat_class))
+    java_extra = gateway.jvm.java.util.HashMap()
+    for key, value in extra.items():
+        java_extra.put(key, value)
+    with _client(gateway, pipeline) as client:
+        client.commitStats(instant, java_stats, gateway.hudi.common.util.Option.of(java_extra), ACTION)
+
+
+def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
+    """Takes a pending instant off the timeline and deletes the files that its markers name."""
+    with _client(gateway, pipeline) as client:
+        client.rollback(instant)
+
+
+@contextmanager
+def _client(gateway: Gateway, pipeline: Pipeline) -> Iterator[Any]:
+    table = pipeline.table
+    options = {**table.options, **PROTOCOL_OPTIONS}
+    if table.partition is not None:
+        options["hoodie.datasource.write.partitionpath.field"] = table.partition.name
+        options["hoodie.datasource.write.hive_style_partitioning"] = "true"
+        options["hoodie.datasource.write.partitionpath.urlencode"] = "true"
+    properties = gateway.jvm.java.util.Properties()
+    for key, value in options.items():
+        properties.setProperty(key, value)
+    config = (
+        gateway.hudi.config.HoodieWriteConfig.newBuilder()
+        .withPath(hadoop_path(table.path))
+        .withSchema(avro_schema(pipeline))
+        .forTable(table.name)
+        .withProps(properties)
+        .build()
+    )
+    engine = gateway.hudi.client.common.HoodieSparkEngineContext(gateway.jsc)
+    client = gateway.hudi.client.SparkRDDWriteClient(engine, config)
+    # Without this the metadata table's update inside commitStats ends in a NullPointerException.
+    client.setOperationType(gateway.hudi.common.model.WriteOperationType.BULK_INSERT)
+    try:
+        yield client
+    finally:
+        client.close()

@@ -1,0 +1,145 @@
+"""What the steps of one transaction leave for each other beside the table's timeline.
+
+`.hoodie/slshudi/{instant}/` holds who opened the instant (`owner.json`), what the append is to read
+(`batch-{token}.json`) and what it wrote (`manifest-{token}.json`). The token in the name and in the content keeps
+an old driver's work apart from its successor's. The folder goes once its transaction is decided.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from airflow_provider_slshudi.exceptions import ManifestError
+from airflow_provider_slshudi.hudi.storage import Storage
+
+TRANSACTION_KEY = "slshudi.transaction"
+RANGES_KEY = "slshudi.ranges"
+PIPELINE_KEY = "slshudi.pipeline"
+
+
+def folder(instant: str) -> str:
+    """The folder of one instant's files."""
+    return f".hoodie/slshudi/{instant}"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Which transaction opened an instant."""
+
+    transaction: str
+    pipeline: str
+    token: int
+
+
+@dataclass(frozen=True)
+class BatchOrder:
+    """What one append is to do: everything it needs but credentials.
+
+    Attributes:
+        pipeline: the pipeline as its model's JSON.
+        ranges: what is to be read, each [shard, begin, end].
+        density: raw bytes per log group that each shard showed lately, by its id as text.
+    """
+
+    transaction: str
+    token: int
+    instant: str
+    pipeline: dict[str, Any]
+    ranges: list[list[int]]
+    density: dict[str, float]
+
+
+@dataclass(frozen=True)
+class RangeDone:
+    """What was read of one range: rows, raw bytes, first and last log time (unix seconds, None without rows)."""
+
+    shard: int
+    begin: int
+    end: int
+    rows: int
+    bytes: int
+    first_time: int | None
+    last_time: int | None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What one append wrote: Hudi's write stats per file, totals per range, misfits per column, seconds taken."""
+
+    transaction: str
+    token: int
+    instant: str
+    stats: list[dict[str, Any]]
+    ranges: list[RangeDone]
+    misfits: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def rows(self) -> int:
+        """Rows read."""
+        return sum(done.rows for done in self.ranges)
+
+
+def write_owner(storage: Storage, instant: str, owner: Owner) -> None:
+    """Says whose instant this is, before it is on the timeline."""
+    storage.write(f"{folder(instant)}/owner.json", json.dumps(asdict(owner)).encode())
+
+
+def read_owner(storage: Storage, instant: str) -> Owner | None:
+    """Whose instant this is, None where no transaction of ours opened it."""
+    content = storage.read(f"{folder(instant)}/owner.json")
+    return None if content is None else Owner(**json.loads(content))
+
+
+def write_order(storage: Storage, order: BatchOrder) -> None:
+    """Leaves the order for the append."""
+    storage.write(f"{folder(order.instant)}/batch-{order.token}.json", json.dumps(asdict(order)).encode())
+
+
+def read_order(storage: Storage, transaction: str, instant: str, token: int) -> BatchOrder:
+    """The order of an append.
+
+    Raises:
+        ManifestError: there is none for this token.
+    """
+    content = storage.read(f"{folder(instant)}/batch-{token}.json")
+    if content is None:
+        raise ManifestError(
+            f"{storage.uri}: no order for instant {instant} with token {token}; it was decided meanwhile",
+            table=storage.uri,
+            transaction=transaction,
+            instant=instant,
+        )
+    return BatchOrder(**json.loads(content))
+
+
+def write_manifest(storage: Storage, manifest: Manifest) -> None:
+    """Leaves the manifest: the append's last act."""
+    storage.write(f"{folder(manifest.instant)}/manifest-{manifest.token}.json", json.dumps(asdict(manifest)).encode())
+
+
+def read_manifest(storage: Storage, transaction: str, instant: str, token: int) -> tuple[Manifest, str]:
+    """The manifest that an append left under this token, and its SHA-256.
+
+    Raises:
+        ManifestError: there is none.
+    """
+    content = storage.read(f"{folder(instant)}/manifest-{token}.json")
+    if content is None:
+        raise ManifestError(
+            f"{storage.uri}: no manifest for instant {instant} with token {token}: its append did not end well",
+            table=storage.uri,
+            transaction=transaction,
+            instant=instant,
+        )
+    data = json.loads(content)
+    ranges = [RangeDone(**done) for done in data.pop("ranges")]
+    return Manifest(ranges=ranges, **data), hashlib.sha256(content).hexdigest()
+
+
+def delete(storage: Storage, instant: str) -> None:
+    """Removes the instant's folder."""
+    storage.delete_folder(folder(instant))

@@ -1,0 +1,54 @@
+"""The JVM of a Spark driver as seen through py4j: what every use of Hudi's classes shares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+class Gateway:
+    """A way to Hudi's classes; with a SparkContext also to its write client."""
+
+    def __init__(self, jvm: Any, hadoop_conf: Any, jsc: Any = None) -> None:
+        self.jvm, self.jsc = jvm, jsc
+        self.hudi = jvm.org.apache.hudi
+        self.storage_conf = self.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(hadoop_conf)
+
+    @classmethod
+    def without_context(cls) -> Gateway:
+        """The JVM alone: enough for the timeline, and seconds cheaper than a SparkContext."""
+        from pyspark import SparkContext
+
+        SparkContext._ensure_initialized()
+        jvm: Any = SparkContext._jvm
+        conf = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(jvm.org.apache.spark.SparkConf())
+        return cls(jvm, conf)
+
+    @classmethod
+    def of(cls, spark: SparkContext) -> Gateway:
+        """The driver JVM of a SparkContext."""
+        jsc: Any = spark._jsc
+        return cls(spark._jvm, jsc.hadoopConfiguration(), jsc)
+
+    def meta_client(self, base: str) -> Any:
+        """Hudi's own reading of the table at `base`, made anew."""
+        builder = self.hudi.common.table.HoodieTableMetaClient.builder()
+        return builder.setBasePath(base).setConf(self.storage_conf).build()
+
+    def requested(self, meta: Any, instant: str, action: str) -> Any:
+        """A HoodieInstant in the state REQUESTED."""
+        states = self.java_class("org.apache.hudi.common.table.timeline.HoodieInstant$State").getEnumConstants()
+        state = next(state for state in states if state.toString() == "REQUESTED")
+        return meta.createNewInstant(state, action, instant)
+
+    def java_class(self, name: str) -> Any:
+        """A class of the application's class path."""
+        loader = self.jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        return self.jvm.java.lang.Class.forName(name, True, loader)
+
+
+def hadoop_path(uri: str) -> str:
+    """A table's path as Hadoop's file systems name it."""
+    return uri.replace("s3://", "s3a://", 1)

@@ -1,0 +1,126 @@
+"""The file system below a table, through pyarrow: local, or S3 by s3:// and s3a:// URIs.
+
+Credentials of an object store come from the machine's own environment (AWS_* variables, instance roles), as
+Spark's do, so none of them passes through a pipeline.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from functools import cached_property
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from airflow_provider_slshudi.exceptions import TimelineUnreadable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow import fs
+
+
+class Storage:
+    """Files below one table, named by paths relative to its base. Picklable: tasks open their own connection.
+
+    Every fault of the file system but "not there" is `TimelineUnreadable`: it says nothing about the file.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri.rstrip("/")
+
+    def __reduce__(self) -> tuple[type[Storage], tuple[str]]:
+        return Storage, (self.uri,)
+
+    def __repr__(self) -> str:
+        return f"Storage({self.uri!r})"
+
+    @cached_property
+    def _parts(self) -> tuple[fs.FileSystem, str]:
+        from pyarrow import fs
+
+        parts = urlsplit(self.uri)
+        if parts.scheme == "file":
+            return fs.LocalFileSystem(), parts.path
+        return fs.S3FileSystem(endpoint_override=os.environ.get("AWS_ENDPOINT_URL")), parts.netloc + parts.path
+
+    @property
+    def filesystem(self) -> fs.FileSystem:
+        """The pyarrow file system."""
+        return self._parts[0]
+
+    def full(self, path: str) -> str:
+        """`path` as the file system names it."""
+        base = self._parts[1]
+        return f"{base}/{path}" if path else base
+
+    def read(self, path: str) -> bytes | None:
+        """The file's content, None where there is no such file."""
+        try:
+            with self.filesystem.open_input_stream(self.full(path)) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unreadable(path, error) from error
+
+    def write(self, path: str, content: bytes) -> None:
+        """Replaces the file at once: a reader sees all of it or what was there before."""
+        target = self.full(path)
+        try:
+            self._make_parent(target)
+            # An object store shows an object only once it is whole; a file is renamed into its place.
+            local = self.filesystem.type_name == "local"
+            written = f"{target}.{uuid.uuid4().hex}.tmp" if local else target
+            with self.filesystem.open_output_stream(written) as stream:
+                stream.write(content)
+            if local:
+                self.filesystem.move(written, target)
+        except OSError as error:
+            raise self._unreadable(path, error) from error
+
+    def names(self, path: str) -> list[str] | None:
+        """The names of files and folders directly in a folder, None where there is no such folder."""
+        from pyarrow import fs
+
+        selector = fs.FileSelector(self.full(path), recursive=False)
+        try:
+            return [info.base_name for info in self.filesystem.get_file_info(selector)]
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unreadable(path, error) from error
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder at `path`."""
+        from pyarrow import fs
+
+        try:
+            return bool(self.filesystem.get_file_info(self.full(path)).type != fs.FileType.NotFound)
+        except OSError as error:
+            raise self._unreadable(path, error) from error
+
+    def create(self, path: str) -> pa.NativeFile:
+        """A stream that writes a new file; its folder is made."""
+        target = self.full(path)
+        self._make_parent(target)
+        return self.filesystem.open_output_stream(target)
+
+    def size(self, path: str) -> int:
+        """Bytes of a file that exists."""
+        return int(self.filesystem.get_file_info(self.full(path)).size)
+
+    def delete_folder(self, path: str) -> None:
+        """Removes a folder and what is in it; nothing happens where there is none."""
+        try:
+            self.filesystem.delete_dir(self.full(path))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self._unreadable(path, error) from error
+
+    def _make_parent(self, target: str) -> None:
+        if self.filesystem.type_name == "local":
+            self.filesystem.create_dir(target.rpartition("/")[0], recursive=True)
+
+    def _unreadable(self, path: str, error: OSError) -> TimelineUnreadable:
+        return TimelineUnreadable(f"{self.uri}/{path}: {error}", table=self.uri)

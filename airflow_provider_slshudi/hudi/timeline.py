@@ -1,0 +1,175 @@
+"""A table's timeline, read without a JVM (hudi.apache.org/docs/timeline, layout 2 of table version 9).
+
+Reading it is one listing of the active timeline, which archival keeps short, however old the table is. Writing it
+is left to Hudi (`gateway`).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from airflow_provider_slshudi.exceptions import TimelineUnreadable
+from airflow_provider_slshudi.hudi.storage import Storage
+
+FOLDER = ".hoodie/timeline"
+_HISTORY = f"{FOLDER}/history"
+_PENDING = re.compile(r"(?P<time>\d+)(?:\.(?P<action>[a-z]+))?\.(?P<state>requested|inflight)")
+_COMPLETED = re.compile(r"(?P<time>\d+)_(?P<completion>\d+)\.(?P<action>[a-z]+)")
+
+
+class Phase(Enum):
+    """How far an instant is."""
+
+    REQUESTED = "requested"
+    INFLIGHT = "inflight"
+    COMPLETED = "completed"
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """One action on the timeline; `completion` is its completion time, None while it is pending."""
+
+    time: str
+    action: str
+    phase: Phase
+    completion: str | None = None
+
+    @property
+    def file(self) -> str:
+        """The file of a completed instant."""
+        return f"{FOLDER}/{self.time}_{self.completion}.{self.action}"
+
+
+class Timeline:
+    """The active timeline as it stood when it was loaded."""
+
+    def __init__(self, storage: Storage, instants: dict[str, list[Instant]]) -> None:
+        self._storage = storage
+        self._instants = instants
+
+    @classmethod
+    def load(cls, storage: Storage) -> Timeline:
+        """Reads the timeline; of a table that does not exist it is empty.
+
+        Raises:
+            TimelineUnreadable: the storage did not answer, or the table's layout is not the one we know.
+        """
+        names = storage.names(FOLDER)
+        if names is None:
+            if storage.exists(".hoodie/hoodie.properties"):
+                raise TimelineUnreadable(
+                    f"{storage.uri} has no {FOLDER}: it is not of table version 8 or 9, upgrade it with Hudi first",
+                    table=storage.uri,
+                )
+            return cls(storage, {})
+        furthest: dict[tuple[str, str], Instant] = {}
+        completed: list[Instant] = []
+        for name in sorted(names):
+            if match := _COMPLETED.fullmatch(name):
+                completed.append(Instant(match["time"], match["action"], Phase.COMPLETED, match["completion"]))
+            elif match := _PENDING.fullmatch(name):
+                # A commit's inflight file names no action.
+                key = match["time"], match["action"] or "commit"
+                if key not in furthest or furthest[key].phase is Phase.REQUESTED:
+                    furthest[key] = Instant(*key, Phase(match["state"]))
+        instants: dict[str, list[Instant]] = {}
+        for instant in completed:
+            instants.setdefault(instant.time, []).append(instant)
+        for (time, _), instant in furthest.items():
+            if time not in instants:
+                instants[time] = [instant]
+        return cls(storage, dict(sorted(instants.items())))
+
+    def __iter__(self) -> Iterator[Instant]:
+        for found in self._instants.values():
+            yield from found
+
+    def get(self, time: str) -> Instant | None:
+        """The instant requested at `time`, None where the active timeline has none.
+
+        Raises:
+            TimelineUnreadable: two completed instants share the time, which no well-behaved committer leaves.
+        """
+        found = self._instants.get(time, [])
+        if len(found) > 1:
+            raise TimelineUnreadable(
+                f"{self._storage.uri}: instant {time} was completed {len(found)} times "
+                f"({', '.join(instant.file for instant in found)}); remove the extra file after comparing them",
+                table=self._storage.uri,
+                instant=time,
+            )
+        return found[0] if found else None
+
+    def pending(self) -> list[Instant]:
+        """Instants that are requested or inflight, oldest first."""
+        return [instant for instant in self if instant.phase is not Phase.COMPLETED]
+
+    def completed(self, *actions: str) -> list[Instant]:
+        """Completed instants of these actions, in the order of their request."""
+        return [instant for instant in self if instant.phase is Phase.COMPLETED and instant.action in actions]
+
+    def extra_metadata(self, instant: Instant) -> dict[str, str]:
+        """What the committer of a completed commit left with it."""
+        return self._record(instant).get("extraMetadata") or {}
+
+    def was_rolled_back(self, time: str) -> bool:
+        """Whether a completed rollback of the active timeline names the instant."""
+        return any(
+            time in (self._record(rollback).get("commitsRollback") or ())
+            for rollback in self.completed("rollback")
+            if rollback.time > time
+        )
+
+    def archived(self, time: str) -> dict[str, str] | None:
+        """Extra metadata of a commit that was archived, None where the archive has no such instant."""
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        for file in self._archive_files():
+            first, last = file.split("_")[:2]
+            if not first <= time <= last:
+                continue
+            content = self._storage.read(f"{_HISTORY}/{file}")
+            if content is None:
+                raise TimelineUnreadable(f"{self._storage.uri}: {_HISTORY}/{file} is gone", table=self._storage.uri)
+            table = pq.read_table(io.BytesIO(content), columns=["instantTime", "metadata"])
+            rows = table.filter(pc.equal(table["instantTime"], time))
+            if rows.num_rows:
+                metadata = rows["metadata"][0].as_py()
+                return (_first_record(metadata).get("extraMetadata") or {}) if metadata else {}
+        return None
+
+    def _archive_files(self) -> list[str]:
+        version = self._storage.read(f"{_HISTORY}/_version_")
+        if version is None:
+            return []
+        manifest = self._storage.read(f"{_HISTORY}/manifest_{version.decode().strip()}")
+        if manifest is None:
+            raise TimelineUnreadable(f"{self._storage.uri}: the archive's manifest is gone", table=self._storage.uri)
+        return [entry["fileName"] for entry in json.loads(manifest)["files"]]
+
+    def _record(self, instant: Instant) -> dict[str, Any]:
+        content = self._storage.read(instant.file)
+        if content is None:
+            raise TimelineUnreadable(
+                f"{self._storage.uri}: {instant.file} was there and is gone; try again",
+                table=self._storage.uri,
+                instant=instant.time,
+            )
+        return _first_record(content)
+
+
+def _first_record(content: bytes) -> dict[str, Any]:
+    import fastavro
+
+    try:
+        record = next(iter(fastavro.reader(io.BytesIO(content))), None)
+    except (ValueError, EOFError) as error:
+        raise TimelineUnreadable(f"a timeline file is no Avro: {error}", table="") from error
+    return record if isinstance(record, dict) else {}

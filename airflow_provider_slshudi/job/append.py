@@ -1,0 +1,124 @@
+"""The append: tasks pull exactly the ranges of an order and write base files; the driver leaves the manifest."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.hudi import exchange, instants
+from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
+from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest, RangeDone
+from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.job.rows import RowMaker, RowSpec
+from airflow_provider_slshudi.ledger.records import Density
+from airflow_provider_slshudi.planning.split import split
+from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.sls.decode import decode
+from airflow_provider_slshudi.sls.reader import read
+from airflow_provider_slshudi.sls.service import LogService
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What one task wrote and read."""
+
+    stats: list[dict[str, Any]]
+    ranges: list[RangeDone]
+    misfits: dict[str, int]
+
+
+@dataclass(frozen=True)
+class AppendTask:
+    """The work of every task but for its ranges; travels to the executors, credentials within `service`."""
+
+    service: LogService
+    storage: Storage
+    instant: str
+    rows: RowSpec
+    partition_name: str | None
+    target_bytes: int
+
+    def __call__(self, ranges: list[Range], write_token: str) -> TaskResult:
+        """Pulls the ranges and writes their rows."""
+        maker = RowMaker(self.rows)
+        writer = BaseFileWriter(self.storage, self.instant, write_token, self.target_bytes)
+        done = [self._append(item, maker, writer) for item in ranges]
+        return TaskResult(writer.close(), done, dict(maker.misfits))
+
+    def _append(self, item: Range, maker: RowMaker, writer: BaseFileWriter) -> RangeDone:
+        rows = size = 0
+        first: int | None = None
+        last: int | None = None
+        for pull in read(self.service, item):
+            logs = decode(pull.body, pull.shard, pull.begin, self.rows.keys, pull.groups)
+            size += pull.raw_size
+            if not logs.num_rows:
+                continue
+            rows += logs.num_rows
+            times = pc.min_max(logs["__time__"]).as_py()
+            first = times["min"] if first is None else min(first, times["min"])
+            last = times["max"] if last is None else max(last, times["max"])
+            made = maker.rows(logs, item.shard)
+            writer.write(made.data, made.keys, self.partition_name, made.partitions)
+        return RangeDone(item.shard, item.begin, item.end, rows, size, first, last)
+
+
+def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, service: LogService) -> Manifest:
+    """Carries out an order and leaves its manifest.
+
+    Raises:
+        SourceError, DecodeError, ValueMisfit: as the tasks found; wrapped by Spark once a task has failed for good.
+    """
+    started = time.monotonic()
+    pipeline = Pipeline.model_validate(order.pipeline)
+    instants.to_inflight(gateway, storage.uri, order.instant)
+    partition = pipeline.table.partition
+    task = AppendTask(
+        service,
+        storage,
+        order.instant,
+        RowSpec.of(pipeline),
+        partition.name if partition else None,
+        pipeline.batch.target_file_bytes,
+    )
+    density = {int(shard): Density(size, 0.0) for shard, size in order.density.items()}
+    ranges = [Range(shard, begin, end) for shard, begin, end in order.ranges]
+    work = split(ranges, density, spark.defaultParallelism, pipeline.batch.task_bytes) if ranges else []
+    results = spark.parallelize(work, max(1, len(work))).mapPartitions(_runner(task)).collect() if work else []
+    misfits: Counter[str] = Counter()
+    for result in results:
+        misfits.update(result.misfits)
+    manifest = Manifest(
+        order.transaction,
+        order.token,
+        order.instant,
+        [stat for result in results for stat in result.stats],
+        [done for result in results for done in result.ranges],
+        dict(misfits),
+        time.monotonic() - started,
+    )
+    exchange.write_manifest(storage, manifest)
+    return manifest
+
+
+def _runner(task: AppendTask) -> Any:
+    def run(partition: Iterator[list[Range]]) -> Iterator[TaskResult]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("an append task runs inside a Spark task only")
+        for ranges in partition:
+            yield task(ranges, f"{context.partitionId()}-{context.stageId()}-{context.taskAttemptId()}")
+
+    return run

@@ -1,0 +1,109 @@
+"""How a job reaches spark-submit: what is the same for every way of submitting, and the plain way, a child process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.exceptions import JobFailed
+from airflow_provider_slshudi.hudi.runtime import control_conf, environment
+from airflow_provider_slshudi.job.orders import JobOrder, Verb
+
+APPLICATION = str(Path(__file__).with_name("__main__.py"))
+# Verbs whose work is done by a cluster's executors; the others are a decision's seconds on the machine that decides.
+_DISTRIBUTED = frozenset({Verb.APPEND, Verb.VERIFY})
+_TAIL_LINES = 40
+
+
+class Launcher(Protocol):
+    """Runs a job to its end. `secrets` travel in the driver's environment."""
+
+    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
+        """Raises JobFailed where the job did not end well."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What spark-submit is called with, but for the master."""
+
+    name: str
+    conf: dict[str, str]
+    arguments: list[str]
+    environment: dict[str, str]
+
+
+def submission(verb: Verb, order: JobOrder, master: str) -> Submission:
+    """The submission of a verb under a master."""
+    pipeline = Pipeline.model_validate(order.pipeline)
+    on_s3 = not pipeline.table.path.startswith("file:")
+    conf = control_conf(s3=on_s3)
+    if on_s3 and (endpoint := os.environ.get("AWS_ENDPOINT_URL")):
+        conf |= {"spark.hadoop.fs.s3a.endpoint": endpoint, "spark.hadoop.fs.s3a.path.style.access": "true"}
+    if verb in _DISTRIBUTED:
+        if verb is Verb.APPEND:
+            # Executors run Python alone: they need no jar of Hudi's, nor a class of its for their serializer.
+            for key in ("spark.serializer", "spark.kryo.registrator", "spark.sql.extensions"):
+                conf.pop(key, None)
+        if not master.startswith("local"):
+            conf.pop("spark.driver.host", None)
+            conf.pop("spark.driver.bindAddress", None)
+        # A second attempt of a task that still runs would write rows that the commit may not see in time to drop.
+        conf |= {**pipeline.spark.conf, "spark.speculation": "false"}
+    name = f"slshudi {verb.value} {pipeline.name} {order.instant or order.transaction}".strip()
+    return Submission(name, conf, [verb.value, order.to_json()], environment())
+
+
+class SubprocessLauncher:
+    """Runs spark-submit as a child process, without Airflow.
+
+    Args:
+        master: the master of distributed verbs.
+        say: takes each line that the job prints.
+    """
+
+    def __init__(self, master: str = "local[2]", say: Callable[[str], None] | None = None) -> None:
+        self._master = master
+        self._say = say or (lambda line: None)
+
+    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
+        """Runs the job and waits for it."""
+        master = self._master if verb in _DISTRIBUTED else "local[2]"
+        made = submission(verb, order, master)
+        command = ["spark-submit", "--master", master, "--name", made.name]
+        for key, value in made.conf.items():
+            command += ["--conf", f"{key}={value}"]
+        tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        variables = {**os.environ, **made.environment, **secrets}
+        command[0] = str(Path(made.environment["SPARK_HOME"]) / "bin" / "spark-submit")
+        with subprocess.Popen(
+            [*command, APPLICATION, *made.arguments],
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        ) as child:
+            for line in child.stdout or ():
+                tail.append(line.rstrip())
+                self._say(line.rstrip())
+        if child.returncode:
+            raise JobFailed(
+                f"{made.name} ended with exit code {child.returncode}; its last lines:\n" + "\n".join(tail),
+                verb=verb.value,
+                returncode=child.returncode,
+                tail="\n".join(tail),
+            )
+
+
+def print_line(line: str) -> None:
+    """A `say` that shows a job's output as it comes."""
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,46 @@
+"""How a step tells a job what to do: a verb and a small JSON on the command line, nothing in it secret."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class Verb(str, Enum):
+    """What a job can do."""
+
+    OPEN = "open"
+    APPEND = "append"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    VERIFY = "verify"
+
+
+@dataclass(frozen=True)
+class JobOrder:
+    """What one job works on.
+
+    Attributes:
+        pipeline: the pipeline as its model's JSON.
+        transaction, token, instant: empty or 0 where the verb needs none.
+        digest: commit only, the SHA-256 of the manifest that was recorded.
+        extra: commit only, what goes into the commit's extra metadata.
+    """
+
+    pipeline: dict[str, Any]
+    transaction: str = ""
+    token: int = 0
+    instant: str = ""
+    digest: str = ""
+    extra: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """The command-line form."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> JobOrder:
+        """The order that a command line holds."""
+        return cls(**json.loads(text))

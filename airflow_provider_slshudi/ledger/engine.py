@@ -1,0 +1,197 @@
+"""The way to the ledger's database: engines, SQL transactions, the clock, and the schema's migrations."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make_url, select, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, InternalError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from airflow_provider_slshudi.exceptions import ConfigError, LedgerError, LedgerUnavailable, RuntimeMissing
+from airflow_provider_slshudi.ledger.models import PREFIX
+
+VERSION_TABLE = f"{PREFIX}alembic_version"
+
+_WRITE = "slshudi_write"
+_MIGRATION_LOCK = int.from_bytes(b"slshudi", "big")
+_CONNECT_SECONDS = 10
+_LOCK_SECONDS = 20
+_STATEMENT_SECONDS = 30
+_DRIVERS = {
+    "sqlite": "sqlite",
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+}
+
+
+def open_engine(url: str) -> Engine:
+    """The engine for a ledger at an SQLAlchemy URL; nothing is connected yet.
+
+    SQLite waits for other writers and writes in WAL mode; PostgreSQL (psycopg 3) and MySQL read committed data,
+    with time limits on connecting, and on PostgreSQL on statements and locks.
+
+    Raises:
+        ConfigError: the URL is none, names no file, or another database than these three.
+        RuntimeMissing: the database's driver is not installed.
+    """
+    target = _parse(url)
+    backend = target.get_backend_name()
+    options: dict[str, Any] = {"hide_parameters": True, "pool_pre_ping": backend != "sqlite"}
+    if backend == "sqlite":
+        options["connect_args"] = {"timeout": _LOCK_SECONDS}
+    else:
+        options |= {"isolation_level": "READ COMMITTED", "connect_args": {"connect_timeout": _CONNECT_SECONDS}}
+    if backend == "postgresql":
+        # A host that vanished without closing is noticed within about half a minute.
+        options["connect_args"] |= {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
+        options["connect_args"] |= {"tcp_user_timeout": _STATEMENT_SECONDS * 1000}
+    try:
+        engine = create_engine(target, **options)
+    except ModuleNotFoundError as error:
+        raise RuntimeMissing(
+            f"the ledger {_shown(target)} needs the Python module {error.name!r}: install the driver, for PostgreSQL "
+            "with `pip install 'airflow-provider-slshudi[postgres]'`"
+        ) from error
+    if backend == "sqlite":
+        event.listen(engine, "connect", _set_up_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    elif backend == "postgresql":
+        event.listen(engine, "connect", _set_up_postgresql)
+    return engine
+
+
+def _parse(url: str) -> URL:
+    try:
+        target = make_url(url)
+        driver = target.drivername
+        if driver in _DRIVERS:
+            target = target.set(drivername=_DRIVERS[driver])
+        elif driver.partition("+")[0] not in _DRIVERS:
+            raise NoSuchModuleError
+        target.get_dialect()
+    except ModuleNotFoundError:
+        return target  # create_engine says which one
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        # Without the text, which may hold a password, and without the cause, which may quote it.
+        raise ConfigError(
+            "the ledger's URL is no SQLAlchemy URL of SQLite, PostgreSQL or MySQL; "
+            "expected one like sqlite:////var/lib/ledger.db or postgresql://user:password@host/database",
+            source="ledger",
+            field="url",
+        ) from None
+    if target.get_backend_name() == "sqlite" and target.database in (None, "", ":memory:"):
+        raise ConfigError(
+            "a ledger in memory forgets what was committed; name a file, like sqlite:////var/lib/ledger.db",
+            source="ledger",
+            field="url",
+            value=_shown(target),
+        )
+    return target
+
+
+def _shown(url: URL) -> str:
+    return URL.create(url.get_backend_name(), url.username, None, url.host, url.port, url.database).render_as_string()
+
+
+def _set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
+    connection.isolation_level = None  # SQLAlchemy's `begin` event opens transactions, see below
+    mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+    if mode != "wal":
+        connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A transaction that reads first and writes then would fail when another one wrote in between.
+    write = connection.get_execution_options().get(_WRITE, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _set_up_postgresql(connection: Any, _: object) -> None:
+    limits = {
+        "statement_timeout": _STATEMENT_SECONDS,
+        "lock_timeout": _LOCK_SECONDS,
+        "idle_in_transaction_session_timeout": _STATEMENT_SECONDS,
+    }
+    for name, seconds in limits.items():
+        connection.execute(f"SET {name} = '{seconds}s'")
+    connection.commit()
+
+
+@contextmanager
+def transaction(engine: Engine, *, write: bool) -> Iterator[Connection]:
+    """One SQL transaction: committed at the end of the block, rolled back when it raises.
+
+    Raises:
+        LedgerUnavailable: the database did not answer, or not in time.
+        LedgerError: it refused; its tables are missing, or a value does not fit.
+    """
+    try:
+        with engine.connect().execution_options(**{_WRITE: write}) as connection, connection.begin():
+            yield connection
+    except PoolTimeout as error:
+        raise LedgerUnavailable(f"ledger {_shown(engine.url)}: all its connections are in use") from error
+    except DBAPIError as error:
+        where, reason = _shown(engine.url), str(error.orig).strip()
+        if _is_missing_table(error):
+            raise LedgerError(f"ledger {where} has no tables: migrate it first ({reason})") from error
+        if isinstance(error, (OperationalError, InterfaceError, InternalError)) or error.connection_invalidated:
+            raise LedgerUnavailable(f"ledger {where} did not answer: {reason}") from error
+        raise LedgerError(f"ledger {where} refused: {reason}") from error
+
+
+def _is_missing_table(error: DBAPIError) -> bool:
+    orig = error.orig
+    state, args = getattr(orig, "sqlstate", None), getattr(orig, "args", ())
+    return state == "42P01" or args[:1] == (1146,) or "no such table" in str(orig)
+
+
+def now(connection: Connection) -> datetime:
+    """The time in UTC by the clock that all users of this ledger share: the server's, or this machine's for SQLite."""
+    if connection.dialect.name == "sqlite":
+        return datetime.now(timezone.utc)
+    clock = func.utc_timestamp(6) if connection.dialect.name == "mysql" else func.clock_timestamp()
+    value: datetime = connection.execute(select(clock)).scalar_one()
+    return value.replace(tzinfo=timezone.utc) if value.tzinfo is None else value.astimezone(timezone.utc)
+
+
+def migrate(engine: Engine) -> None:
+    """Brings the ledger's tables to this package's version; does nothing where they are.
+
+    Several processes may do so at once on SQLite and PostgreSQL; on MySQL, whose DDL knows no transactions, one does.
+
+    Raises:
+        LedgerUnavailable: as `transaction`.
+        LedgerError: the tables are of a newer version than this package.
+    """
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    with transaction(engine, write=False) as connection:
+        found = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+    if found == ScriptDirectory.from_config(config).get_current_head():
+        return
+    with transaction(engine, write=True) as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SET LOCAL statement_timeout = 0"))
+            connection.execute(text("SET LOCAL lock_timeout = '60s'"))
+            connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+        config.attributes["connection"] = connection
+        try:
+            command.upgrade(config, "head")
+        except CommandError as error:
+            raise LedgerError(
+                f"ledger {_shown(engine.url)} has version {found}, which this package does not know: "
+                "install the version of airflow-provider-slshudi that wrote it, or a newer one"
+            ) from error

@@ -1,0 +1,98 @@
+"""Who may decide for a pipeline at this moment."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+from sqlalchemy import Engine, or_, select, update
+
+from airflow_provider_slshudi.exceptions import LeaseHeld, LedgerError, LedgerUnavailable
+from airflow_provider_slshudi.ledger.engine import now, transaction
+from airflow_provider_slshudi.ledger.models import leases
+
+_POLL_SECONDS = 0.1
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Lease:
+    """The right to decide for `pipeline` until `expires` (UTC, by the ledger's clock)."""
+
+    engine: Engine = field(repr=False)
+    pipeline: str
+    holder: str
+    seconds: float
+    nonce: str = field(repr=False)
+    expires: datetime
+
+    def renew(self) -> None:
+        """Holds the lease for its full time from now; to be called right before what cannot be undone.
+
+        Raises:
+            LeaseHeld: it expired and somebody else took it; the decision must not go on.
+        """
+        self.expires = _take(self.engine, self.pipeline, self.holder, self.seconds, self.nonce)
+
+
+@contextmanager
+def hold(engine: Engine, pipeline: str, holder: str, seconds: float, wait: float) -> Iterator[Lease]:
+    """See `Ledger.lease`."""
+    nonce, deadline = uuid4().hex, time.monotonic() + wait
+    while True:
+        try:
+            lease = Lease(engine, pipeline, holder, seconds, nonce, _take(engine, pipeline, holder, seconds, nonce))
+            break
+        except LeaseHeld:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise
+            time.sleep(min(_POLL_SECONDS, left))
+    try:
+        yield lease
+    finally:
+        _release(engine, pipeline, nonce)
+
+
+def _take(engine: Engine, pipeline: str, holder: str, seconds: float, nonce: str) -> datetime:
+    """Takes a free, expired or own lease and tells when it expires."""
+    with transaction(engine, write=True) as connection:
+        at = now(connection)
+        expires = at + timedelta(seconds=seconds)
+        free = or_(leases.c.nonce.is_(None), leases.c.nonce == nonce, leases.c.expires <= at)
+        taken = connection.execute(
+            update(leases)
+            .where(leases.c.pipeline == pipeline, free)
+            .values(holder=holder, nonce=nonce, expires=expires)
+        )
+        if taken.rowcount == 1:
+            return expires
+        other = connection.execute(
+            select(leases.c.holder, leases.c.expires).where(leases.c.pipeline == pipeline)
+        ).one_or_none()
+    if other is None:
+        raise LedgerError(f"the ledger knows no pipeline {pipeline}; register it first", pipeline=pipeline)
+    raise LeaseHeld(
+        f"pipeline {pipeline}: {other.holder} decides until {other.expires} at the latest; try again then",
+        pipeline=pipeline,
+        holder=other.holder,
+        expires=other.expires,
+    )
+
+
+def _release(engine: Engine, pipeline: str, nonce: str) -> None:
+    try:
+        with transaction(engine, write=True) as connection:
+            connection.execute(
+                update(leases)
+                .where(leases.c.pipeline == pipeline, leases.c.nonce == nonce)
+                .values(holder=None, nonce=None, expires=None)
+            )
+    except LedgerUnavailable as error:
+        # What was decided stands; the lease ends by itself.
+        _log.warning("pipeline %s: the lease could not be released and expires by itself: %s", pipeline, error)

@@ -1,0 +1,188 @@
+"""The ledger of all pipelines: the one entry to the metastore."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+
+from airflow_provider_slshudi.ledger import lease, pipelines, reads, transactions
+from airflow_provider_slshudi.ledger.engine import transaction
+from airflow_provider_slshudi.ledger.records import (
+    Density,
+    Event,
+    LedgerPipeline,
+    LedgerShard,
+    RangeTotals,
+    Transaction,
+)
+from airflow_provider_slshudi.ledger.states import Kind, State
+from airflow_provider_slshudi.ranges import Range
+
+
+class Ledger:
+    """What was decided, on an engine of `open_engine` whose database is migrated.
+
+    Every method is one SQL transaction and raises `LedgerUnavailable` where the database does not answer; whether a
+    change took effect is then unknown, and the same change may be asked for again. A changing method that names a
+    transaction raises `LedgerError` for an unknown id, `Fenced` for an old token, and `IllegalTransition` for a state
+    that it does not start from; asked for again with the same token and values it returns the transaction as it is.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def register(self, pipeline: str, source: str, table: str) -> None:
+        """Makes the pipeline known; again is fine.
+
+        Raises:
+            PipelineConflict: the table belongs to another pipeline, or the name to another source or table.
+        """
+        with self._write() as connection:
+            pipelines.register(connection, LedgerPipeline(pipeline, source, table.rstrip("/")))
+
+    def lease(
+        self, pipeline: str, holder: str, seconds: float = 60, wait: float = 0
+    ) -> AbstractContextManager[lease.Lease]:
+        """The right to decide for the pipeline within a `with` block, for `seconds`; one holder at a time.
+
+        Times are by the database server's clock, on SQLite by this machine's. An expired lease is taken over; its
+        former holder finds out by `Lease.renew`. Takes up to `wait` seconds.
+
+        Raises:
+            LeaseHeld: somebody else has it.
+        """
+        return lease.hold(self._engine, pipeline, holder, seconds, wait)
+
+    def begin(self, pipeline: str, kind: Kind, ranges: Sequence[Range], dag_id: str, run_id: str) -> Transaction:
+        """A new transaction, PLANNED with token 1, that reserves `ranges`. Ids sort by time.
+
+        Raises:
+            RangeConflict: a range overlaps coverage, a live transaction's ranges, or another of `ranges`.
+            IllegalTransition: a transaction of this DAG run is still live.
+        """
+        with self._write() as connection:
+            return transactions.begin(connection, pipeline, kind, ranges, dag_id, run_id)
+
+    def opened(self, id: str, token: int, instant: str) -> Transaction:
+        """PLANNED -> OPEN: the transaction writes under `instant`, which no other of its pipeline has."""
+        with self._write() as connection:
+            return transactions.opened(connection, id, token, instant)
+
+    def prepared(self, id: str, token: int, manifest: Mapping[str, Any], totals: Sequence[RangeTotals]) -> Transaction:
+        """OPEN -> PREPARED: the data is written. `manifest` is JSON; `totals` has each range but gaps exactly once.
+
+        Raises:
+            LedgerError: the manifest is no JSON, or the totals are not those of the ranges.
+        """
+        with self._write() as connection:
+            return transactions.prepared(connection, id, token, manifest, totals)
+
+    def committed(self, id: str, token: int, completed: str) -> Transaction:
+        """PREPARED -> COMMITTED at Hudi's completion time: the ranges, gaps too, turn from reserved to covered."""
+        with self._write() as connection:
+            return transactions.committed(connection, id, token, completed)
+
+    def aborted(self, id: str, token: int, reason: str) -> Transaction:
+        """Any live state -> ABORTED: the ranges are free again. The first reason stays."""
+        with self._write() as connection:
+            return transactions.aborted(connection, id, token, reason)
+
+    def heartbeat(self, id: str, token: int) -> None:
+        """Says that a live transaction is being worked on."""
+        with self._write() as connection:
+            transactions.heartbeat(connection, id, token)
+
+    def take_over(self, id: str) -> Transaction:
+        """A live transaction with a new token, which fences off everybody who works on it."""
+        with self._write() as connection:
+            return transactions.take_over(connection, id)
+
+    def note(self, id: str, what: str, detail: str | Mapping[str, Any]) -> None:
+        """Adds an event to a transaction's history; state changes and take-overs add theirs."""
+        with self._write() as connection:
+            reads.get(connection, id)
+            transactions.note(connection, id, what, detail)
+
+    def save_shards(self, pipeline: str, shards: Sequence[LedgerShard]) -> None:
+        """Adds new shards and updates known ones, whose stored `first` never changes; none is removed."""
+        with self._write() as connection:
+            pipelines.save_shards(connection, pipeline, shards)
+
+    def get(self, id: str) -> Transaction:
+        """The transaction, or LedgerError."""
+        with self._read() as connection:
+            return reads.get(connection, id)
+
+    def live(self, pipeline: str) -> list[Transaction]:
+        """Transactions that are neither committed nor aborted, oldest first."""
+        with self._read() as connection:
+            return reads.live(connection, pipeline)
+
+    def last(self, pipeline: str, limit: int, state: State | None = None) -> list[Transaction]:
+        """The newest transactions, newest first. Their manifests, which may be large, are left out (None)."""
+        with self._read() as connection:
+            return reads.last(connection, pipeline, limit, state)
+
+    def by_instant(self, pipeline: str, instant: str) -> Transaction | None:
+        """The transaction that opened `instant`."""
+        with self._read() as connection:
+            return reads.by_instant(connection, pipeline, instant)
+
+    def latest_committed(self, pipeline: str) -> Transaction | None:
+        """The transaction with the latest completion time."""
+        with self._read() as connection:
+            return reads.latest_committed(connection, pipeline)
+
+    def ranges(self, id: str) -> list[Range]:
+        """The ranges of a transaction, sorted."""
+        with self._read() as connection:
+            return reads.ranges(connection, id)
+
+    def totals(self, id: str) -> list[RangeTotals]:
+        """What was read from a transaction's ranges; none before PREPARED, none for gaps."""
+        with self._read() as connection:
+            return reads.totals(connection, id)
+
+    def coverage(self, pipeline: str) -> list[Range]:
+        """The committed ranges in as few intervals as possible, sorted."""
+        with self._read() as connection:
+            return reads.coverage(connection, pipeline)
+
+    def reserved(self, pipeline: str) -> list[Range]:
+        """The ranges of live transactions, sorted."""
+        with self._read() as connection:
+            return reads.reserved(connection, pipeline)
+
+    def pipelines(self) -> list[LedgerPipeline]:
+        """All registered pipelines by name."""
+        with self._read() as connection:
+            return reads.pipelines(connection)
+
+    def shards(self, pipeline: str) -> list[LedgerShard]:
+        """The saved shards by id."""
+        with self._read() as connection:
+            return reads.shards(connection, pipeline)
+
+    def density(self, pipeline: str) -> dict[int, Density]:
+        """Bytes and rows per log group of each saved shard that committed something; older batches count less."""
+        with self._read() as connection:
+            return reads.density(connection, pipeline)
+
+    def committed_rows(self, pipeline: str) -> dict[int, int]:
+        """Rows that committed transactions recorded for each shard; reads the whole history."""
+        with self._read() as connection:
+            return reads.committed_rows(connection, pipeline)
+
+    def events(self, id: str) -> list[Event]:
+        """What happened to a transaction, in order."""
+        with self._read() as connection:
+            return reads.events(connection, id)
+
+    def _read(self) -> AbstractContextManager[Connection]:
+        return transaction(self._engine, write=False)
+
+    def _write(self) -> AbstractContextManager[Connection]:
+        return transaction(self._engine, write=True)

@@ -1,0 +1,175 @@
+"""The ledger's tables. Types are those that SQLite, PostgreSQL and MySQL share."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects import mysql
+from sqlalchemy.types import TypeDecorator
+
+# Names compare byte by byte on MySQL too, as they do elsewhere.
+_MYSQL: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin", "mysql_engine": "InnoDB"}
+
+PREFIX = "slshudi_"
+NAME_LENGTH = 250
+PATH_LENGTH = 700  # the longest text that MySQL indexes whole in utf8mb4
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """An aware UTC datetime with microseconds, also where the database keeps no zone."""
+
+    impl = DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql")
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Refuses naive times, whose zone would have to be guessed."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"{value} has no time zone")
+        value = value.astimezone(timezone.utc)
+        return value if dialect.name == "postgresql" else value.replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Databases without zones hold UTC."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=timezone.utc) if value.tzinfo is None else value.astimezone(timezone.utc)
+
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "%(table_name)s_%(column_0_N_name)s",
+        "uq": "%(table_name)s_%(column_0_N_name)s_key",
+        "fk": "%(table_name)s_%(column_0_N_name)s_fkey",
+        "pk": "%(table_name)s_pkey",
+    }
+)
+
+pipelines = Table(
+    f"{PREFIX}pipeline",
+    metadata,
+    Column("name", String(NAME_LENGTH), primary_key=True),
+    Column("source", String(PATH_LENGTH), nullable=False),
+    Column("base_path", String(PATH_LENGTH), nullable=False, unique=True),
+    Column("created", UtcTime, nullable=False),
+    **_MYSQL,
+)
+
+
+def _pipeline(primary_key: bool = True) -> Column[str]:
+    reference = ForeignKey(pipelines.c.name)
+    return Column("pipeline", String(NAME_LENGTH), reference, primary_key=primary_key, nullable=False)
+
+
+# `nonce` tells two holders of one name apart: a task and its retry.
+leases = Table(
+    f"{PREFIX}lease",
+    metadata,
+    _pipeline(),
+    Column("holder", String(NAME_LENGTH)),
+    Column("nonce", String(32)),
+    Column("expires", UtcTime),
+    **_MYSQL,
+)
+
+shards = Table(
+    f"{PREFIX}shard",
+    metadata,
+    _pipeline(),
+    Column("shard", Integer, primary_key=True, autoincrement=False),
+    Column("status", String(20), nullable=False),
+    Column("hash_begin", String(64), nullable=False),
+    Column("hash_end", String(64), nullable=False),
+    Column("first", BigInteger, nullable=False),
+    Column("bytes_per_group", Float),
+    Column("rows_per_group", Float),
+    **_MYSQL,
+)
+
+transactions = Table(
+    f"{PREFIX}transaction",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    _pipeline(primary_key=False),
+    Column("kind", String(16), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("token", Integer, nullable=False),
+    Column("instant", String(32)),
+    Column("dag_id", String(NAME_LENGTH), nullable=False),
+    Column("run_id", String(NAME_LENGTH), nullable=False),
+    Column("manifest", JSON(none_as_null=True)),
+    Column("rows", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("error", Text),
+    Column("created", UtcTime, nullable=False),
+    Column("changed", UtcTime, nullable=False),
+    Column("heartbeat", UtcTime, nullable=False),
+    Column("completed", String(32)),
+    UniqueConstraint("pipeline", "instant"),
+    Index(None, "pipeline", "id"),
+    Index(None, "pipeline", "state", "id"),
+    Index(None, "pipeline", "completed"),
+    **_MYSQL,
+)
+
+
+def _transaction(primary_key: bool = True) -> Column[str]:
+    reference = ForeignKey(transactions.c.id)
+    return Column("transaction_id", String(40), reference, primary_key=primary_key, nullable=False)
+
+
+ranges = Table(
+    f"{PREFIX}range",
+    metadata,
+    _transaction(),
+    Column("shard", Integer, primary_key=True, autoincrement=False),
+    Column("begin_cursor", BigInteger, primary_key=True, autoincrement=False),
+    Column("end_cursor", BigInteger, nullable=False),
+    Column("gap", Boolean, nullable=False),
+    Column("rows", BigInteger),
+    Column("bytes", BigInteger),
+    Column("first_time", BigInteger),
+    Column("last_time", BigInteger),
+    **_MYSQL,
+)
+
+coverage = Table(
+    f"{PREFIX}coverage",
+    metadata,
+    _pipeline(),
+    Column("shard", Integer, primary_key=True, autoincrement=False),
+    Column("begin_cursor", BigInteger, primary_key=True, autoincrement=False),
+    Column("end_cursor", BigInteger, nullable=False),
+    **_MYSQL,
+)
+
+events = Table(
+    f"{PREFIX}event",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    _transaction(primary_key=False),
+    Column("at", UtcTime, nullable=False),
+    Column("what", String(64), nullable=False),
+    Column("detail", Text, nullable=False),
+    Index(None, "transaction_id", "id"),
+    **_MYSQL,
+)

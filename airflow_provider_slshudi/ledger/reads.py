@@ -1,0 +1,157 @@
+"""What the ledger knows, read on a connection. Every query is served by an index, however long the history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, func, literal, select
+
+from airflow_provider_slshudi.exceptions import LedgerError
+from airflow_provider_slshudi.ledger import models
+from airflow_provider_slshudi.ledger.records import (
+    Density,
+    Event,
+    LedgerPipeline,
+    LedgerShard,
+    RangeTotals,
+    Transaction,
+)
+from airflow_provider_slshudi.ledger.states import LIVE, Kind, State
+from airflow_provider_slshudi.ranges import Range
+
+_transactions = models.transactions
+_ranges = models.ranges
+_shards = models.shards
+
+
+def pipelines(connection: Connection) -> list[LedgerPipeline]:
+    """All registered pipelines by name."""
+    table = models.pipelines
+    query = select(table.c.name, table.c.source, table.c.base_path).order_by(table.c.name)
+    return [LedgerPipeline(*row) for row in connection.execute(query)]
+
+
+def lock_pipeline(connection: Connection, pipeline: str) -> None:
+    """Makes this SQL transaction the only one that plans or covers ranges of the pipeline (SQLite: that writes).
+
+    Raises:
+        LedgerError: the pipeline is not registered.
+    """
+    table = models.pipelines
+    if connection.execute(select(table.c.name).where(table.c.name == pipeline).with_for_update()).first() is None:
+        raise LedgerError(f"the ledger knows no pipeline {pipeline}; register it first", pipeline=pipeline)
+
+
+def get(connection: Connection, id: str) -> Transaction:
+    """The transaction `id`, or LedgerError."""
+    found = _all(connection, select(_transactions).where(_transactions.c.id == id))
+    if not found:
+        raise LedgerError(f"the ledger knows no transaction {id}", transaction=id)
+    return found[0]
+
+
+def live(connection: Connection, pipeline: str) -> list[Transaction]:
+    """Transactions that are neither committed nor aborted, oldest first."""
+    # Sorted here: asked for the order, SQLite walks the whole history by id instead of looking the states up.
+    return sorted(_all(connection, select(_transactions).where(*_is_live(pipeline))), key=lambda found: found.id)
+
+
+def last(connection: Connection, pipeline: str, limit: int, state: State | None) -> list[Transaction]:
+    """The newest transactions, newest first, without their manifests (which may be large)."""
+    columns = [column if column.name != "manifest" else literal(None).label("manifest") for column in _transactions.c]
+    query = select(*columns).where(_transactions.c.pipeline == pipeline)
+    if state is not None:
+        query = query.where(_transactions.c.state == state.value)
+    return _all(connection, query.order_by(_transactions.c.id.desc()).limit(limit))
+
+
+def by_instant(connection: Connection, pipeline: str, instant: str) -> Transaction | None:
+    """The transaction that opened `instant`."""
+    query = select(_transactions).where(_transactions.c.pipeline == pipeline, _transactions.c.instant == instant)
+    return next(iter(_all(connection, query)), None)
+
+
+def latest_committed(connection: Connection, pipeline: str) -> Transaction | None:
+    """The transaction that Hudi completed last."""
+    completed = _transactions.c.completed
+    query = select(_transactions).where(_transactions.c.pipeline == pipeline, completed.is_not(None))
+    return next(iter(_all(connection, query.order_by(completed.desc()).limit(1))), None)
+
+
+def ranges(connection: Connection, id: str) -> list[Range]:
+    """The ranges of a transaction, sorted."""
+    return [_range(row) for row in _range_rows(connection, id)]
+
+
+def totals(connection: Connection, id: str) -> list[RangeTotals]:
+    """What was read from the ranges of a transaction; none before it is PREPARED, none for gaps."""
+    return [
+        RangeTotals(_range(row), row.rows, row.bytes, row.first_time, row.last_time)
+        for row in _range_rows(connection, id)
+        if row.rows is not None
+    ]
+
+
+def coverage(connection: Connection, pipeline: str) -> list[Range]:
+    """The committed ranges in as few intervals as possible, sorted."""
+    table = models.coverage
+    query = select(table.c.shard, table.c.begin_cursor, table.c.end_cursor).where(table.c.pipeline == pipeline)
+    return [Range(*row) for row in connection.execute(query.order_by(table.c.shard, table.c.begin_cursor))]
+
+
+def reserved(connection: Connection, pipeline: str) -> list[Range]:
+    """The ranges of live transactions, sorted."""
+    query = select(_ranges).join(_transactions, _ranges.c.transaction_id == _transactions.c.id)
+    query = query.where(*_is_live(pipeline)).order_by(_ranges.c.shard, _ranges.c.begin_cursor)
+    return [_range(row) for row in connection.execute(query)]
+
+
+def shards(connection: Connection, pipeline: str) -> list[LedgerShard]:
+    """The shards that were saved, by id."""
+    table = _shards.c
+    query = select(table.shard, table.status, table.hash_begin, table.hash_end, table.first)
+    query = query.where(table.pipeline == pipeline).order_by(table.shard)
+    return [LedgerShard(*row) for row in connection.execute(query)]
+
+
+def density(connection: Connection, pipeline: str) -> dict[int, Density]:
+    """The running figures of the shards that have any."""
+    table = _shards.c
+    query = select(table.shard, table.bytes_per_group, table.rows_per_group)
+    query = query.where(table.pipeline == pipeline, table.bytes_per_group.is_not(None))
+    return {shard: Density(bytes_, rows) for shard, bytes_, rows in connection.execute(query)}
+
+
+def events(connection: Connection, id: str) -> list[Event]:
+    """What happened to a transaction, in order."""
+    table = models.events.c
+    query = select(table.transaction_id, table.at, table.what, table.detail)
+    query = query.where(table.transaction_id == id).order_by(table.id)
+    return [Event(*row) for row in connection.execute(query)]
+
+
+def committed_rows(connection: Connection, pipeline: str) -> dict[int, int]:
+    """Rows recorded for each shard by committed transactions; grows with history, for verification only."""
+    query = select(_ranges.c.shard, func.sum(_ranges.c.rows))
+    query = query.join(_transactions, _ranges.c.transaction_id == _transactions.c.id)
+    query = query.where(_transactions.c.pipeline == pipeline, _transactions.c.state == State.COMMITTED.value)
+    return {shard: int(rows or 0) for shard, rows in connection.execute(query.group_by(_ranges.c.shard))}
+
+
+def _is_live(pipeline: str) -> tuple[Any, Any]:
+    return _transactions.c.pipeline == pipeline, _transactions.c.state.in_([state.value for state in LIVE])
+
+
+def _all(connection: Connection, query: Select[Any]) -> list[Transaction]:
+    fields = (dict(row) for row in connection.execute(query).mappings())
+    return [Transaction(**(row | {"kind": Kind(row["kind"]), "state": State(row["state"])})) for row in fields]
+
+
+def _range_rows(connection: Connection, id: str) -> Sequence[Row[Any]]:
+    query = select(_ranges).where(_ranges.c.transaction_id == id)
+    return connection.execute(query.order_by(_ranges.c.shard, _ranges.c.begin_cursor)).all()
+
+
+def _range(row: Row[Any]) -> Range:
+    return Range(row.shard, row.begin_cursor, row.end_cursor, row.gap)

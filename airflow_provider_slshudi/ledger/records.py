@@ -1,0 +1,89 @@
+"""What the ledger hands out; plain data, imported without a database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from airflow_provider_slshudi.ledger.states import Kind, State
+from airflow_provider_slshudi.ranges import Range
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPipeline:
+    """A registered pipeline: its name, its source's identity and its table's base path."""
+
+    name: str
+    source: str
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerShard:
+    """A shard as last seen. `first`: the cursor where this pipeline's duty for the shard begins."""
+
+    id: int
+    status: str
+    hash_begin: str
+    hash_end: str
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Density:
+    """Raw bytes and rows per log group of a shard in the last committed batches."""
+
+    bytes: float
+    rows: float
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTotals:
+    """What an append read from one range.
+
+    `bytes` are raw (uncompressed) bytes pulled; the log times are unix seconds, None where the range held no log.
+    """
+
+    range: Range
+    rows: int
+    bytes: int
+    first_time: int | None
+    last_time: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One batch. Times are UTC.
+
+    `token` is the fencing token; `instant` Hudi's, from OPEN on; `manifest`, `rows` and `bytes` are set by PREPARED
+    (0 rows and bytes before); `error` says why it was aborted; `completed` is Hudi's completion time.
+    """
+
+    id: str
+    pipeline: str
+    kind: Kind
+    state: State
+    token: int
+    instant: str | None
+    dag_id: str
+    run_id: str
+    manifest: Mapping[str, Any] | None = field(repr=False)
+    rows: int
+    bytes: int
+    error: str | None
+    created: datetime
+    changed: datetime
+    heartbeat: datetime
+    completed: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a transaction; `detail` is text or JSON."""
+
+    transaction: str
+    at: datetime
+    what: str
+    detail: str

@@ -1,0 +1,237 @@
+"""A transaction's life, written on a connection: each change is one compare-and-set on state and token."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, insert, update
+from sqlalchemy.exc import IntegrityError
+
+from airflow_provider_slshudi.exceptions import Fenced, IllegalTransition, LedgerError, RangeConflict
+from airflow_provider_slshudi.ledger import models, reads
+from airflow_provider_slshudi.ledger.coverage import cover, learn_density
+from airflow_provider_slshudi.ledger.engine import now
+from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
+from airflow_provider_slshudi.ledger.states import LIVE, Kind, State, origins
+from airflow_provider_slshudi.ranges import Range, overlap
+
+_TEXT_LENGTH = 10_000
+_transactions = models.transactions
+
+
+def begin(
+    connection: Connection, pipeline: str, kind: Kind, ranges: Sequence[Range], dag_id: str, run_id: str
+) -> Transaction:
+    """See `Ledger.begin`."""
+    if not ranges:
+        raise LedgerError(f"pipeline {pipeline}: a transaction without ranges moves nothing", pipeline=pipeline)
+    reads.lock_pipeline(connection, pipeline)
+    for other in reads.live(connection, pipeline):
+        if (other.dag_id, other.run_id) == (dag_id, run_id):
+            raise IllegalTransition(
+                f"run {run_id} of {dag_id} has transaction {other.id} in state {other.state.value}; recovery decides "
+                "that one before the run may begin another",
+                transaction=other.id,
+                found=other.state.value,
+                wanted="COMMITTED or ABORTED",
+            )
+    _refuse_conflicts(pipeline, ranges, [*reads.reserved(connection, pipeline), *reads.coverage(connection, pipeline)])
+    at = now(connection)
+    id_ = f"{at:%Y%m%dT%H%M%S%f}-{secrets.token_hex(3)}"
+    row: dict[str, Any] = {"id": id_, "pipeline": pipeline, "kind": kind.value, "dag_id": dag_id, "run_id": run_id}
+    row |= {"state": State.PLANNED.value, "token": 1, "rows": 0, "bytes": 0}
+    row |= {"created": at, "changed": at, "heartbeat": at}
+    connection.execute(insert(_transactions).values(row))
+    connection.execute(
+        insert(models.ranges),
+        [
+            {
+                "transaction_id": id_,
+                "shard": item.shard,
+                "begin_cursor": item.begin,
+                "end_cursor": item.end,
+                "gap": item.gap,
+            }
+            for item in ranges
+        ],
+    )
+    note(connection, id_, State.PLANNED.value, {"dag_id": dag_id, "run_id": run_id, "ranges": len(ranges)})
+    return reads.get(connection, id_)
+
+
+def _refuse_conflicts(pipeline: str, ranges: Sequence[Range], taken: Sequence[Range]) -> None:
+    clash = overlap(ranges, taken)
+    ordered = sorted(ranges)
+    clash += [right for left, right in pairwise(ordered) if left.shard == right.shard and right.begin < left.end]
+    if clash:
+        raise RangeConflict(
+            f"pipeline {pipeline}: already covered, reserved or asked for twice: {', '.join(map(str, clash[:10]))}"
+            f"{' and more' if len(clash) > 10 else ''}; plan again",
+            pipeline=pipeline,
+            ranges=clash,
+        )
+
+
+def opened(connection: Connection, id: str, token: int, instant: str) -> Transaction:
+    """See `Ledger.opened`."""
+    try:
+        return _change(connection, id, token, State.OPEN, {"instant": instant}, {"instant": instant})
+    except IntegrityError as error:
+        raise LedgerError(
+            f"transaction {id}: instant {instant} belongs to another transaction of this pipeline", transaction=id
+        ) from error
+
+
+def prepared(
+    connection: Connection, id: str, token: int, manifest: Mapping[str, Any], totals: Sequence[RangeTotals]
+) -> Transaction:
+    """See `Ledger.prepared`."""
+    try:
+        stored = json.loads(json.dumps(manifest, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise LedgerError(f"transaction {id}: its manifest is no JSON: {error}", transaction=id) from error
+    rows, bytes_ = sum(item.rows for item in totals), sum(item.bytes for item in totals)
+    values = {"manifest": stored, "rows": rows, "bytes": bytes_}
+
+    def store(_: Transaction) -> None:
+        _check_totals(id, reads.ranges(connection, id), totals)
+        table = models.ranges
+        keys = (table.c.shard == bindparam("of_shard"), table.c.begin_cursor == bindparam("of_begin"))
+        names = ("rows", "bytes", "first_time", "last_time")
+        query = (
+            update(table).where(table.c.transaction_id == id, *keys).values({name: bindparam(name) for name in names})
+        )
+        found = [
+            {"of_shard": item.range.shard, "of_begin": item.range.begin} | {name: getattr(item, name) for name in names}
+            for item in totals
+        ]
+        if found:
+            connection.execute(query, found)
+
+    return _change(connection, id, token, State.PREPARED, values, {"rows": rows, "bytes": bytes_}, store)
+
+
+def _check_totals(id: str, ranges: Sequence[Range], totals: Sequence[RangeTotals]) -> None:
+    wanted, found = [item for item in ranges if not item.gap], sorted(item.range for item in totals)
+    if wanted != found:
+        missing = ", ".join(str(item) for item in wanted if item not in found) or "none"
+        extra = ", ".join(str(item) for item in found if item not in wanted or found.count(item) > 1) or "none"
+        raise LedgerError(
+            f"transaction {id}: the totals are not those of its ranges; missing: {missing}; strange or twice: {extra}",
+            transaction=id,
+        )
+    for item in totals:
+        if item.rows < 0 or item.bytes < 0:
+            raise LedgerError(
+                f"transaction {id}: range {item.range} has {item.rows} rows and {item.bytes} bytes", transaction=id
+            )
+
+
+def committed(connection: Connection, id: str, token: int, completed: str) -> Transaction:
+    """See `Ledger.committed`."""
+
+    def settle(transaction: Transaction) -> None:
+        reads.lock_pipeline(connection, transaction.pipeline)
+        cover(connection, transaction.pipeline, reads.ranges(connection, id))
+        learn_density(connection, transaction.pipeline, reads.totals(connection, id))
+
+    return _change(connection, id, token, State.COMMITTED, {"completed": completed}, {"completed": completed}, settle)
+
+
+def aborted(connection: Connection, id: str, token: int, reason: str) -> Transaction:
+    """See `Ledger.aborted`."""
+    return _change(connection, id, token, State.ABORTED, {"error": _text(reason)}, reason)
+
+
+def _change(
+    connection: Connection,
+    id: str,
+    token: int,
+    target: State,
+    values: Mapping[str, Any],
+    detail: str | Mapping[str, Any],
+    then: Callable[[Transaction], None] | None = None,
+) -> Transaction:
+    """Sets `target` and `values` if the state allows it and the token is current; the same again does nothing."""
+    at, allowed = now(connection), origins(target)
+    # Why it is aborted may be told in other words the second time.
+    compared = values.keys() - {"error"}
+    hit = connection.execute(
+        update(_transactions)
+        .where(_matches(id, token), _transactions.c.state.in_([state.value for state in allowed]))
+        .values(state=target.value, changed=at, heartbeat=at, **values)
+    ).rowcount
+    found = reads.get(connection, id)
+    if hit == 1:
+        if then is not None:
+            then(found)
+        note(connection, id, target.value, detail)
+        return found
+    _check_token(found, token)
+    if found.state is not target:
+        raise _illegal(found, target.value, allowed)
+    differing = [name for name, value in values.items() if name in compared and getattr(found, name) != value]
+    if differing:
+        raise _illegal(found, target.value, allowed, f" with another {', '.join(differing)}")
+    return found
+
+
+def heartbeat(connection: Connection, id: str, token: int) -> None:
+    """See `Ledger.heartbeat`."""
+    query = update(_transactions).where(_matches(id, token), _transactions.c.state.in_([state.value for state in LIVE]))
+    if connection.execute(query.values(heartbeat=now(connection))).rowcount == 0:
+        found = reads.get(connection, id)
+        _check_token(found, token)
+        raise _illegal(found, "a heartbeat", LIVE)
+
+
+def take_over(connection: Connection, id: str) -> Transaction:
+    """See `Ledger.take_over`."""
+    query = update(_transactions).where(
+        _transactions.c.id == id, _transactions.c.state.in_([state.value for state in LIVE])
+    )
+    hit = connection.execute(query.values(token=_transactions.c.token + 1, heartbeat=now(connection))).rowcount
+    found = reads.get(connection, id)
+    if hit == 0:
+        raise _illegal(found, "a take-over", LIVE)
+    note(connection, id, "taken over", {"token": found.token})
+    return found
+
+
+def note(connection: Connection, id: str, what: str, detail: str | Mapping[str, Any]) -> None:
+    """See `Ledger.note`."""
+    text = detail if isinstance(detail, str) else json.dumps(detail, default=str)
+    row = {"transaction_id": id, "at": now(connection), "what": what, "detail": _text(text)}
+    connection.execute(insert(models.events).values(row))
+
+
+def _text(value: str) -> str:
+    """Text that every database takes: PostgreSQL knows no NUL, MySQL's TEXT has an end."""
+    return value.replace("\0", "\ufffd")[:_TEXT_LENGTH]
+
+
+def _matches(id: str, token: int) -> Any:
+    return (_transactions.c.id == id) & (_transactions.c.token == token)
+
+
+def _check_token(found: Transaction, token: int) -> None:
+    if found.token != token:
+        raise Fenced(
+            f"transaction {found.id} changed hands: token {token} is old, {found.token} is current; "
+            "stop, the new holder goes on",
+            pipeline=found.pipeline,
+            transaction=found.id,
+            token=token,
+        )
+
+
+def _illegal(found: Transaction, change: str, allowed: Sequence[State], but: str = "") -> IllegalTransition:
+    wanted = " or ".join(state.value for state in allowed)
+    state = found.state.value + but
+    return IllegalTransition(
+        f"transaction {found.id} is {state}; {change} needs {wanted}", transaction=found.id, found=state, wanted=wanted
+    )

@@ -1,0 +1,43 @@
+"""The compressions that bodies travel in; announced in x-log-compresstype, never in Content-Encoding."""
+
+from __future__ import annotations
+
+import lz4.block
+import zstd
+
+from airflow_provider_slshudi.local.faults import ServiceFault
+
+
+def compress(body: bytes, accepted: str) -> tuple[bytes, str]:
+    """`body` in the first compression that `accepted` (the Accept-Encoding header) names, and its name, or as it is."""
+    names = [name.partition(";")[0].strip().lower() for name in accepted.split(",")]
+    if "lz4" in names:
+        return lz4.block.compress(body, store_size=False), "lz4"
+    if "zstd" in names:
+        return zstd.compress(body, 1), "zstd"
+    return body, ""
+
+
+def decompress(body: bytes, kind: str, size: int) -> bytes:
+    """The `size` bytes that `body` holds compressed. Raises InvalidCompressType and PostBodyUncompressError."""
+    try:
+        raw = _decompress(body, kind.lower(), size)
+    except (RuntimeError, ValueError, zstd.Error) as error:
+        raise _broken(str(error)) from None
+    if len(raw) != size:
+        raise _broken(f"{len(raw)} bytes where x-log-bodyrawsize says {size}")
+    return raw
+
+
+def _decompress(body: bytes, kind: str, size: int) -> bytes:
+    if kind == "":
+        return body
+    if kind == "lz4":
+        return bytes(lz4.block.decompress(body, uncompressed_size=size))
+    if kind == "zstd":
+        return bytes(zstd.decompress(body))
+    raise ServiceFault(400, "InvalidCompressType", f"x-log-compresstype {kind} is unsupported.")
+
+
+def _broken(detail: str) -> ServiceFault:
+    return ServiceFault(400, "PostBodyUncompressError", f"The body cannot be decompressed: {detail}")

@@ -1,0 +1,120 @@
+"""The server as a child process."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import selectors
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+
+from airflow_provider_slshudi.exceptions import RuntimeMissing
+from airflow_provider_slshudi.sls.connection import AuthVersion, SlsConnection
+
+HOST = "127.0.0.1"
+READY = "listening on "
+"""What the child's only line begins with; the endpoint follows."""
+
+SECRET = "SLSHUDI_LOCAL_SECRET"  # noqa: S105 - the names of environment variables
+TOKEN = "SLSHUDI_LOCAL_SECRET_TOKEN"  # noqa: S105
+STOP_WITH_STDIN = "SLSHUDI_LOCAL_STOP_WITH_STDIN"
+
+_START_SECONDS = 30.0
+_STOP_SECONDS = 10.0
+
+
+class LocalSls:
+    """A running server over `directory`, which survives it; use it in a `with`, or call `start` and `stop`.
+
+    It listens on 127.0.0.1 only. `port` 0 takes a free one. It ends with this process, even one that is killed.
+    With `security_token` clients must send that token, as with temporary keys. Its log is `directory/server.log`.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        port: int = 0,
+        access_key_id: str = "local",
+        access_key_secret: str = "",
+        security_token: str = "",
+    ) -> None:
+        self.directory, self.port, self.access_key_id = Path(directory), port, access_key_id
+        self.endpoint = ""
+        self._secret = access_key_secret or secrets.token_hex(16)
+        self._token = security_token
+        self._process: subprocess.Popen[str] | None = None
+
+    def __repr__(self) -> str:
+        return f"LocalSls({str(self.directory)!r}, endpoint={self.endpoint!r})"
+
+    def __enter__(self) -> LocalSls:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """The server's process id."""
+        if self._process is None:
+            raise RuntimeError("the local SLS server is not running")
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start and wait until it answers. Raises RuntimeMissing with the child's own words where it does not."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "airflow_provider_slshudi.local", "--directory", str(self.directory)]
+        command += ["--port", str(self.port), "--access-key-id", self.access_key_id]
+        environment = {**os.environ, SECRET: self._secret, TOKEN: self._token, STOP_WITH_STDIN: "1"}
+        with self._log().open("w") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment, text=True
+            )
+        line = self._first_line()
+        if not line.startswith(READY):
+            self.stop()
+            raise RuntimeMissing(f"the local SLS server did not start: {self._last_words()}")
+        self.endpoint = line.removeprefix(READY).strip()
+
+    def stop(self) -> None:
+        """End the server; what it acknowledged stays in the directory. Stopping twice is harmless."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe:
+                pipe.close()
+
+    def connection(self, auth_version: AuthVersion = "v1") -> SlsConnection:
+        """How clients reach it."""
+        return SlsConnection(
+            self.endpoint, self.access_key_id, self._secret, self._token, region="cn-local", auth_version=auth_version
+        )
+
+    def _log(self) -> Path:
+        return self.directory / "server.log"
+
+    def _first_line(self) -> str:
+        """The child's first line; empty where it ended or said nothing in time."""
+        assert self._process is not None and self._process.stdout is not None  # noqa: S101 - Popen was given a pipe
+        deadline = time.monotonic() + _START_SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            ready = selector.select(deadline - time.monotonic())
+        return self._process.stdout.readline() if ready else ""
+
+    def _last_words(self) -> str:
+        lines = self._log().read_text().strip().splitlines()
+        return lines[-1] if lines else f"nothing within {_START_SECONDS:.0f} s"

@@ -1,0 +1,131 @@
+"""A shard's log groups on disk: one file that only grows.
+
+A record is `length, checksum, receive time` and then the log group as it stands in a LogGroupList, so that an answer is
+the records of a range without their heads. Head and group are written by one call: a put is acknowledged when the page
+cache has it, which a killed process cannot take back. There is no fsync: a machine that loses power may lose the
+last seconds, which is fine for what this server is for. What a killed write left half done is cut off on opening.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import struct
+import time
+import zlib
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+from pathlib import Path
+
+from airflow_provider_slshudi.sls import wire
+
+log = logging.getLogger(__name__)
+
+# Bytes of the framed group, crc32 of (time, framed group), unix seconds of its receipt.
+_HEAD = struct.Struct("<IIQ")
+_TIME = struct.Struct("<Q")
+_SUFFIX = ".groups"
+
+
+class Segment:
+    """The log groups from cursor `first` on, which the file's name states. Raises OSError where the disk does."""
+
+    def __init__(self, path: Path) -> None:
+        self.first = int(path.name.removesuffix(_SUFFIX))
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self._starts = array("Q", [0])  # of every record, and where the next one will start
+        self._times = array("Q")
+        self._index(path)
+
+    @classmethod
+    def create(cls, directory: Path, first: int) -> Segment:
+        """An empty segment in `directory`, which is made."""
+        directory.mkdir(parents=True)
+        return cls(directory / f"{first}{_SUFFIX}")
+
+    @classmethod
+    def open(cls, directory: Path) -> Segment:
+        """The segment in `directory`, as `create` and `append` left it."""
+        (path,) = directory.glob(f"*{_SUFFIX}")
+        return cls(path)
+
+    @property
+    def end(self) -> int:
+        """The cursor that the next log group will get."""
+        return self.first + len(self._times)
+
+    def append(self, group: bytes) -> int:
+        """Write one LogGroup and return its cursor; when this returns, a restart keeps it."""
+        now = max(int(time.time()), self._times[-1] if self._times else 0)  # a clock set back must not unsort the times
+        frame = wire.frame(len(group))
+        checksum = zlib.crc32(group, zlib.crc32(frame, zlib.crc32(_TIME.pack(now))))
+        head = _HEAD.pack(len(frame) + len(group), checksum, now) + frame
+        start = self._starts[-1]
+        try:
+            written = os.writev(self._file, [head, group])
+            if written != len(head) + len(group):
+                raise OSError(f"only {written} of {len(head) + len(group)} bytes written")
+        except OSError:
+            os.ftruncate(self._file, start)
+            raise
+        self._starts.append(start + len(head) + len(group))
+        self._times.append(now)
+        return self.end - 1
+
+    def at(self, unix_seconds: int) -> int:
+        """The cursor of the first log group received at or after `unix_seconds`, or `end`."""
+        return self.first + bisect_left(self._times, unix_seconds)
+
+    def time(self, cursor: int) -> int:
+        """When the log group of `cursor` was received; for `end`, now, since nothing is there yet."""
+        return self._times[cursor - self.first] if cursor < self.end else int(time.time())
+
+    def read(self, begin: int, end: int, most_bytes: int) -> tuple[bytes, int]:
+        """The LogGroupList of `[begin, end)` and its number of groups: what fits `most_bytes`, but at least one."""
+        low, high = begin - self.first, min(end, self.end) - self.first
+        if low >= high:
+            return b"", 0
+        start = self._starts[low]
+        high = max(low + 1, bisect_right(self._starts, start + most_bytes, low, high + 1) - 1)
+        data = memoryview(os.pread(self._file, self._starts[high] - start, start))
+        heads = [self._starts[place] - start for place in range(low, high + 1)]
+        groups = [data[a + _HEAD.size : b] for a, b in pairwise(heads)]
+        return b"".join(groups), len(groups)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+    def _index(self, path: Path) -> None:
+        size = os.fstat(self._file).st_size
+        if not size:
+            return
+        with mmap.mmap(self._file, size, access=mmap.ACCESS_READ) as data:
+            whole = self._walk(data, size)
+        if whole < size:
+            log.warning("%s: cut off %d bytes of an unfinished write", path, size - whole)
+            os.ftruncate(self._file, whole)
+
+    def _walk(self, data: mmap.mmap, size: int) -> int:
+        """Index all records and return where the last whole one ends; no other can be torn, so only it is summed."""
+        start = 0
+        while start + _HEAD.size <= size:
+            length, _, received = _HEAD.unpack_from(data, start)
+            following = start + _HEAD.size + length
+            if length == 0 or following > size:
+                break
+            self._starts.append(following)
+            self._times.append(received)
+            start = following
+        if self._times and not self._sums_up(data):
+            self._starts.pop()
+            self._times.pop()
+        return self._starts[-1]
+
+    def _sums_up(self, data: mmap.mmap) -> bool:
+        start, end = self._starts[-2], self._starts[-1]
+        _, checksum, received = _HEAD.unpack_from(data, start)
+        found = zlib.crc32(data[start + _HEAD.size : end], zlib.crc32(_TIME.pack(received)))
+        return found == int(checksum)

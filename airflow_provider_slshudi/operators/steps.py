@@ -1,0 +1,141 @@
+"""The steps of a transaction after settle: plan, open, append, record, commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, BaseOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from airflow_provider_slshudi.operators.base import PipelineTask, terminal_fails
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_slshudi.ledger.records import Transaction
+    from airflow_provider_slshudi.protocol.work import Work
+
+
+class SlsHudiPlanOperator(PipelineTask, BaseOperator):
+    """Pins the ranges of the tail's next batch; skips the run where there is nothing new.
+
+    Returns `{"transaction": id, "token": fencing token}`, which the following steps take as `transaction`.
+
+    Args:
+        pipeline: a pipeline's name or file.
+    """
+
+    template_fields = ("pipeline",)
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Plans."""
+        with terminal_fails():
+            transaction = self.plan(self.work(context), context)
+        if transaction is None:
+            raise AirflowSkipException("there is nothing new to read")
+        self.log.info("planned transaction %s", transaction.id)
+        return {"transaction": transaction.id, "token": transaction.token}
+
+    def plan(self, work: Work, context: Context) -> Transaction | None:
+        """The transaction, None where nothing is to be read."""
+        from airflow_provider_slshudi.protocol.plan import tail
+
+        return tail(work)
+
+
+class _Step(PipelineTask, BaseOperator):
+    """A step of a planned transaction.
+
+    Args:
+        pipeline: a pipeline's name or file.
+        transaction: what the plan operator returned.
+    """
+
+    template_fields = ("pipeline", "transaction")
+
+    def __init__(self, *, pipeline: str, transaction: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline, self.transaction = pipeline, transaction
+
+    def execute(self, context: Context) -> Any:
+        """Runs the step."""
+        planned = self.transaction
+        if not isinstance(planned, Mapping) or {"transaction", "token"} - planned.keys():
+            raise AirflowFailException(
+                f"`transaction` is {planned!r}, not what the plan task of this run returns: clear the run from its "
+                "settle task on"
+            )
+        with terminal_fails():
+            return self.step(self.work(context), str(planned["transaction"]), int(planned["token"]), context)
+
+    def step(self, work: Work, id_: str, token: int, context: Context) -> Any:
+        """The step itself; what it returns becomes the XCom."""
+        raise NotImplementedError
+
+
+class SlsHudiOpenOperator(_Step):
+    """Opens the transaction's instant on Hudi's timeline; returns it."""
+
+    def step(self, work: Work, id_: str, token: int, context: Context) -> str:
+        """Opens."""
+        from airflow_provider_slshudi.protocol.steps import open_instant
+
+        return open_instant(work, id_, token)
+
+
+class SlsHudiAppendOperator(_Step):
+    """Runs the Spark job that pulls the ranges and writes base files.
+
+    It has no retries, whatever is asked for: an append that failed is rolled back by the next run's settle, never
+    continued.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "retries": 0})
+
+    def step(self, work: Work, id_: str, token: int, context: Context) -> None:
+        """Appends."""
+        from airflow_provider_slshudi.protocol.steps import append
+
+        append(work, id_, token)
+
+
+class SlsHudiRecordOperator(_Step):
+    """Phase one: checks what the append left and makes manifest and offsets durable; returns rows and bytes."""
+
+    def step(self, work: Work, id_: str, token: int, context: Context) -> dict[str, int]:
+        """Records."""
+        from airflow_provider_slshudi.protocol.steps import record
+
+        recorded = record(work, id_, token)
+        return {"rows": recorded.rows, "bytes": recorded.bytes}
+
+
+class SlsHudiCommitOperator(_Step):
+    """Phase two: commits the instant; returns what was committed.
+
+    Each outlet that is an asset gets an event with the same as its `extra`. A batch that settle commits for a run that
+    died makes no event of its own.
+    """
+
+    def step(self, work: Work, id_: str, token: int, context: Context) -> dict[str, Any]:
+        """Commits."""
+        from airflow_provider_slshudi.protocol.steps import commit
+
+        committed = commit(work, id_, token)
+        done = {
+            "transaction": committed.id,
+            "kind": committed.kind.value,
+            "instant": committed.instant,
+            "rows": committed.rows,
+            "bytes": committed.bytes,
+        }
+        for outlet in self.outlets:
+            if isinstance(outlet, Asset):
+                context["outlet_events"][outlet].extra = done
+        return done

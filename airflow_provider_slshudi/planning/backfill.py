@@ -1,0 +1,58 @@
+"""A batch that was asked for by its cursors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from airflow_provider_slshudi.config import Batch
+from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.ledger.records import Density
+from airflow_provider_slshudi.planning.windows import ShardWindow, limit
+from airflow_provider_slshudi.ranges import Range, subtract
+
+
+def plan_backfill(
+    pipeline_name: str,
+    wanted: Mapping[int, tuple[int, int]],
+    windows: Sequence[ShardWindow],
+    taken: Sequence[Range],
+    density: Mapping[int, Density],
+    limits: Batch,
+) -> list[Range]:
+    """The ranges of the next batch of a backfill, sorted: what is `wanted` ({shard: (begin, end)}) and not `taken`.
+
+    About `limits.max_bytes` of it; nothing is left when it returns nothing. A duty's begin does not bind a backfill.
+
+    Raises:
+        ConfigError: an unknown shard, a begin that is not before its end, or cursors that are neither taken nor held
+            by the service. All of `wanted` is checked before anything is returned.
+    """
+    if not wanted:
+        raise _refusal(pipeline_name, "ranges", wanted, "names no shard; expected {shard: (begin, end)}")
+    held = {window.shard: window for window in windows}
+    asked: list[Range] = []
+    for shard, (begin, end) in wanted.items():
+        field = f"ranges.{shard}"
+        if shard not in held:
+            known = ", ".join(map(str, sorted(held))) or "none"
+            raise _refusal(pipeline_name, field, (begin, end), f"the logstore has no shard {shard}; it has {known}")
+        if begin >= end:
+            raise _refusal(pipeline_name, field, (begin, end), "its begin is not before its end")
+        asked.append(Range(shard, begin, end))
+    left = subtract(asked, taken)
+    for item in left:
+        window = held[item.shard]
+        if item.begin < window.service_begin or item.end > window.service_end:
+            raise _refusal(
+                pipeline_name,
+                f"ranges.{item.shard}",
+                wanted[item.shard],
+                f"[{item.begin}, {item.end}) was never read and reaches out of what the service holds, "
+                f"[{window.service_begin}, {window.service_end})",
+            )
+    return limit(left, density, limits.max_bytes)
+
+
+def _refusal(pipeline: str, field: str, value: object, reason: str) -> ConfigError:
+    source = f"backfill of pipeline {pipeline}"
+    return ConfigError(f"{source}: {field}: {value}: {reason}", source=source, field=field, value=value)

@@ -1,0 +1,60 @@
+"""The facts and the arithmetic that all kinds of batches share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from airflow_provider_slshudi.ledger.records import Density
+from airflow_provider_slshudi.ranges import Range
+
+DEFAULT_BYTES_PER_GROUP = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ShardWindow:
+    """What a shard can give: cursors from `duty_begin`, where this pipeline's duty begins (`LedgerShard.first`).
+
+    The service holds [service_begin, service_end); at `service_end` the next log group will be written.
+    """
+
+    shard: int
+    duty_begin: int
+    service_begin: int
+    service_end: int
+
+
+def bytes_per_group(density: Mapping[int, Density], shard: int) -> float:
+    """The raw bytes expected of a log group; 64 KiB where nothing was learnt yet."""
+    known = density.get(shard)
+    return max(known.bytes, 1.0) if known is not None else float(DEFAULT_BYTES_PER_GROUP)
+
+
+def estimate(ranges: Iterable[Range], density: Mapping[int, Density]) -> float:
+    """The raw bytes expected of `ranges`; gaps have none."""
+    return sum(len(item) * bytes_per_group(density, item.shard) for item in ranges if not item.gap)
+
+
+def limit(ranges: Sequence[Range], density: Mapping[int, Density], max_bytes: int) -> list[Range]:
+    """The beginning of each shard's sorted `ranges`, together about `max_bytes`.
+
+    All shards get the same part of their backlog, so they reach the end together and a hot shard gets its share.
+    Each gets one log group at least, so none waits for ever.
+    """
+    backlog = estimate(ranges, density)
+    if backlog <= max_bytes:
+        return list(ranges)
+    taken: list[Range] = []
+    for _, of_shard in groupby(sorted(ranges), key=lambda item: item.shard):
+        mine = list(of_shard)
+        # Whole numbers: a cursor times a float would lose its last digits.
+        groups = sum(map(len, mine))
+        left = max(1, math.floor(groups * (max_bytes / backlog)))
+        for item in mine:
+            if left <= 0:
+                break
+            taken.append(Range(item.shard, item.begin, min(item.end, item.begin + left)))
+            left -= len(item)
+    return taken

@@ -1,0 +1,136 @@
+"""What the table's side shows of a transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider_slshudi.exceptions import LedgerAhead, LedgerError, LedgerLost, LedgerUnavailable
+from airflow_provider_slshudi.hudi import exchange
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.planning.recovery import InstantState, decide
+from airflow_provider_slshudi.protocol.work import Work
+
+REBUILD = "slshudi ledger rebuild"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """How far a transaction's instant is; `completion` is Hudi's completion time where it is completed and active."""
+
+    state: InstantState
+    instant: str | None = None
+    completion: str | None = None
+
+
+def look(storage: Storage, transaction: Transaction) -> Evidence:
+    """What the timeline shows of a transaction.
+
+    Raises:
+        TimelineUnreadable: it could not be read, so nothing is known.
+    """
+    timeline = Timeline.load(storage)
+    instant = transaction.instant or _owned(storage, timeline, transaction.id)
+    if instant is None:
+        return Evidence(InstantState.NOTHING)
+    found = timeline.get(instant)
+    if found is None:
+        return Evidence(_gone(timeline, instant, transaction.id), instant, instant)
+    if found.phase is not Phase.COMPLETED:
+        phase = InstantState.REQUESTED if found.phase is Phase.REQUESTED else InstantState.INFLIGHT
+        return Evidence(phase, instant)
+    return Evidence(_completed(timeline.extra_metadata(found), transaction.id), instant, found.completion)
+
+
+def open_instant_of(storage: Storage, transaction: Transaction) -> str | None:
+    """The pending instant that an opener of this transaction put on the timeline, under the transaction's token."""
+    timeline = Timeline.load(storage)
+    for instant in timeline.pending():
+        owner = exchange.read_owner(storage, instant.time)
+        if owner and (owner.transaction, owner.token) == (transaction.id, transaction.token):
+            return instant.time
+    return None
+
+
+def pending_of(work: Work) -> list[tuple[str, str]]:
+    """(instant, transaction id) of the pending instants that this pipeline opened."""
+    owners = [
+        (item.time, exchange.read_owner(work.storage, item.time)) for item in Timeline.load(work.storage).pending()
+    ]
+    return [(time, owner.transaction) for time, owner in owners if owner and owner.pipeline == work.pipeline.name]
+
+
+def check_table_against_ledger(work: Work) -> None:
+    """Compares the newest commit of each side; one listing and a few small files, however long the history.
+
+    Raises:
+        LedgerAhead: the newest committed transaction is not on the timeline.
+        LedgerLost: the table's newest commit of this pipeline is of a transaction that the ledger does not know.
+    """
+    newest = _newest_commit(work, Timeline.load(work.storage))
+    if newest is not None and find(work, newest[1]) is None:
+        raise ledger_lost(work, *newest)
+    latest = work.ledger.latest_committed(work.pipeline.name)
+    if latest is None:
+        return
+    seen = look(work.storage, latest)
+    if decide(latest.state, seen.state).stops:
+        raise LedgerAhead(
+            f"the ledger has transaction {latest.id} committed as instant {latest.instant}, but on the timeline of "
+            f"{work.storage.uri} that instant is {seen.state.value}: the table was restored, replaced or deleted. "
+            f"Nothing is written until `{REBUILD} {work.pipeline.name}` has made the ledger agree with the table",
+            table=work.storage.uri,
+            instant=latest.instant,
+            transaction=latest.id,
+        )
+
+
+def find(work: Work, id_: str) -> Transaction | None:
+    """The ledger's row of a transaction, None where it has none."""
+    try:
+        return work.ledger.get(id_)
+    except LedgerUnavailable:
+        raise
+    except LedgerError:
+        return None
+
+
+def ledger_lost(work: Work, instant: str, id_: str) -> LedgerLost:
+    """The error for an instant of ours that the ledger does not know."""
+    return LedgerLost(
+        f"{work.storage.uri}: instant {instant} carries transaction {id_} of pipeline {work.pipeline.name}, which the "
+        f"ledger does not know: the ledger was lost. Nothing is written until `{REBUILD} {work.pipeline.name}` has "
+        "made it anew from the table",
+        table=work.storage.uri,
+        instant=instant,
+        transaction=id_,
+    )
+
+
+def _newest_commit(work: Work, timeline: Timeline) -> tuple[str, str] | None:
+    for instant in reversed(timeline.completed("commit")):
+        extra = timeline.extra_metadata(instant)
+        if extra.get(exchange.PIPELINE_KEY) == work.pipeline.name:
+            return instant.time, extra[exchange.TRANSACTION_KEY]
+    return None
+
+
+def _owned(storage: Storage, timeline: Timeline, id_: str) -> str | None:
+    for instant in timeline.pending():
+        owner = exchange.read_owner(storage, instant.time)
+        if owner and owner.transaction == id_:
+            return instant.time
+    return None
+
+
+def _gone(timeline: Timeline, instant: str, id_: str) -> InstantState:
+    if timeline.was_rolled_back(instant):
+        return InstantState.ROLLED_BACK
+    archived = timeline.archived(instant)
+    return InstantState.NOTHING if archived is None else _completed(archived, id_)
+
+
+def _completed(extra: dict[str, str], id_: str) -> InstantState:
+    ours = extra.get(exchange.TRANSACTION_KEY) == id_
+    return InstantState.COMPLETED_OURS if ours else InstantState.COMPLETED_FOREIGN

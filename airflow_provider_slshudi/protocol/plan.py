@@ -1,0 +1,122 @@
+"""Plan: pins the ranges of one batch, under the lease; or only shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_provider_slshudi.ledger.records import LedgerShard, Transaction
+from airflow_provider_slshudi.ledger.states import Kind
+from airflow_provider_slshudi.planning.backfill import plan_backfill
+from airflow_provider_slshudi.planning.batch import plan_tail
+from airflow_provider_slshudi.planning.windows import ShardWindow
+from airflow_provider_slshudi.protocol.settle import register
+from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.sls.service import LogService, Shard
+
+
+@dataclass(frozen=True)
+class BackfillRequest:
+    """What to read again or for the first time: cursors [begin, end) per shard, or a span of receive times
+    (unix seconds, half-open) over all shards."""
+
+    cursors: Mapping[int, tuple[int, int]] | None = None
+    span: tuple[int, int] | None = None
+
+
+def tail(work: Work) -> Transaction | None:
+    """The next batch of the tail, PLANNED; None where there is nothing new.
+
+    Raises:
+        DataExpired: the service dropped what should be read next and the pipeline says `on_expired: fail`.
+    """
+    register(work)
+    with work.lease():
+        ranges = _tail_ranges(work, work.connect(), save=True)
+        return _begin(work, Kind.TAIL, ranges)
+
+
+def preview(work: Work) -> list[Range]:
+    """The ranges that the next tail batch would read; nothing is written."""
+    return _tail_ranges(work, work.connect(), save=False)
+
+
+def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
+    """The next batch, PLANNED, of what the request names and nobody has covered or reserved; None where that is nothing.
+
+    Raises:
+        ConfigError: the request names what the source does not hold, or nothing.
+    """
+    register(work)
+    with work.lease():
+        ranges = _backfill_ranges(work, work.connect(), request, save=True)
+        return _begin(work, Kind.BACKFILL, ranges)
+
+
+def preview_backfill(work: Work, request: BackfillRequest) -> list[Range]:
+    """The ranges that the next batch of a backfill would read; nothing is written, and nothing is left once empty."""
+    return _backfill_ranges(work, work.connect(), request, save=False)
+
+
+def _begin(work: Work, kind: Kind, ranges: list[Range]) -> Transaction | None:
+    if not ranges:
+        return None
+    return work.ledger.begin(work.pipeline.name, kind, ranges, work.run.dag_id, work.run.run_id)
+
+
+def _tail_ranges(work: Work, service: LogService, save: bool) -> list[Range]:
+    name, taken = work.pipeline.name, _taken(work)
+    windows = _windows(service, _refreshed(work, service, save))
+    density = work.ledger.density(name)
+    return plan_tail(name, windows, taken, density, work.pipeline.batch, work.pipeline.source.on_expired)
+
+
+def _backfill_ranges(work: Work, service: LogService, request: BackfillRequest, save: bool) -> list[Range]:
+    name, taken = work.pipeline.name, _taken(work)
+    windows = _windows(service, _refreshed(work, service, save))
+    wanted = _wanted(request, service, windows)
+    return plan_backfill(name, wanted, windows, taken, work.ledger.density(name), work.pipeline.batch)
+
+
+def _taken(work: Work) -> list[Range]:
+    name = work.pipeline.name
+    return [*work.ledger.coverage(name), *work.ledger.reserved(name)]
+
+
+def _refreshed(work: Work, service: LogService, save: bool) -> list[LedgerShard]:
+    """The service's shards with the cursor where our duty for each begins."""
+    known = {shard.id: shard for shard in work.ledger.shards(work.pipeline.name)}
+    first_run = not known
+    listed = [_ledger_shard(work, service, shard, known, first_run) for shard in service.shards()]
+    if save:
+        work.ledger.save_shards(work.pipeline.name, listed)
+    return listed
+
+
+def _ledger_shard(
+    work: Work, service: LogService, shard: Shard, known: Mapping[int, LedgerShard], first_run: bool
+) -> LedgerShard:
+    first = known[shard.id].first if shard.id in known else _first_cursor(work, service, shard.id, first_run)
+    return LedgerShard(shard.id, shard.status, shard.hash_begin, shard.hash_end, first)
+
+
+def _first_cursor(work: Work, service: LogService, shard: int, first_run: bool) -> int:
+    start = work.pipeline.source.start
+    # A shard that appears later holds what its parents no longer take: all of it is ours.
+    if not first_run or start == "begin":
+        return service.begin(shard)
+    return service.end(shard) if start == "end" else service.at(shard, int(start))
+
+
+def _windows(service: LogService, shards: list[LedgerShard]) -> list[ShardWindow]:
+    return [ShardWindow(shard.id, shard.first, service.begin(shard.id), service.end(shard.id)) for shard in shards]
+
+
+def _wanted(request: BackfillRequest, service: LogService, windows: list[ShardWindow]) -> Mapping[int, tuple[int, int]]:
+    if request.cursors is not None:
+        return request.cursors
+    if request.span is None:
+        return {}
+    first, last = request.span
+    return {window.shard: (service.at(window.shard, first), service.at(window.shard, last)) for window in windows}

@@ -1,0 +1,174 @@
+"""Carries out what the recovery table decides for one transaction; the commit of a healthy run is one of its rows."""
+
+from __future__ import annotations
+
+import json
+import logging
+from itertools import groupby
+
+from airflow_provider_slshudi.exceptions import (
+    CommitStateUnknown,
+    JobFailed,
+    LedgerAhead,
+    LedgerLost,
+    ManifestError,
+    TableError,
+    TableMismatch,
+)
+from airflow_provider_slshudi.hudi import exchange
+from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.planning.recovery import Decision, InstantState, decide, why
+from airflow_provider_slshudi.protocol.evidence import REBUILD, Evidence, look
+from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.ranges import Range
+
+_log = logging.getLogger(__name__)
+
+
+def resolve(work: Work, transaction: Transaction) -> Decision:
+    """Decides a transaction and acts on it; the caller holds the lease and the transaction's token.
+
+    Raises:
+        TimelineUnreadable, CommitStateUnknown: nothing is known; a later call finds out.
+        LedgerAhead, LedgerLost, TableMismatch: a person has to look; the message says at what.
+    """
+    seen = look(work.storage, transaction)
+    decision, reason = decide(transaction.state, seen.state), why(transaction.state, seen.state)
+    _log.info(
+        "transaction %s: ledger %s, timeline %s: %s (%s)",
+        transaction.id,
+        transaction.state.value,
+        seen.state.value,
+        decision.value,
+        reason,
+    )
+    work.ledger.note(
+        transaction.id,
+        "decision",
+        {
+            "by": str(work.run),
+            "ledger": transaction.state.value,
+            "timeline": seen.state.value,
+            "instant": seen.instant,
+            "decision": decision.value,
+            "why": reason,
+        },
+    )
+    match decision:
+        case Decision.ABORT:
+            _abort(work, transaction, seen, reason)
+        case Decision.ROLL_BACK:
+            _roll_back(work, transaction, seen)
+            exchange.delete(work.storage, seen.instant or "")
+        case Decision.ROLL_BACK_AND_ABORT:
+            _roll_back(work, transaction, seen)
+            _abort(work, transaction, seen, reason)
+        case Decision.RECOMMIT:
+            _commit(work, transaction, seen)
+        case Decision.MARK_COMMITTED:
+            _committed(work, transaction, seen)
+        case Decision.NOTHING_TO_DO:
+            pass
+        case _:
+            raise _stop(work, transaction, seen, decision, reason)
+    return decision
+
+
+def _abort(work: Work, transaction: Transaction, seen: Evidence, reason: str) -> None:
+    work.ledger.aborted(transaction.id, transaction.token, f"timeline {seen.state.value}: {reason}")
+    if seen.instant is not None:
+        exchange.delete(work.storage, seen.instant)
+
+
+def _roll_back(work: Work, transaction: Transaction, seen: Evidence) -> None:
+    order = work.order(transaction=transaction.id, token=transaction.token, instant=seen.instant or "")
+    work.launcher.run(Verb.ROLLBACK, order, {})
+    after = look(work.storage, transaction)
+    if after.state not in (InstantState.NOTHING, InstantState.ROLLED_BACK):
+        raise TableError(
+            f"{work.storage.uri}: instant {seen.instant} is still {after.state.value} after its rollback",
+            table=work.storage.uri,
+            instant=seen.instant,
+        )
+
+
+def _commit(work: Work, transaction: Transaction, seen: Evidence) -> None:
+    order = _commit_order(work, transaction)
+    try:
+        work.launcher.run(Verb.COMMIT, order, {})
+    except JobFailed as error:
+        # The job may have died after the commit: only the timeline knows.
+        after = look(work.storage, transaction)
+        if after.state is not InstantState.COMPLETED_OURS:
+            raise CommitStateUnknown(
+                f"the commit of instant {transaction.instant} did not end well and the timeline shows "
+                f"{after.state.value}; the data is written and the next settle recommits it. {error}",
+                table=work.storage.uri,
+                instant=transaction.instant,
+            ) from error
+    after = look(work.storage, transaction)
+    if after.state is not InstantState.COMPLETED_OURS:
+        raise CommitStateUnknown(
+            f"the commit of instant {transaction.instant} ended well, but the timeline shows {after.state.value}",
+            table=work.storage.uri,
+            instant=transaction.instant,
+        )
+    _committed(work, transaction, after)
+
+
+def _commit_order(work: Work, transaction: Transaction) -> JobOrder:
+    recorded = transaction.manifest
+    if recorded is None or transaction.instant is None:
+        raise ManifestError(
+            f"transaction {transaction.id} is PREPARED without a manifest or an instant in the ledger",
+            table=work.storage.uri,
+            transaction=transaction.id,
+        )
+    token = int(recorded["token"])
+    # The pipeline as it was when the batch was planned, whatever its file says by now.
+    batch = exchange.read_order(work.storage, transaction.id, transaction.instant, token)
+    return JobOrder(
+        batch.pipeline,
+        transaction.id,
+        token,
+        transaction.instant,
+        str(recorded["digest"]),
+        {
+            exchange.TRANSACTION_KEY: transaction.id,
+            exchange.PIPELINE_KEY: transaction.pipeline,
+            exchange.RANGES_KEY: ranges_text(work.ledger.ranges(transaction.id)),
+        },
+    )
+
+
+def ranges_text(ranges: list[Range]) -> str:
+    """Ranges as the commit's extra metadata holds them: shard -> [[begin, end, 1 for a gap or 0], ...]."""
+    by_shard = {
+        str(shard): [[item.begin, item.end, int(item.gap)] for item in group]
+        for shard, group in groupby(sorted(ranges), key=lambda item: item.shard)
+    }
+    return json.dumps(by_shard, separators=(",", ":"))
+
+
+def _committed(work: Work, transaction: Transaction, seen: Evidence) -> None:
+    work.ledger.committed(transaction.id, transaction.token, seen.completion or "")
+    if seen.instant is not None:
+        exchange.delete(work.storage, seen.instant)
+
+
+def _stop(work: Work, transaction: Transaction, seen: Evidence, decision: Decision, reason: str) -> Exception:
+    said = (
+        f"transaction {transaction.id} is {transaction.state.value} in the ledger, its instant "
+        f"{seen.instant or '(none)'} is {seen.state.value} on the timeline of {work.storage.uri}: {reason}."
+    )
+    table, instant = work.storage.uri, seen.instant
+    if decision is Decision.STOP_LEDGER_AHEAD:
+        return LedgerAhead(
+            f"{said} Run `{REBUILD} {work.pipeline.name}`", table=table, instant=instant, transaction=transaction.id
+        )
+    if decision is Decision.STOP_LEDGER_LOST:
+        return LedgerLost(
+            f"{said} Run `{REBUILD} {work.pipeline.name}`", table=table, instant=instant, transaction=transaction.id
+        )
+    return TableMismatch(said, table=table, instant=instant)

@@ -1,0 +1,88 @@
+"""Settle: before anything new starts, whatever an earlier run left undecided is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.planning.recovery import Decision
+from airflow_provider_slshudi.protocol.evidence import check_table_against_ledger, find, ledger_lost, pending_of
+from airflow_provider_slshudi.protocol.resolve import resolve
+from airflow_provider_slshudi.protocol.work import Run, Work
+
+# A step beats every ten seconds; between two steps a scheduler may take its time.
+SILENT_AFTER = timedelta(minutes=10)
+
+Ended = Callable[[Run], bool | None]
+"""Whether a DAG run has ended; None where that cannot be known."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A dangling transaction and what was decided for it."""
+
+    transaction: str
+    instant: str | None
+    decision: Decision
+
+
+def register(work: Work) -> None:
+    """Makes the pipeline known to the ledger; refuses a table or a name that another pipeline has."""
+    pipeline = work.pipeline
+    work.ledger.register(pipeline.name, pipeline.source.identity, pipeline.table.path)
+
+
+def dangling(work: Work, ended: Ended) -> list[Transaction]:
+    """Live transactions that nobody works on: of an ended run, of this very run, or silent for long."""
+    now = datetime.now(timezone.utc)
+
+    def is_dangling(transaction: Transaction) -> bool:
+        run = Run(transaction.dag_id, transaction.run_id)
+        if run == work.run:
+            return True
+        over = ended(run)
+        return now - transaction.heartbeat > SILENT_AFTER if over is None else over
+
+    return [transaction for transaction in work.ledger.live(work.pipeline.name) if is_dangling(transaction)]
+
+
+def settle(work: Work, ended: Ended) -> list[Settled]:
+    """Decides every dangling transaction of the pipeline, then checks that ledger and table agree.
+
+    Raises:
+        LeaseHeld, TimelineUnreadable, LedgerUnavailable, CommitStateUnknown: try again later.
+        LedgerAhead, LedgerLost, TableMismatch: a person has to look.
+    """
+    register(work)
+    settled = []
+    if dangling(work, ended) or _orphans(work):
+        with work.lease():
+            for transaction in dangling(work, ended):
+                # The new token fences off whoever may still work on it.
+                settled.append(_settle_one(work, work.ledger.take_over(transaction.id)))
+            settled.extend(_settle_one(work, transaction) for transaction in _orphans(work))
+    check_table_against_ledger(work)
+    return settled
+
+
+def _settle_one(work: Work, transaction: Transaction) -> Settled:
+    return Settled(transaction.id, transaction.instant, resolve(work, transaction))
+
+
+def _orphans(work: Work) -> list[Transaction]:
+    """Decided transactions with an instant that is still pending: a driver that was fenced off opened it late.
+
+    Raises:
+        LedgerLost: a pending instant is of a transaction that the ledger does not know.
+    """
+    orphans = []
+    for instant, id_ in pending_of(work):
+        transaction = find(work, id_)
+        if transaction is None:
+            raise ledger_lost(work, instant, id_)
+        if transaction.state in (State.ABORTED, State.COMMITTED):
+            orphans.append(transaction)
+    return orphans

@@ -1,0 +1,152 @@
+"""The steps from an open instant to its commit, each to be called with the transaction's id and token."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict
+
+from airflow_provider_slshudi.exceptions import IllegalTransition, ManifestError, TableError
+from airflow_provider_slshudi.hudi import exchange
+from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest, RangeDone
+from airflow_provider_slshudi.job.orders import Verb
+from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.protocol.evidence import open_instant_of
+from airflow_provider_slshudi.protocol.resolve import resolve
+from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.ranges import Range, merge
+
+
+def open_instant(work: Work, id_: str, token: int) -> str:
+    """Opens the transaction's instant and leaves the order for the append; gives the instant."""
+    transaction = work.held(id_, token)
+    if transaction.state is State.OPEN and transaction.instant is not None:
+        return transaction.instant
+    _require(transaction, State.PLANNED)
+    with work.heartbeat(id_, token):
+        instant = open_instant_of(work.storage, transaction)
+        if instant is None:
+            work.launcher.run(Verb.OPEN, work.order(transaction=id_, token=token), {})
+            instant = open_instant_of(work.storage, transaction)
+        if instant is None:
+            raise TableError(
+                f"{work.storage.uri}: the job ended well, but no instant of transaction {id_} is on the timeline",
+                table=work.storage.uri,
+            )
+        density = {str(shard): found.bytes for shard, found in work.ledger.density(work.pipeline.name).items()}
+        ranges = [[item.shard, item.begin, item.end] for item in work.ledger.ranges(id_) if not item.gap]
+        pipeline = work.pipeline.model_dump(mode="json")
+        exchange.write_order(work.storage, BatchOrder(id_, token, instant, pipeline, ranges, density))
+        work.ledger.opened(id_, token, instant)
+    return instant
+
+
+def append(work: Work, id_: str, token: int) -> None:
+    """Runs the append; a failed one is not continued, settle rolls its instant back."""
+    transaction = work.held(id_, token)
+    _require(transaction, State.OPEN)
+    order = work.order(transaction=id_, token=token, instant=transaction.instant or "")
+    with work.heartbeat(id_, token):
+        work.launcher.run(Verb.APPEND, order, work.connect().connection.to_env())
+
+
+def record(work: Work, id_: str, token: int) -> Transaction:
+    """Checks the manifest and makes it and the offsets durable: phase one."""
+    transaction = work.held(id_, token)
+    if transaction.state is State.PREPARED:
+        return transaction
+    _require(transaction, State.OPEN)
+    manifest, digest = exchange.read_manifest(work.storage, id_, transaction.instant or "", token)
+    with work.lease():
+        totals = _checked(work, transaction, manifest)
+        return work.ledger.prepared(id_, token, {**asdict(manifest), "digest": digest}, totals)
+
+
+def commit(work: Work, id_: str, token: int) -> Transaction:
+    """Commits the instant and says so in the ledger: phase two."""
+    work.held(id_, token)
+    with work.lease():
+        # Read again inside the lease: what was seen before it may be decided by now.
+        transaction = work.held(id_, token)
+        if transaction.state is not State.COMMITTED:
+            _require(transaction, State.PREPARED)
+            resolve(work, transaction)
+        committed = work.ledger.get(id_)
+    _require(committed, State.COMMITTED)
+    return committed
+
+
+def _require(transaction: Transaction, state: State) -> None:
+    if transaction.state is not state:
+        raise IllegalTransition(
+            f"transaction {transaction.id} is {transaction.state.value}"
+            f"{f' ({transaction.error})' if transaction.error else ''}, this step needs {state.value}",
+            transaction=transaction.id,
+            found=transaction.state.value,
+            wanted=state.value,
+        )
+
+
+def _checked(work: Work, transaction: Transaction, manifest: Manifest) -> list[RangeTotals]:
+    """The totals of each planned range.
+
+    Raises:
+        ManifestError: it is another's, a range was not read to its end, or files and rows do not add up.
+    """
+    wanted = (transaction.id, transaction.token, transaction.instant)
+    if (manifest.transaction, manifest.token, manifest.instant) != wanted:
+        raise _refused(
+            work,
+            transaction,
+            f"it is of {manifest.transaction}, token {manifest.token}, instant {manifest.instant}, not of {wanted}",
+        )
+    written = sum(int(stat["numWrites"]) for stat in manifest.stats)
+    if written != manifest.rows:
+        raise _refused(work, transaction, f"{manifest.rows} rows were read, but files hold {written}")
+    paths = [stat["path"] for stat in manifest.stats]
+    if len(set(paths)) != len(paths):
+        raise _refused(work, transaction, "a file is listed twice")
+    planned = [item for item in work.ledger.ranges(transaction.id) if not item.gap]
+    parts = _parts(planned, manifest.ranges)
+    for item in planned:
+        read = [Range(done.shard, done.begin, done.end) for done in parts[item]]
+        if sum(map(len, read)) != len(item) or merge(read) != merge([item]):
+            raise _refused(work, transaction, f"range {item} was read as {', '.join(map(str, read)) or 'nothing'}")
+    if sum(map(len, parts.values())) != len(manifest.ranges):
+        raise _refused(work, transaction, "it names ranges that were not planned")
+    return [_totals(item, parts[item]) for item in planned]
+
+
+def _parts(planned: list[Range], done: Iterable[RangeDone]) -> dict[Range, list[RangeDone]]:
+    by_shard: dict[int, list[Range]] = defaultdict(list)
+    for item in planned:
+        by_shard[item.shard].append(item)
+    parts: dict[Range, list[RangeDone]] = {item: [] for item in planned}
+    for part in done:
+        for item in by_shard[part.shard]:
+            if item.begin <= part.begin and part.end <= item.end:
+                parts[item].append(part)
+    return parts
+
+
+def _totals(item: Range, parts: list[RangeDone]) -> RangeTotals:
+    first = [part.first_time for part in parts if part.first_time is not None]
+    last = [part.last_time for part in parts if part.last_time is not None]
+    return RangeTotals(
+        item,
+        sum(part.rows for part in parts),
+        sum(part.bytes for part in parts),
+        min(first, default=None),
+        max(last, default=None),
+    )
+
+
+def _refused(work: Work, transaction: Transaction, why: str) -> ManifestError:
+    return ManifestError(
+        f"{work.storage.uri}: the manifest of transaction {transaction.id} is refused: {why}. "
+        "Nothing is committed; settle rolls the instant back and its ranges are planned again",
+        table=work.storage.uri,
+        transaction=transaction.id,
+        instant=transaction.instant,
+    )

@@ -1,0 +1,41 @@
+"""The first step of every run: what an earlier run left undecided is decided."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator, PokeReturnValue
+
+from airflow_provider_slshudi.exceptions import TransientError
+from airflow_provider_slshudi.operators.base import PipelineTask, as_xcom, run_ended, terminal_fails
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class SlsHudiSettleSensor(PipelineTask, BaseSensorOperator):
+    """Waits until ledger and table agree, after deciding every dangling transaction of the pipeline.
+
+    Pokes again while something cannot be read or somebody else decides; fails at once where a person has to look.
+
+    Args:
+        pipeline: a pipeline's name or file.
+    """
+
+    template_fields = ("pipeline",)
+
+    def __init__(self, *, pipeline: str, poke_interval: float = 15, timeout: float = 3600, **kwargs: Any) -> None:
+        super().__init__(poke_interval=poke_interval, timeout=timeout, **kwargs)
+        self.pipeline = pipeline
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """One attempt to settle."""
+        from airflow_provider_slshudi.protocol.settle import settle
+
+        with terminal_fails():
+            try:
+                settled = settle(self.work(context), run_ended(context))
+            except TransientError as error:
+                self.log.warning("not settled yet: %s", error)
+                return PokeReturnValue(is_done=False)
+        return PokeReturnValue(is_done=True, xcom_value=as_xcom(settled))

@@ -1,0 +1,90 @@
+"""How to reach the log service and who asks: one value that travels through a process's environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Literal, cast
+
+from airflow_provider_slshudi.exceptions import ConfigError
+
+AuthVersion = Literal["v1", "v4"]
+
+# Named so that what masks secrets by name (Airflow, Spark's redaction) sees the two that are.
+_VARIABLES = {
+    "endpoint": "SLSHUDI_SLS_ENDPOINT",
+    "access_key_id": "SLSHUDI_SLS_ACCESS_KEY_ID",
+    "access_key_secret": "SLSHUDI_SLS_ACCESS_KEY_SECRET",
+    "security_token": "SLSHUDI_SLS_SECRET_TOKEN",
+    "region": "SLSHUDI_SLS_REGION",
+    "auth_version": "SLSHUDI_SLS_AUTH_VERSION",
+}
+_REQUIRED = ("endpoint", "access_key_id", "access_key_secret")
+
+
+@dataclass(frozen=True, slots=True)
+class SlsConnection:
+    """An endpoint and the credentials to sign with; its repr shows no secret.
+
+    `endpoint` is a host, `host:port` or `https://host[:port]`; `security_token` belongs to temporary (STS) keys;
+    `region` is signed by `auth_version` v4 only, which needs it. Raises ConfigError for what cannot work.
+    """
+
+    endpoint: str
+    access_key_id: str
+    access_key_secret: str = field(repr=False)
+    security_token: str = field(default="", repr=False)
+    region: str = ""
+    auth_version: AuthVersion = "v1"
+
+    def __post_init__(self) -> None:
+        for name in _REQUIRED:
+            if not getattr(self, name):
+                raise _wrong(name, f"the SLS connection has no {name}", "")
+        if self.auth_version not in ("v1", "v4"):
+            raise _wrong("auth_version", f"auth_version is v1 or v4, not {self.auth_version!r}", self.auth_version)
+        if self.auth_version == "v4" and not self.region:
+            raise _wrong("region", "auth_version v4 signs the region: set it, for example cn-hangzhou", "")
+        _check_endpoint(self.endpoint)
+
+    def to_env(self) -> dict[str, str]:
+        """The environment variables that `from_env` reads back; empty fields are left out."""
+        return {variable: value for name, variable in _VARIABLES.items() if (value := getattr(self, name))}
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> SlsConnection:
+        """The connection that `to_env` wrote. Raises ConfigError naming the variable that is missing."""
+        for name in _REQUIRED:
+            if not environ.get(_VARIABLES[name]):
+                raise ConfigError(
+                    f"environment variable {_VARIABLES[name]} is not set: it carries the SLS connection's {name}",
+                    source="environment",
+                    field=_VARIABLES[name],
+                )
+        given = {item.name: environ[_VARIABLES[item.name]] for item in fields(cls) if _VARIABLES[item.name] in environ}
+        return cls(**cast("dict[str, AuthVersion]", given))
+
+
+def split_endpoint(endpoint: str) -> tuple[str, str, int | None]:
+    """Scheme, host and port (None: the scheme's own) of an endpoint. Raises ValueError."""
+    scheme, separator, rest = endpoint.rpartition("://")
+    if separator and scheme.lower() not in ("http", "https"):
+        raise ValueError(f"unknown scheme {scheme!r}")
+    host, colon, port = rest.rstrip("/").partition(":")
+    if not host or "/" in host or any(map(str.isspace, host)):
+        raise ValueError("no host")
+    if colon and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise ValueError("no port after the colon (IPv6 addresses are not supported by the SDK)")
+    return scheme.lower() or "http", host, int(port) if colon else None
+
+
+def _check_endpoint(endpoint: str) -> None:
+    try:
+        split_endpoint(endpoint)
+    except ValueError as error:
+        expected = "expected host, host:port or https://host, for example cn-hangzhou.log.aliyuncs.com"
+        raise _wrong("endpoint", f"endpoint {endpoint!r}: {error}; {expected}", endpoint) from None
+
+
+def _wrong(field_name: str, message: str, value: object) -> ConfigError:
+    return ConfigError(message, source="SLS connection", field=field_name, value=value)

@@ -1,0 +1,30 @@
+"""What all tests share: one Spark session per run, started when first asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_provider_slshudi.hudi.runtime import environment, quiet, session_conf
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A real Spark with Hudi, as a reader of tables would start it."""
+    from pyspark.sql import SparkSession
+
+    os.environ.update(environment())
+    builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.ui.enabled", "false")
+    for key, value in session_conf("local[2]").items():
+        builder = builder.config(key, value)
+    session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    quiet(session.sparkContext._jvm)
+    yield session
+    session.stop()

@@ -1,0 +1,73 @@
+"""Decoded logs become rows: columns, row keys that prove their origin, partition values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_slshudi.exceptions import ValueMisfit
+from airflow_provider_slshudi.job.rows import RowMaker, RowSpec
+from tests.pipelines import ad_events
+
+
+def logs(**columns: list[Any]) -> pa.Table:
+    """A decoded pull, of as many logs as `ts` has."""
+    count = len(columns["ts"])
+    table: dict[str, Any] = {
+        "__cursor__": pa.array([100 + n // 2 for n in range(count)], pa.int64()),
+        "__index__": pa.array([n % 2 for n in range(count)], pa.int32()),
+        "__time__": pa.array([1_700_000_000 + n for n in range(count)], pa.uint32()),
+        "__rest__": pa.array([[(b"k", b"v")]] * count, pa.map_(pa.binary(), pa.binary())),
+    }
+    for key in ("event_id", "ts", "price", "clicks"):
+        table[key] = pa.array(columns.get(key, [None] * count), pa.binary())
+    return pa.table(table)
+
+
+def test_a_row_key_says_shard_cursor_and_index() -> None:
+    made = RowMaker(RowSpec.of(ad_events(Path("/t")))).rows(logs(ts=[b"0", b"0", b"0"]), shard=7)
+    assert made.keys.to_pylist() == ["7-100-0", "7-100-1", "7-101-0"]
+
+
+@pytest.mark.parametrize(
+    ("every", "timezone", "expected"),
+    [
+        ("day", "UTC", ["2026-01-01", "2025-12-31", None]),
+        ("day", "Asia/Shanghai", ["2026-01-02", "2026-01-01", None]),
+        ("hour", "Asia/Kolkata", ["2026-01-02-01", "2026-01-01-04", None]),
+        ("month", "UTC", ["2026-01", "2025-12", None]),
+    ],
+)
+def test_event_time_partitions_follow_the_zone(every: str, timezone: str, expected: list[str | None]) -> None:
+    partition = {"by": "event_time", "column": "event_time", "every": every, "timezone": timezone}
+    pipeline = ad_events(Path("/t"), table={"path": "file:///t", "name": "t", "partition": partition})
+    # 2026-01-01T20:00Z, 2025-12-31T23:00Z, and a value that does not fit
+    made = RowMaker(RowSpec.of(pipeline)).rows(logs(ts=[b"1767297600000", b"1767222000000", b"never"]), 0)
+    assert made.partitions is not None
+    assert made.partitions.to_pylist() == expected
+    assert made.data["event_date"].to_pylist() == expected
+
+
+def test_misfits_are_counted_per_column() -> None:
+    maker = RowMaker(RowSpec.of(ad_events(Path("/t"))))
+    maker.rows(logs(ts=[b"0", b"x"], price=[b"1.5", b"cheap"], clicks=[b"1", b"2"]), 0)
+    maker.rows(logs(ts=[b"y"], price=[None]), 0)
+    assert maker.misfits == {"event_time": 2, "price": 1}
+
+
+def test_a_misfit_fails_where_the_pipeline_says_so() -> None:
+    maker = RowMaker(RowSpec.of(ad_events(Path("/t"), misfits="fail")))
+    maker.rows(logs(ts=[b"0"], price=[b"1.5"]), 0)
+    with pytest.raises(ValueMisfit, match="column price: 'cheap' of log 3-100-1 is no double"):
+        maker.rows(logs(ts=[b"0", b"0"], price=[b"1", b"cheap"]), 3)
+
+
+def test_a_logs_own_time_may_fill_a_column() -> None:
+    columns = [{"name": "received", "type": "timestamp", "format": "seconds", "key": "__time__"}]
+    pipeline = ad_events(Path("/t"), columns=columns, table={"path": "file:///t", "name": "t"}, rest_column=None)
+    made = RowMaker(RowSpec.of(pipeline)).rows(logs(ts=[b"0"]), 0)
+    assert made.data["received"][0].as_py().timestamp() == 1_700_000_000
+    assert made.partitions is None

@@ -1,0 +1,57 @@
+"""Coverage stays as few intervals as possible, and densities follow the last batches."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import Density, LedgerShard, RangeTotals
+from airflow_provider_slshudi.ledger.states import Kind
+from airflow_provider_slshudi.ranges import Range, merge
+
+PIPELINE = "clicks"
+
+
+def commit(ledger: Ledger, ranges: list[Range], run: str, bytes_: int = 10, rows: int = 1) -> None:
+    id_ = ledger.begin(PIPELINE, Kind.TAIL, ranges, "dag", run).id
+    ledger.opened(id_, 1, run)
+    ledger.prepared(id_, 1, {}, [RangeTotals(item, rows, bytes_, 1, 2) for item in ranges if not item.gap])
+    ledger.committed(id_, 1, run)
+
+
+def test_a_tail_stays_one_interval_per_shard(ledger: Ledger) -> None:
+    for number in range(5):
+        begin, end = number * 10, number * 10 + 10
+        commit(ledger, [Range(shard, begin, end) for shard in (0, 1)], f"run-{number}")
+    assert ledger.coverage(PIPELINE) == [Range(0, 0, 50), Range(1, 0, 50)]
+
+
+def test_a_range_in_between_joins_its_neighbours(ledger: Ledger) -> None:
+    commit(ledger, [Range(0, 0, 10), Range(0, 20, 30)], "run-1")
+    assert ledger.coverage(PIPELINE) == [Range(0, 0, 10), Range(0, 20, 30)]
+    commit(ledger, [Range(0, 10, 20, gap=True)], "run-2")
+    assert ledger.coverage(PIPELINE) == [Range(0, 0, 30)]
+
+
+@pytest.mark.parametrize("seed", [random.randrange(10**6)])
+def test_any_order_of_commits_covers_what_was_committed(ledger: Ledger, seed: int) -> None:
+    dice = random.Random(seed)
+    pieces = [Range(shard, begin, begin + 3) for shard in range(3) for begin in range(0, 30, 3)]
+    dice.shuffle(pieces)
+    done: list[Range] = []
+    while pieces:
+        batch = [pieces.pop() for _ in range(min(len(pieces), dice.randint(1, 6)))]
+        commit(ledger, batch, f"run-{len(pieces)}")
+        done += batch
+        assert ledger.coverage(PIPELINE) == merge(done)
+    assert ledger.coverage(PIPELINE) == [Range(shard, 0, 30) for shard in range(3)]
+
+
+def test_density_is_learnt_from_commits_and_follows_them(ledger: Ledger) -> None:
+    ledger.save_shards(PIPELINE, [LedgerShard(id, "readwrite", "", "", 0) for id in (0, 1)])
+    commit(ledger, [Range(0, 0, 10), Range(0, 10, 20), Range(7, 0, 1)], "run-1", bytes_=1_000, rows=40)
+    assert ledger.density(PIPELINE) == {0: Density(100.0, 4.0)}  # shard 7 was never saved
+    commit(ledger, [Range(0, 20, 30), Range(1, 0, 5, gap=True)], "run-2", bytes_=3_000, rows=80)
+    assert ledger.density(PIPELINE) == {0: Density(200.0, 6.0)}

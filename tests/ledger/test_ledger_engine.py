@@ -1,0 +1,197 @@
+"""Reaching a ledger's database: URLs, faults, secrets, and the schema's versions."""
+
+from __future__ import annotations
+
+import multiprocessing
+import socket
+import sqlite3
+import traceback
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Engine, event, text
+from sqlalchemy.dialects import mysql
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from airflow_provider_slshudi.exceptions import ConfigError, LedgerError, LedgerUnavailable, RuntimeMissing
+from airflow_provider_slshudi.ledger.engine import VERSION_TABLE, migrate, now, open_engine, transaction
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.models import metadata
+
+PASSWORD = "s3cret-word"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "no url",
+        "",
+        f"oracle://me:{PASSWORD}@host/db",
+        f"postgresql+nothing://me:{PASSWORD}@host/db",
+        f"postgresql://me:{PASSWORD}@host:port/db",
+    ],
+)
+def test_a_url_that_is_none_is_refused_without_being_shown(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_engine(url)
+    assert PASSWORD not in "".join(traceback.format_exception(caught.value))
+    assert (caught.value.source, caught.value.field) == ("ledger", "url")
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
+def test_a_ledger_in_memory_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="name a file"):
+        open_engine(url)
+
+
+def test_a_missing_driver_is_named() -> None:
+    with pytest.raises(RuntimeMissing, match="pymysql"):
+        open_engine(f"mysql://me:{PASSWORD}@host/db")
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_postgresql_is_reached_by_psycopg_whatever_the_scheme(scheme: str) -> None:
+    assert open_engine(f"{scheme}://me@host/db").driver == "psycopg"
+
+
+def test_an_unreachable_server_is_unavailable_and_its_password_stays_hidden() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, not listening: connections are refused
+        port = taken.getsockname()[1]
+        ledger = Ledger(open_engine(f"postgresql://me:{PASSWORD}@127.0.0.1:{port}/db"))
+        with pytest.raises(LedgerUnavailable, match=f"postgresql://me@127.0.0.1:{port}/db") as caught:
+            ledger.pipelines()
+    assert PASSWORD not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_missing_directory_is_unavailable_and_named(tmp_path: Path) -> None:
+    with pytest.raises(LedgerUnavailable, match="nowhere/ledger"):
+        Ledger(open_engine(f"sqlite:///{tmp_path}/nowhere/ledger.db")).pipelines()
+
+
+def test_values_stay_out_of_errors(engine: Engine) -> None:
+    ledger = Ledger(engine)
+    ledger.register("clicks", "sls://shop/clicks", "file:///lake/clicks")
+    with pytest.raises(LedgerError) as caught, transaction(engine, write=True) as connection:
+        connection.execute(metadata.tables["slshudi_lease"].insert().values(pipeline="nobody", holder=PASSWORD))
+    assert not isinstance(caught.value, LedgerUnavailable)
+    assert PASSWORD not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_ledger_that_was_never_migrated_says_so(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="migrate it first"):
+        Ledger(open_engine(f"sqlite:///{tmp_path}/ledger.db")).pipelines()
+
+
+def test_a_writer_that_finds_the_database_locked_is_told_after_a_while(
+    tmp_path: Path, sqlite_template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_slshudi.ledger.engine._LOCK_SECONDS", 0.2)
+    path = tmp_path / "ledger.db"
+    path.write_bytes(sqlite_template.read_bytes())
+    ledger = Ledger(open_engine(f"sqlite:///{path}"))
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(LedgerUnavailable, match="locked"):
+        ledger.register("clicks", "sls://shop/clicks", "file:///lake/clicks")
+    assert ledger.pipelines() == []  # readers do not wait for writers
+    other.rollback()
+    ledger.register("clicks", "sls://shop/clicks", "file:///lake/clicks")
+    other.close()
+
+
+def test_a_server_that_ends_the_connection_is_unavailable_and_then_reached_again(postgres_engine: Engine) -> None:
+    end = text("SELECT pg_terminate_backend(:pid)")
+    with pytest.raises(LedgerUnavailable), transaction(postgres_engine, write=True) as connection:
+        pid = connection.scalar(text("SELECT pg_backend_pid()"))
+        with postgres_engine.connect() as other:
+            assert other.scalar(end, {"pid": pid})
+        now(connection)
+
+    with postgres_engine.connect() as idle, postgres_engine.connect() as other:
+        pid = idle.scalar(text("SELECT pg_backend_pid()"))
+        idle.rollback()
+        idle.close()  # back into the pool, where it dies
+        assert other.scalar(end, {"pid": pid})
+    for _ in range(2):  # whichever connection the pool gives
+        assert isinstance(Ledger(postgres_engine).pipelines(), list)
+
+
+def test_models_and_migrations_agree(engine: Engine) -> None:
+    with engine.connect() as connection:
+        options = {"compare_type": True, "compare_server_default": True, "version_table": VERSION_TABLE}
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, metadata) == []
+
+
+def test_models_are_legal_on_mysql() -> None:
+    for table in metadata.sorted_tables:
+        assert "utf8mb4_bin" in str(CreateTable(table).compile(dialect=mysql.dialect()))
+        for index in table.indexes:
+            length = sum(4 * getattr(column.type, "length", 8) for column in index.columns)
+            assert length <= 3072, f"{index.name}: InnoDB's longest key has 3072 bytes"
+            assert str(CreateIndex(index).compile(dialect=mysql.dialect()))
+
+
+def test_migrating_again_changes_nothing_and_takes_no_lock(engine: Engine) -> None:
+    statements: list[str] = []
+
+    def listen(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        statements.append(statement)
+
+    event.listen(engine, "before_cursor_execute", listen)
+    try:
+        migrate(engine)
+    finally:
+        event.remove(engine, "before_cursor_execute", listen)
+    assert not [text for text in statements if text.split()[0] in ("CREATE", "INSERT", "UPDATE", "ALTER")]
+    assert not any("IMMEDIATE" in text or "advisory" in text for text in statements)
+
+
+def test_a_ledger_of_a_newer_version_is_left_alone(tmp_path: Path, sqlite_template: Path) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(sqlite_template.read_bytes())
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+    with pytest.raises(LedgerError, match="9999"):
+        migrate(open_engine(f"sqlite:///{path}"))
+
+
+def _migrate(url: str, start: object, results: object) -> None:
+    start.wait()  # type: ignore[attr-defined]
+    try:
+        engine = open_engine(url)
+        migrate(engine)
+        Ledger(engine).pipelines()
+        results.put("")  # type: ignore[attr-defined]
+    except Exception as error:
+        results.put(repr(error))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+def test_several_processes_migrate_an_empty_database_at_once(
+    backend: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if backend == "sqlite":
+        url = f"sqlite:///{tmp_path}/fresh.db"
+    else:
+        admin = request.getfixturevalue("postgres_engine").execution_options(isolation_level="AUTOCOMMIT")
+        with admin.connect() as connection:
+            connection.execute(text("DROP DATABASE IF EXISTS fresh"))
+            connection.execute(text("CREATE DATABASE fresh"))
+        url = admin.url.set(database="fresh").render_as_string(hide_password=False)
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload([Ledger.__module__])
+    start, results = processes.Barrier(3), processes.Queue()
+    workers = [processes.Process(target=_migrate, args=(url, start, results)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    answers = [results.get(timeout=60) for _ in workers]
+    for worker in workers:
+        worker.join()
+    assert answers == ["", "", ""]
+    engine = open_engine(url)
+    assert Ledger(engine).pipelines() == []
+    engine.dispose()

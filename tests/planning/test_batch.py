@@ -1,0 +1,169 @@
+"""What the next batch of a pipeline reads."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_slshudi.config import Batch
+from airflow_provider_slshudi.exceptions import DataExpired, PipelineConflict, TerminalError
+from airflow_provider_slshudi.ledger.records import Density
+from airflow_provider_slshudi.planning.batch import plan_tail
+from airflow_provider_slshudi.planning.windows import DEFAULT_BYTES_PER_GROUP, ShardWindow, estimate
+from airflow_provider_slshudi.ranges import Range, merge, overlap, subtract
+
+BASE = 1614750027373205714
+ONE_BYTE = {shard: Density(1.0, 1.0) for shard in range(10)}
+
+
+def limits(max_bytes: int) -> Batch:
+    return Batch(max_bytes=max_bytes)
+
+
+def window(shard: int, begin: int, end: int, duty: int | None = None) -> ShardWindow:
+    return ShardWindow(shard, begin if duty is None else duty, begin, end)
+
+
+def test_everything_that_nobody_took_when_it_fits() -> None:
+    windows = [window(1, BASE, BASE + 10), window(0, BASE, BASE + 5), window(2, 7, 7)]
+    assert plan_tail("p", windows, [Range(1, BASE, BASE + 4)], ONE_BYTE, limits(100), "fail") == [
+        Range(0, BASE, BASE + 5),
+        Range(1, BASE + 4, BASE + 10),
+    ]
+
+
+def test_nothing_new_is_an_empty_batch() -> None:
+    assert plan_tail("p", [window(0, 3, 10)], [Range(0, 3, 10)], {}, limits(100), "fail") == []
+    assert plan_tail("p", [], [], {}, limits(100), "fail") == []
+
+
+def test_duty_begins_where_the_pipeline_first_saw_the_shard() -> None:
+    assert plan_tail("p", [window(0, 0, 10, duty=6)], [], ONE_BYTE, limits(100), "fail") == [Range(0, 6, 10)]
+
+
+def test_a_hot_shard_gets_its_share_and_nobody_waits_for_ever() -> None:
+    windows = [window(0, 0, 9_000), window(1, 0, 900), window(2, 0, 1)]
+    batch = plan_tail("p", windows, [], ONE_BYTE, limits(990), "fail")
+    assert [item.begin for item in batch] == [0, 0, 0]
+    assert [len(item) for item in batch] == [899, 89, 1]
+
+
+def test_shares_are_of_bytes_not_of_log_groups() -> None:
+    density = {0: Density(100.0, 1.0), 1: Density(1.0, 1.0)}
+    batch = plan_tail("p", [window(0, 0, 100), window(1, 0, 100)], [], density, limits(5_050), "fail")
+    assert [len(item) for item in batch] == [50, 50]
+    assert estimate(batch, density) == 5_050
+
+
+def test_a_shard_of_unknown_density_counts_64_kib_a_group() -> None:
+    batch = plan_tail("p", [window(0, 0, 100)], [], {}, limits(10 * DEFAULT_BYTES_PER_GROUP), "fail")
+    assert batch == [Range(0, 0, 10)]
+
+
+def test_a_shard_that_gave_no_bytes_is_not_free() -> None:
+    batch = plan_tail("p", [window(0, 0, 10**9)], [], {0: Density(0.0, 0.0)}, limits(1_000), "fail")
+    assert batch == [Range(0, 0, 1_000)]
+
+
+def test_a_batch_begins_before_a_backfill_s_hole_and_goes_on_behind_it() -> None:
+    batch = plan_tail("p", [window(0, 0, 100)], [Range(0, 10, 20)], ONE_BYTE, limits(30), "fail")
+    assert batch == [Range(0, 0, 10), Range(0, 20, 40)]
+
+
+def test_expired_data_fails_and_names_what_is_lost() -> None:
+    windows = [window(0, 50, 60, duty=10), window(3, 5, 9, duty=1)]
+    with pytest.raises(DataExpired) as caught:
+        plan_tail("clicks", windows, [Range(0, 10, 20)], ONE_BYTE, limits(100), "fail")
+    error = caught.value
+    assert (error.pipeline, error.shard, error.begin, error.end) == ("clicks", 0, 20, 50)
+    assert isinstance(error, TerminalError)
+
+
+def test_expired_data_is_recorded_as_a_gap_where_the_pipeline_says_so() -> None:
+    taken = [Range(0, 10, 20), Range(0, 30, 40)]
+    assert plan_tail("p", [window(0, 50, 60, duty=10)], taken, ONE_BYTE, limits(5), "skip") == [
+        Range(0, 20, 30, gap=True),
+        Range(0, 40, 50, gap=True),
+        Range(0, 50, 55),
+    ]
+
+
+def test_a_shard_that_holds_nothing_any_more_is_one_gap() -> None:
+    batch = plan_tail("p", [window(0, 50, 50, duty=10)], [], ONE_BYTE, limits(5), "skip")
+    assert batch == [Range(0, 10, 50, gap=True)]
+
+
+def test_what_expired_before_the_duty_or_after_it_was_read_is_no_loss() -> None:
+    windows = [window(0, 50, 60, duty=55), window(1, 50, 60, duty=0)]
+    batch = plan_tail("p", windows, [Range(1, 0, 50)], ONE_BYTE, limits(100), "fail")
+    assert batch == [Range(0, 55, 60), Range(1, 50, 60)]
+
+
+@pytest.mark.parametrize("taken", [[Range(0, 0, 100)], []])
+def test_a_logstore_that_counts_from_elsewhere_stops_the_pipeline(taken: list[Range]) -> None:
+    with pytest.raises(PipelineConflict, match=r"shard 0 ends at cursor 40.* up to 100") as caught:
+        plan_tail("p", [window(0, 0, 40, duty=0 if taken else 100)], taken, ONE_BYTE, limits(10), "skip")
+    assert caught.value.pipeline == "p"
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> tuple[list[ShardWindow], list[Range], dict[int, Density], int]:
+    windows, taken = [], []
+    for shard in range(draw(st.integers(1, 4))):
+        duty, begin, length = draw(st.integers(0, 30)), draw(st.integers(0, 60)), draw(st.integers(0, 60))
+        end = max(begin + length, duty)
+        windows.append(ShardWindow(shard, duty, min(begin, end), end))
+        for _ in range(draw(st.integers(0, 3))):
+            start = draw(st.integers(0, max(0, end - 1)))
+            if start < end:
+                taken.append(Range(shard, start, draw(st.integers(start + 1, end))))
+    density = draw(st.dictionaries(st.integers(0, 3), st.builds(Density, st.floats(0, 1e6), st.just(1.0))))
+    return windows, taken, density, draw(st.integers(1, 10_000_000))
+
+
+@given(situations())
+def test_any_batch_is_new_contiguous_and_within_its_limit(
+    situation: tuple[list[ShardWindow], list[Range], dict[int, Density], int],
+) -> None:
+    windows, taken, density, max_bytes = situation
+    batch = plan_tail("p", windows, taken, density, limits(max_bytes), "skip")
+    assert batch == sorted(batch)
+    assert sum(map(len, batch)) == sum(map(len, merge(batch))), "a cursor is there twice"
+    assert overlap(batch, taken) == []
+    read = [item for item in batch if not item.gap]
+    largest = sum(estimate([Range(item.shard, 0, 1)], density) for item in windows)
+    assert estimate(read, density) <= max_bytes + largest
+    for facts in windows:
+        if facts.duty_begin < facts.service_end:
+            due = subtract([Range(facts.shard, facts.duty_begin, facts.service_end)], taken)
+            mine = [item for item in batch if item.shard == facts.shard]
+            assert bool(due) == bool(mine), "a shard with a backlog waits"
+            if mine:
+                skipped = subtract([Range(facts.shard, due[0].begin, mine[-1].end)], [*mine, *taken])
+                assert skipped == [], "a cursor before the batch's end was left out"
+        for item in batch:
+            if item.shard == facts.shard:
+                assert item.end <= facts.service_begin if item.gap else item.begin >= facts.service_begin
+
+
+def test_batch_after_batch_reads_everything_once() -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    ends, rounds = dict.fromkeys(range(3), 1), 0
+    taken: list[Range] = []
+    while rounds < 1_000:
+        if rounds < 20:
+            ends = {shard: end + dice.randint(0, 500) for shard, end in ends.items()}
+        windows = [window(shard, 0, end) for shard, end in ends.items()]
+        batch = plan_tail("p", windows, taken, ONE_BYTE, limits(300), "fail")
+        if not batch and rounds >= 20:
+            break
+        assert overlap(batch, taken) == []
+        taken = merge([*taken, *batch])
+        assert len({item.shard for item in taken}) == len(taken), "coverage is one interval per shard"
+        rounds += 1
+    assert taken == [Range(shard, 0, end) for shard, end in ends.items()]

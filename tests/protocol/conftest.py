@@ -1,0 +1,107 @@
+"""A whole pipeline without Airflow: a local SLS server, a ledger in SQLite, jobs through spark-submit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aliyun.log import LogClient, LogItem, PutLogsRequest
+
+from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.job.launch import SubprocessLauncher
+from airflow_provider_slshudi.ledger.engine import migrate, open_engine
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.local.process import LocalSls
+from airflow_provider_slshudi.protocol import plan, steps
+from airflow_provider_slshudi.protocol.settle import settle
+from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.sls.service import LogService
+from tests.local.sdk import by_ip
+from tests.pipelines import ad_events
+
+PROJECT = "ads"
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSls]:
+    with LocalSls(tmp_path_factory.mktemp("sls")) as running:
+        by_ip(running.connection()).create_project(PROJECT, "tests")
+        yield running
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A logstore, a table and a ledger of their own, and the steps between them."""
+
+    work: Work
+    client: LogClient
+
+    def put(self, count: int, first: int = 0) -> None:
+        """Puts logs, ten to a log group, over a few days and shards."""
+        for start in range(first, first + count, 10):
+            numbers = range(start, min(start + 10, first + count))
+            items = [LogItem(1_700_000_000 + number, contents=log(number)) for number in numbers]
+            source = self.work.pipeline.source
+            self.client.put_logs(PutLogsRequest(source.project, source.logstore, "ads", "10.0.0.1", items))
+
+    def by(self, run_id: str, **changes: Any) -> Work:
+        """The same pipeline worked on by another run."""
+        return replace(self.work, run=Run("tail", run_id), **changes)
+
+    def prepare(self, work: Work) -> Transaction:
+        """A batch up to PREPARED."""
+        planned = plan.tail(work)
+        assert planned is not None
+        steps.open_instant(work, planned.id, planned.token)
+        steps.append(work, planned.id, planned.token)
+        return steps.record(work, planned.id, planned.token)
+
+    def batch(self, run_id: str) -> Transaction:
+        """A whole healthy batch, settle included."""
+        work = self.by(run_id)
+        settle(work, lambda run: True)
+        prepared = self.prepare(work)
+        return steps.commit(work, prepared.id, prepared.token)
+
+
+def log(number: int) -> list[tuple[str, str]]:
+    """One ad event."""
+    return [
+        ("event_id", f"event-{number}"),
+        ("ts", str(1_767_225_600_000 + number * 3_600_000)),
+        ("price", f"{number / 4}"),
+        ("clicks", str(number) if number % 10 else "none"),
+        ("city", "Ulm"),
+    ]
+
+
+@pytest.fixture
+def scenario(server: LocalSls, tmp_path: Path) -> Iterator[Callable[..., Scenario]]:
+    """Makes scenarios; `shards` is the logstore's number of shards, `ledger_url` where the ledger is."""
+    engines = []
+
+    def make(shards: int = 2, ledger_url: str = "", **changes: Any) -> Scenario:
+        logstore = tmp_path.name.replace("_", "-")[:50]
+        client = by_ip(server.connection())
+        client.create_logstore(PROJECT, logstore, ttl=7, shard_count=shards)
+        source = {"project": PROJECT, "logstore": logstore}
+        pipeline: Pipeline = ad_events(tmp_path / "lake" / "ad_events", source=source, **changes)
+        engine = open_engine(ledger_url or f"sqlite:///{tmp_path / 'ledger.db'}")
+        engines.append(engine)
+        migrate(engine)
+        work = Work(
+            pipeline,
+            Ledger(engine),
+            SubprocessLauncher(),
+            lambda: LogService(server.connection(), PROJECT, logstore, budget=10),
+            Run("tail", "run-0"),
+        )
+        return Scenario(work, client)
+
+    yield make
+    for engine in engines:
+        engine.dispose()

@@ -1,0 +1,128 @@
+"""Makes `.venv` with everything in it and prepares the JVM part; a second run finds that nothing is to be done.
+
+Run by setup.sh, with any Python 3.10-3.12 and its standard library alone. `setup.py constraints` writes
+constraints.txt instead: one set of exact versions for all these Pythons, the newest within pyproject.toml's ranges.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "setup.stamp"
+UV = "uv==0.13.8"
+NAME = "airflow-provider-slshudi"
+HEADER = "# Exact versions for Python 3.10-3.12, made by `make constraints` from the ranges of pyproject.toml.\n"
+BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
+
+
+def main() -> None:
+    """Brings `.venv` to what constraints.txt and pyproject.toml say."""
+    start = time.monotonic()
+    if VENV.exists() and not _same_python():
+        print(f"setup: making {VENV.name} anew, for Python {_version()}", flush=True)
+        shutil.rmtree(VENV)
+    state = _state()
+    if STAMP.is_file() and STAMP.read_text(encoding="utf-8") == state:
+        return
+    STAMP.unlink(missing_ok=True)
+    if not PYTHON.exists():
+        _make_venv()
+    environment = _environment()
+    print("setup: installing the packages of constraints.txt", flush=True)
+    _run([PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", UV], environment)
+    command = [VENV / "bin" / "uv", "pip", "install", "--quiet", "--python", PYTHON]
+    command += ["-c", ROOT / "constraints.txt", "-b", ROOT / "constraints.txt", "-e", f"{ROOT}[dev]"]
+    _run(command, environment)
+    print("setup: preparing Java and Hudi", flush=True)
+    _run([PYTHON, "-m", "airflow_provider_slshudi.hudi.runtime"], os.environ.copy())
+    STAMP.write_text(state, encoding="utf-8")
+    print(f"setup: done in {time.monotonic() - start:.0f} s", flush=True)
+
+
+def constraints() -> None:
+    """Resolves the dependencies anew and writes constraints.txt."""
+    path = ROOT / "constraints.txt"
+    command = [VENV / "bin" / "uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.10"]
+    command += ["--upgrade", "--all-extras", "--no-header", "--no-annotate", "--no-emit-package", NAME]
+    _run([*command, "pyproject.toml", "-o", path], _environment())
+    path.write_text(HEADER + path.read_text(encoding="utf-8"), encoding="utf-8")
+
+
+def _version() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _same_python() -> bool:
+    """Whether `.venv` works, and is of the Python version that was chosen."""
+    try:
+        config = (VENV / "pyvenv.cfg").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    made = re.search(r"^version(?:_info)?\s*=\s*(\d+\.\d+)", config, re.MULTILINE)
+    return made is not None and made[1] == _version() and PYTHON.exists()
+
+
+def _state() -> str:
+    """What an up-to-date `.venv` was made from."""
+    digest = hashlib.sha256(f"{UV} {_version()} {ROOT}\n".encode())
+    for name in ("constraints.txt", "pyproject.toml"):
+        digest.update((ROOT / name).read_bytes())
+    return digest.hexdigest()
+
+
+def _make_venv() -> None:
+    try:
+        import ensurepip  # noqa: F401
+        import venv
+    except ImportError:
+        raise SystemExit(
+            f"{sys.executable} has no venv module: install it (Debian and Ubuntu: "
+            f"apt-get install python{_version()}-venv), or name another Python with make PYTHON=/path/to/python3.11."
+        ) from None
+    print(f"setup: making {VENV.name} with Python {_version()} ({sys.executable})", flush=True)
+    venv.create(VENV, with_pip=True)
+
+
+def _environment() -> dict[str, str]:
+    """Variables that let pip and uv trust what the system trusts, and let uv use the index that pip is told to use."""
+    environment = os.environ.copy()
+    answer = subprocess.run(
+        [PYTHON, "-m", "pip", "config", "list"], capture_output=True, text=True, env=environment
+    ).stdout
+    told = {key.split(".")[-1]: value for key, value in re.findall(r"^(\S+)='(.*)'$", answer, re.MULTILINE)}
+    bundle = told.get("cert") or _bundle()
+    if bundle:
+        environment.setdefault("PIP_CERT", bundle)
+        environment.setdefault("SSL_CERT_FILE", bundle)
+    environment.setdefault("UV_SYSTEM_CERTS", "true")
+    for option, variable in (("index-url", "UV_DEFAULT_INDEX"), ("extra-index-url", "UV_INDEX")):
+        if option in told:
+            environment.setdefault(variable, told[option].replace("\\n", " ").strip())
+    return environment
+
+
+def _bundle() -> str | None:
+    named = (os.environ.get("SSL_CERT_FILE"), ssl.get_default_verify_paths().cafile, *BUNDLES)
+    return next((name for name in named if name and Path(name).is_file()), None)
+
+
+def _run(command: list[str | Path], environment: dict[str, str]) -> None:
+    done = subprocess.run([str(part) for part in command], env=environment, cwd=ROOT, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        # The command has said what was wrong.
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    constraints() if sys.argv[1:] == ["constraints"] else main()
