@@ -36,7 +36,7 @@ def main() -> None:
     if STAMP.is_file() and STAMP.read_text(encoding="utf-8") == state:
         return
     STAMP.unlink(missing_ok=True)
-    if not PYTHON.exists():
+    if not PYTHON.exists() or subprocess.run([PYTHON, "-m", "pip", "--version"], capture_output=True).returncode:
         _make_venv()
     environment = _environment()
     print("setup: installing the packages of constraints.txt", flush=True)
@@ -91,7 +91,7 @@ def _make_venv() -> None:
             f"apt-get install python{_version()}-venv), or name another Python with make PYTHON=/path/to/python3.11."
         ) from None
     print(f"setup: making {VENV.name} with Python {_version()} ({sys.executable})", flush=True)
-    venv.create(VENV, with_pip=True)
+    venv.create(VENV, clear=True, with_pip=True)
 
 
 def _environment() -> dict[str, str]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
 import re
-import signal
-import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,21 +14,11 @@ from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
 from airflow_provider_slshudi.hooks.lookup import find_connection
+from airflow_provider_slshudi.hooks.orphans import end_with_parent
 from airflow_provider_slshudi.job.launch import _DISTRIBUTED, _TAIL_LINES, APPLICATION, SubprocessLauncher, submission
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 
 _log = logging.getLogger(__name__)
-_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-_PR_SET_PDEATHSIG = 1
-
-
-def _end_with_parent() -> None:
-    """Called in the child before spark-submit: a task that is killed hard cannot end its driver itself.
-
-    https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html
-    """
-    if _libc is not None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class SparkLauncher:
@@ -75,7 +62,7 @@ class SparkLauncher:
                 APPLICATION,
                 env={**os.environ, **made.environment, **secrets},
                 start_new_session=True,
-                preexec_fn=_end_with_parent,
+                preexec_fn=end_with_parent,
             )
         except AirflowException as error:
             code = re.search(r"Error code is: (-?\d+)", str(error))

@@ -19,6 +19,7 @@ from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.job.rows import RowMaker, RowSpec
 from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.planning.split import split
+from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.decode import decode
 from airflow_provider_slshudi.sls.reader import read
@@ -82,6 +83,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     started = time.monotonic()
     pipeline = Pipeline.model_validate(order.pipeline)
     instants.to_inflight(gateway, storage.uri, order.instant)
+    reach(Point.APPEND_INFLIGHT)
     partition = pipeline.table.partition
     task = AppendTask(
         service,
@@ -107,6 +109,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         dict(misfits),
         time.monotonic() - started,
     )
+    reach(Point.APPEND_WRITTEN)
     exchange.write_manifest(storage, manifest)
     return manifest
 

@@ -257,6 +257,7 @@ def _pull(call: Call, segment: Segment) -> Response:
     end = call.cursor("end_cursor") if call.query.get("end_cursor") else segment.end
     if end < cursor:
         raise parameter_invalid("end_cursor is before cursor")
+    # Not verified of the service: reading from before the oldest log group goes on there, which shows as a gap.
     begin = min(max(cursor, segment.first), end)
     body, groups = segment.read(begin, min(end, begin + int(count)), LARGEST_BODY)
     headers = {

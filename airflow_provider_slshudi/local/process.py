@@ -68,6 +68,8 @@ class LocalSls:
 
     def start(self) -> None:
         """Start and wait until it answers. Raises RuntimeMissing with the child's own words where it does not."""
+        if self._process is not None:
+            raise RuntimeError(f"{self!r} is running already: stop it first")
         self.directory.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "airflow_provider_slshudi.local", "--directory", str(self.directory)]
         command += ["--port", str(self.port), "--access-key-id", self.access_key_id]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from airflow_provider_slshudi.exceptions import ConfigError
 
@@ -62,7 +62,7 @@ class SlsConnection:
                     field=_VARIABLES[name],
                 )
         given = {item.name: environ[_VARIABLES[item.name]] for item in fields(cls) if _VARIABLES[item.name] in environ}
-        return cls(**cast("dict[str, AuthVersion]", given))
+        return cls(**cast(Any, given))
 
 
 def split_endpoint(endpoint: str) -> tuple[str, str, int | None]:

@@ -43,7 +43,7 @@ def read(service: LogService, range: Range) -> Iterator[Pull]:
 def _pull(service: LogService, range: Range, begin: int) -> Pull:
     def attempt() -> Pull:
         pull = service.pull(range.shard, begin, range.end)
-        if False:
+        if pull.next == begin:
             message = f"no log groups before the end {range.end} of a pinned range"
             raise service.error(SourceUnavailable, message, range.shard, begin)
         return pull

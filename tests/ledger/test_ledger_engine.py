@@ -179,9 +179,9 @@ def test_several_processes_migrate_an_empty_database_at_once(
     else:
         admin = request.getfixturevalue("postgres_engine").execution_options(isolation_level="AUTOCOMMIT")
         with admin.connect() as connection:
-            connection.execute(text("DROP DATABASE IF EXISTS fresh"))
-            connection.execute(text("CREATE DATABASE fresh"))
-        url = admin.url.set(database="fresh").render_as_string(hide_password=False)
+            connection.execute(text("DROP DATABASE IF EXISTS slshudi_test_fresh"))
+            connection.execute(text("CREATE DATABASE slshudi_test_fresh"))
+        url = admin.url.set(database="slshudi_test_fresh").render_as_string(hide_password=False)
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload([Ledger.__module__])
     start, results = processes.Barrier(3), processes.Queue()

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aliyun.log import LogClient, LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.job.launch import SubprocessLauncher
+from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.local.process import LocalSls
+from airflow_provider_slshudi.points import DIE_AT, Point
 from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService
 from tests.local.sdk import by_ip
 from tests.pipelines import ad_events
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PROJECT = "ads"
 
@@ -31,6 +38,40 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSls]:
     with LocalSls(tmp_path_factory.mktemp("sls")) as running:
         by_ip(running.connection()).create_project(PROJECT, "tests")
         yield running
+
+
+class SessionLauncher:
+    """Runs jobs in the tests' own Spark session: the same verbs without the seconds that a JVM takes to start."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
+        context = self._spark.sparkContext
+        with pytest.MonkeyPatch.context() as environment:
+            for name, value in secrets.items():
+                environment.setenv(name, value)
+            match verb:
+                case Verb.OPEN:
+                    verbs.open_instant(Gateway.of(context), order)
+                case Verb.APPEND:
+                    verbs.append(context, order)
+                case Verb.COMMIT:
+                    verbs.commit_instant(Gateway.of(context), order)
+                case Verb.ROLLBACK:
+                    verbs.roll_back(Gateway.of(context), order)
+                case Verb.VERIFY:
+                    verbs.verify(self._spark, order)
+
+
+class DyingLauncher:
+    """Runs jobs through spark-submit, whose driver is killed with SIGKILL at a point."""
+
+    def __init__(self, point: Point) -> None:
+        self._point = point
+
+    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
+        SubprocessLauncher().run(verb, order, {**secrets, DIE_AT: self._point.value})
 
 
 @dataclass(frozen=True)
@@ -54,11 +95,16 @@ class Scenario:
 
     def prepare(self, work: Work) -> Transaction:
         """A batch up to PREPARED."""
+        opened = self.open(work)
+        steps.append(work, opened.id, opened.token)
+        return steps.record(work, opened.id, opened.token)
+
+    def open(self, work: Work) -> Transaction:
+        """A batch up to OPEN."""
         planned = plan.tail(work)
         assert planned is not None
         steps.open_instant(work, planned.id, planned.token)
-        steps.append(work, planned.id, planned.token)
-        return steps.record(work, planned.id, planned.token)
+        return self.work.ledger.get(planned.id)
 
     def batch(self, run_id: str) -> Transaction:
         """A whole healthy batch, settle included."""
@@ -80,7 +126,7 @@ def log(number: int) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def scenario(server: LocalSls, tmp_path: Path) -> Iterator[Callable[..., Scenario]]:
+def scenario(server: LocalSls, spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Scenario]]:
     """Makes scenarios; `shards` is the logstore's number of shards, `ledger_url` where the ledger is."""
     engines = []
 
@@ -96,7 +142,7 @@ def scenario(server: LocalSls, tmp_path: Path) -> Iterator[Callable[..., Scenari
         work = Work(
             pipeline,
             Ledger(engine),
-            SubprocessLauncher(),
+            SessionLauncher(spark),
             lambda: LogService(server.connection(), PROJECT, logstore, budget=10),
             Run("tail", "run-0"),
         )

@@ -14,7 +14,7 @@ Change = Callable[[Answer], "Answer | None"]
 
 
 class Disturbed:
-    """Forwards to `server`; each of the first requests whose path holds `at` gets one of `changes` (None: no answer)."""
+    """Forwards to `server`; the first requests whose path holds `at` get one of `changes` each (None: no answer)."""
 
     def __init__(self, server: str) -> None:
         self.changes: list[Change] = []

@@ -1,0 +1,154 @@
+"""A pipeline as DAGs; a DAG file names the pipeline and calls one of these.
+
+    from airflow_provider_slshudi.dag import tail_dag
+
+    dag = tail_dag("ad_events")
+
+A wrong pipeline file raises ConfigError with file and line, which Airflow shows as the DAG's import error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import DAG, Asset, Param, TaskGroup
+
+from airflow_provider_slshudi import settings
+from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
+from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
+from airflow_provider_slshudi.operators.steps import (
+    SlsHudiAppendOperator,
+    SlsHudiCommitOperator,
+    SlsHudiOpenOperator,
+    SlsHudiPlanOperator,
+    SlsHudiRecordOperator,
+)
+from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
+
+_RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=10)}
+_CURSOR = {"type": ["integer", "string"], "minimum": 0, "pattern": "^[A-Za-z0-9+/=]+$"}
+_CURSORS = {
+    "type": ["object", "null"],
+    "propertyNames": {"pattern": "^[0-9]+$"},
+    "additionalProperties": {"type": "array", "items": _CURSOR, "minItems": 2, "maxItems": 2},
+}
+_TIME = {"type": ["string", "null"], "format": "date-time"}
+
+
+def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
+    """`{name}_tail`: reads what is new, as often as the pipeline's `schedule` says, one run at a time.
+
+    Args:
+        pipeline: a pipeline's name or file.
+        dag_kwargs: of the DAG, instead of ours.
+
+    Raises:
+        ConfigError: the pipeline file is missing or wrong.
+    """
+    found = settings.pipeline(pipeline)
+    with _dag(
+        found, "tail", dag_kwargs, schedule=found.every, description=f"{found.source.identity}: what is new"
+    ) as dag:
+        micro_batch(pipeline)
+    return dag
+
+
+def backfill_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
+    """`{name}_backfill`: reads what the params name and nobody has read; arguments and errors as `tail_dag`.
+
+    One run is one batch; where more is left, it triggers the run that goes on.
+    """
+    found = settings.pipeline(pipeline)
+    params = {
+        "cursors": Param(
+            None, title="Cursors", description="{shard: [begin, end]}, end excluded: numbers or texts", **_CURSORS
+        ),
+        "from": Param(None, title="From", description="First receive time, instead of cursors", **_TIME),
+        "to": Param(None, title="To", description="Receive time that is not read any more", **_TIME),
+    }
+    given = {"params": params, "description": f"{found.source.identity}: what was left out or skipped"}
+    with _dag(found, "backfill", dag_kwargs, **given) as dag:
+        batch = micro_batch(pipeline, plan=SlsHudiBackfillPlanOperator)
+        rest = SlsHudiBackfillRestOperator(task_id="rest", pipeline=pipeline)
+        again = TriggerDagRunOperator(
+            task_id="go_on",
+            trigger_dag_id=dag.dag_id,
+            trigger_run_id=rest.output["run_id"],
+            conf=rest.output["conf"],
+            logical_date=None,
+            skip_when_already_exists=True,
+        )
+        batch >> rest >> again
+    return dag
+
+
+def recovery_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
+    """`{name}_recovery`: decides dangling transactions now; arguments and errors as `tail_dag`."""
+    found = settings.pipeline(pipeline)
+    params = {
+        "transactions": Param(
+            None,
+            type=["array", "null"],
+            items={"type": "string"},
+            title="Transactions",
+            description="Ids to decide although their run has not ended",
+        )
+    }
+    given = {"params": params, "description": f"{found.table.path}: decide what runs left undecided"}
+    with _dag(found, "recovery", dag_kwargs, **given) as dag:
+        SlsHudiRecoverOperator(task_id="recover", pipeline=pipeline)
+    return dag
+
+
+def micro_batch(
+    pipeline: str, plan: Callable[..., SlsHudiPlanOperator] = SlsHudiPlanOperator, group_id: str = "batch"
+) -> TaskGroup:
+    """The steps of one transaction, to be called within a DAG; one batch per DAG run and pipeline.
+
+    Args:
+        pipeline: a pipeline's name or file.
+        plan: the operator that plans.
+        group_id: of the task group.
+
+    Raises:
+        ConfigError: the pipeline file is missing or wrong.
+    """
+    table = table_asset(settings.pipeline(pipeline))
+    with TaskGroup(group_id) as group:
+        settle = SlsHudiSettleSensor(task_id="settle", pipeline=pipeline)
+        planned = plan(task_id="plan", pipeline=pipeline)
+        of_batch = {"pipeline": pipeline, "transaction": planned.output}
+        opened = SlsHudiOpenOperator(task_id="open", **of_batch)
+        appended = SlsHudiAppendOperator(task_id="append", **of_batch)
+        recorded = SlsHudiRecordOperator(task_id="record", **of_batch)
+        committed = SlsHudiCommitOperator(task_id="commit", outlets=[table], **of_batch)
+        settle >> planned >> opened >> appended >> recorded >> committed
+    return group
+
+
+def table_asset(pipeline: Pipeline) -> Asset:
+    """The asset that a pipeline's commits update; a DAG may be scheduled on it.
+
+    `hudi://bucket/path`, or `hudi://localhost/path` for a table on a file system.
+    """
+    scheme, _, rest = pipeline.table.path.partition("://")
+    return Asset(name=f"hudi_{pipeline.name}", uri=f"hudi://{'localhost' if scheme == 'file' else ''}{rest}")
+
+
+def _dag(pipeline: Pipeline, role: str, dag_kwargs: dict[str, Any], **ours: Any) -> DAG:
+    defaults: dict[str, Any] = {
+        "dag_id": f"{pipeline.name}_{role}",
+        "schedule": None,
+        "start_date": datetime(2024, 1, 1, tzinfo=timezone.utc),
+        "catchup": False,
+        "max_active_runs": 1,
+        "tags": ["slshudi", pipeline.name],
+        "doc_md": __doc__,
+    }
+    given = {**defaults, **ours, **dag_kwargs}
+    given["default_args"] = {**_RETRIES, **(given.get("default_args") or {})}
+    return DAG(**given)

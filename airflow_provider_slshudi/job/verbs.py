@@ -1,0 +1,109 @@
+"""What each verb does, given a way to the JVM; how that is started is `__main__`'s part."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.exceptions import ManifestError, TableError
+from airflow_provider_slshudi.hudi import commit, exchange, instants
+from airflow_provider_slshudi.hudi.exchange import Owner
+from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.job.orders import JobOrder
+from airflow_provider_slshudi.points import Point, reach
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+
+def open_instant(gateway: Gateway, order: JobOrder) -> None:
+    """Makes the table where there is none and puts a new instant of the transaction on its timeline."""
+    pipeline, storage = _table(order)
+    if storage.exists(".hoodie/hoodie.properties"):
+        instants.check_table(gateway, pipeline)
+    else:
+        instants.create_table(gateway, pipeline)
+    instant = instants.new_instant_time(gateway, storage.uri)
+    # The owner first: a crash in between leaves no instant that nobody knows.
+    exchange.write_owner(storage, instant, Owner(order.transaction, pipeline.name, order.token))
+    reach(Point.OPEN_OWNED)
+    instants.request(gateway, storage.uri, instant)
+    reach(Point.OPEN_REQUESTED)
+    print(f"opened instant {instant} for transaction {order.transaction}")
+
+
+def append(spark: SparkContext, order: JobOrder) -> None:
+    """Carries out the batch order that the transaction left on the table."""
+    from airflow_provider_slshudi.job.append import append
+    from airflow_provider_slshudi.sls.connection import SlsConnection
+    from airflow_provider_slshudi.sls.service import LogService
+
+    pipeline, storage = _table(order)
+    batch = exchange.read_order(storage, order.transaction, order.instant, order.token)
+    source = pipeline.source
+    service = LogService(SlsConnection.from_env(os.environ), source.project, source.logstore)
+    reach(Point.APPEND_STARTED)
+    manifest = append(spark, Gateway.of(spark), storage, batch, service)
+    reach(Point.APPEND_LEFT_MANIFEST)
+    print(f"instant {order.instant}: {manifest.rows} rows in {len(manifest.stats)} files")
+
+
+def commit_instant(gateway: Gateway, order: JobOrder) -> None:
+    """Commits the instant with the manifest that was recorded.
+
+    Raises:
+        ManifestError: the manifest is not that one.
+        TableError: the instant is not INFLIGHT.
+    """
+    pipeline, storage = _table(order)
+    manifest, digest = exchange.read_manifest(storage, order.transaction, order.instant, order.token)
+    if digest != order.digest or manifest.transaction != order.transaction:
+        raise ManifestError(
+            f"{storage.uri}: the manifest of instant {order.instant} is not the one that was recorded "
+            f"(SHA-256 {digest}, recorded {order.digest})",
+            table=storage.uri,
+            transaction=order.transaction,
+            instant=order.instant,
+        )
+    _require_inflight(storage, order.instant)
+    reach(Point.COMMIT_STARTED)
+    commit.commit(gateway, pipeline, order.instant, manifest.stats, order.extra)
+    reach(Point.COMMIT_COMPLETED)
+    print(f"committed instant {order.instant}: {manifest.rows} rows")
+
+
+def roll_back(gateway: Gateway, order: JobOrder) -> None:
+    """Rolls the instant back."""
+    pipeline, _ = _table(order)
+    reach(Point.ROLLBACK_STARTED)
+    commit.roll_back(gateway, pipeline, order.instant)
+    reach(Point.ROLLBACK_COMPLETED)
+    print(f"rolled back instant {order.instant}")
+
+
+def verify(spark: SparkSession, order: JobOrder) -> None:
+    """Counts the table's rows for the verification that the order names."""
+    from airflow_provider_slshudi.job.verify import verify
+
+    pipeline, storage = _table(order)
+    verify(spark, pipeline, storage, order.transaction)
+
+
+def _table(order: JobOrder) -> tuple[Pipeline, Storage]:
+    pipeline = Pipeline.model_validate(order.pipeline)
+    return pipeline, Storage(pipeline.table.path)
+
+
+def _require_inflight(storage: Storage, instant: str) -> None:
+    found = Timeline.load(storage).get(instant)
+    if found is None or found.phase is not Phase.INFLIGHT:
+        raise TableError(
+            f"{storage.uri}: instant {instant} is {found.phase.value if found else 'not on the timeline'}, "
+            "only an inflight one can be committed",
+            table=storage.uri,
+            instant=instant,
+        )

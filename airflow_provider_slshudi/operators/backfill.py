@@ -1,0 +1,125 @@
+"""Backfill: a batch of what a DAG run's params name, and whether another run is to follow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
+from pydantic import AwareDatetime, TypeAdapter, ValidationError
+
+from airflow_provider_slshudi.exceptions import ConfigError, CursorError
+from airflow_provider_slshudi.operators.base import PipelineTask, terminal_fails
+from airflow_provider_slshudi.operators.steps import SlsHudiPlanOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_slshudi.ledger.records import Transaction
+    from airflow_provider_slshudi.protocol.plan import BackfillRequest
+    from airflow_provider_slshudi.protocol.work import Work
+
+_PART = ".part"
+_TIME: TypeAdapter[datetime] = TypeAdapter(AwareDatetime)
+
+
+def backfill_request(params: Mapping[str, Any]) -> BackfillRequest:
+    """What the params `cursors` ({shard: [begin, end]}) or `from` and `to` (receive times) ask for; ends are excluded.
+
+    Raises:
+        ConfigError: neither or both are given, or one is not what it should be.
+    """
+    from airflow_provider_slshudi.protocol.plan import BackfillRequest
+
+    cursors, first, last = (params.get(name) for name in ("cursors", "from", "to"))
+    if cursors and (first or last):
+        raise _wrong("cursors", cursors, "give either `cursors` or `from` and `to`, not both")
+    if cursors:
+        return BackfillRequest(cursors=_cursors(cursors))
+    if not (first and last):
+        raise _wrong("from", first, "give `cursors` ({shard: [begin, end]}), or both `from` and `to`")
+    # Whole seconds, by which the service finds cursors, that hold all of the span.
+    span = math.floor(_seconds("from", first)), math.ceil(_seconds("to", last))
+    if span[0] >= span[1]:
+        raise _wrong("from", first, f"is not before `to` ({last})")
+    return BackfillRequest(span=span)
+
+
+def _cursors(given: Any) -> dict[int, tuple[int, int]]:
+    if not isinstance(given, Mapping):
+        raise _wrong("cursors", given, "expected {shard: [begin, end]}")
+    found = {}
+    for shard, pair in given.items():
+        field = f"cursors.{shard}"
+        if not str(shard).isdecimal():
+            raise _wrong(field, shard, "a shard is a number")
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+            raise _wrong(field, pair, "expected [begin, end]")
+        begin, end = (_cursor(field, value) for value in pair)
+        if begin >= end:
+            raise _wrong(field, pair, "its begin is not before its end")
+        found[int(shard)] = (begin, end)
+    return found
+
+
+def _cursor(field: str, value: Any) -> int:
+    from airflow_provider_slshudi.sls.cursors import parse
+
+    try:
+        return parse(str(value))
+    except CursorError as error:
+        raise _wrong(field, value, str(error)) from error
+
+
+def _seconds(field: str, value: Any) -> float:
+    try:
+        return _TIME.validate_python(value).timestamp()
+    except ValidationError:
+        raise _wrong(field, value, "expected a time with its zone, like 2026-01-31T08:00:00+08:00") from None
+
+
+def _wrong(field: str, value: object, reason: str) -> ConfigError:
+    return ConfigError(f"backfill: {field}: {value!r}: {reason}", source="DAG params", field=field, value=value)
+
+
+class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
+    """Pins the next batch of what the run's params `cursors`, or `from` and `to`, name and nobody has read yet."""
+
+    def plan(self, work: Work, context: Context) -> Transaction | None:
+        """The transaction, None where all of it is covered or reserved."""
+        from airflow_provider_slshudi.protocol.plan import backfill
+
+        return backfill(work, backfill_request(context["params"]))
+
+
+class SlsHudiBackfillRestOperator(PipelineTask, BaseOperator):
+    """Looks whether the request needs another batch; skips where it does not.
+
+    Returns `{"run_id": ..., "conf": ...}` of the run that goes on. Its id follows from this run's, so that asking
+    again makes no second one.
+
+    Args:
+        pipeline: a pipeline's name or file.
+    """
+
+    template_fields = ("pipeline",)
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Looks."""
+        from airflow_provider_slshudi.protocol.plan import preview_backfill
+
+        params = {name: context["params"].get(name) for name in ("cursors", "from", "to")}
+        with terminal_fails():
+            left = preview_backfill(self.work(context), backfill_request(params))
+        if not left:
+            raise AirflowSkipException("all of the backfill is covered or reserved")
+        self.log.info("left of the backfill: %s", ", ".join(map(str, left)))
+        first, _, part = context["dag_run"].run_id.partition(_PART)
+        return {"run_id": f"{first}{_PART}{int(part or 1) + 1}", "conf": params}

@@ -1,0 +1,271 @@
+"""Each row of the recovery table, made for real: a Hudi table, a ledger, drivers killed with SIGKILL.
+
+Every scenario ends the same way: the next run settles, reads what is left, and each log is in the table once.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_provider_slshudi.exceptions import (
+    CommitStateUnknown,
+    Fenced,
+    IllegalTransition,
+    JobFailed,
+    LedgerAhead,
+    LedgerLost,
+    ManifestError,
+    TimelineUnreadable,
+)
+from airflow_provider_slshudi.hudi import commit, exchange
+from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.job.orders import Verb
+from airflow_provider_slshudi.ledger.engine import migrate, open_engine
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.planning.recovery import Decision
+from airflow_provider_slshudi.points import Point
+from airflow_provider_slshudi.protocol import plan, steps
+from airflow_provider_slshudi.protocol.resolve import _commit_order
+from airflow_provider_slshudi.protocol.settle import settle
+from airflow_provider_slshudi.protocol.work import Work
+from tests.protocol.conftest import DyingLauncher, Scenario
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Make = Callable[..., Scenario]
+LOGS = 200
+
+
+@pytest.fixture
+def pipeline(scenario: Make) -> Scenario:
+    """A pipeline with one committed batch and logs waiting for the next."""
+    made = scenario()
+    made.put(LOGS)
+    made.batch("run-before")
+    made.put(LOGS, first=LOGS)
+    return made
+
+
+def settled(work: Work) -> list[Decision]:
+    return [item.decision for item in settle(work, lambda run: True)]
+
+
+def phase(pipeline: Scenario, transaction: Transaction) -> Phase | None:
+    found = Timeline.load(pipeline.work.storage).get(transaction.instant or "")
+    return found.phase if found else None
+
+
+def base_files(pipeline: Scenario, instant: str | None) -> list[Path]:
+    return list(Path(pipeline.work.storage.full("")).glob(f"event_date=*/*_{instant}.parquet"))
+
+
+def assert_healthy(pipeline: Scenario, spark: SparkSession, logs: int = 2 * LOGS) -> None:
+    """The next batch is a healthy one and every log is in the table once."""
+    pipeline.put(10, first=logs)
+    assert pipeline.batch("run-after").state is State.COMMITTED
+    table = spark.read.format("hudi").load(pipeline.work.storage.full("")).select("event_id", "_hoodie_record_key")
+    rows = table.collect()
+    assert sorted(row["event_id"] for row in rows) == sorted(f"event-{n}" for n in range(logs + 10))
+    assert len({row["_hoodie_record_key"] for row in rows}) == len(rows)
+    assert pipeline.work.ledger.live("ad_events") == []
+    assert Timeline.load(pipeline.work.storage).pending() == []
+
+
+def test_planned_and_nothing_on_the_timeline_is_aborted(spark: SparkSession, pipeline: Scenario) -> None:
+    planned = plan.tail(pipeline.by("run-1"))
+    assert planned is not None
+    assert settled(pipeline.by("run-2")) == [Decision.ABORT]
+    assert pipeline.work.ledger.get(planned.id).state is State.ABORTED
+    assert_healthy(pipeline, spark)
+
+
+@pytest.mark.parametrize(
+    ("point", "decision"),
+    [(Point.OPEN_OWNED, Decision.ABORT), (Point.OPEN_REQUESTED, Decision.ROLL_BACK_AND_ABORT)],
+)
+def test_a_driver_killed_while_it_opens_leaves_no_instant_behind(
+    spark: SparkSession, pipeline: Scenario, point: Point, decision: Decision
+) -> None:
+    work = pipeline.by("run-1", launcher=DyingLauncher(point))
+    with pytest.raises(JobFailed):
+        pipeline.open(work)
+    (planned,) = pipeline.work.ledger.live("ad_events")
+    assert planned.state is State.PLANNED
+    assert settled(pipeline.by("run-2")) == [decision]
+    assert_healthy(pipeline, spark)
+
+
+@pytest.mark.parametrize(
+    ("point", "left"),
+    [
+        (Point.APPEND_STARTED, Phase.REQUESTED),
+        (Point.APPEND_INFLIGHT, Phase.INFLIGHT),
+        (Point.APPEND_WRITTEN, Phase.INFLIGHT),
+    ],
+)
+def test_a_driver_killed_while_it_appends_is_rolled_back_with_its_files(
+    spark: SparkSession, pipeline: Scenario, point: Point, left: Phase
+) -> None:
+    opened = pipeline.open(pipeline.by("run-1"))
+    with pytest.raises(JobFailed):
+        steps.append(pipeline.by("run-1", launcher=DyingLauncher(point)), opened.id, opened.token)
+    assert phase(pipeline, opened) is left
+    assert bool(base_files(pipeline, opened.instant)) == (point is Point.APPEND_WRITTEN)
+    assert settled(pipeline.by("run-2")) == [Decision.ROLL_BACK_AND_ABORT]
+    assert phase(pipeline, opened) is None and base_files(pipeline, opened.instant) == []
+    assert_healthy(pipeline, spark)
+
+
+def test_open_and_rolled_back_by_somebody_is_aborted(spark: SparkSession, pipeline: Scenario) -> None:
+    opened = pipeline.open(pipeline.by("run-1"))
+    roll_back_by_hand(spark, pipeline, opened)
+    assert settled(pipeline.by("run-2")) == [Decision.ABORT]
+    assert_healthy(pipeline, spark)
+
+
+def test_prepared_and_inflight_is_recommitted(spark: SparkSession, pipeline: Scenario) -> None:
+    prepared = pipeline.prepare(pipeline.by("run-1"))
+    files = base_files(pipeline, prepared.instant)
+    with pytest.raises(CommitStateUnknown, match="the next settle recommits it"):
+        steps.commit(pipeline.by("run-1", launcher=DyingLauncher(Point.COMMIT_STARTED)), prepared.id, prepared.token)
+    assert phase(pipeline, prepared) is Phase.INFLIGHT
+    assert settled(pipeline.by("run-2")) == [Decision.RECOMMIT]
+    assert pipeline.work.ledger.get(prepared.id).state is State.COMMITTED
+    assert base_files(pipeline, prepared.instant) == files
+    assert_healthy(pipeline, spark)
+
+
+def test_prepared_and_completed_is_marked_committed(spark: SparkSession, pipeline: Scenario) -> None:
+    prepared = pipeline.prepare(pipeline.by("run-1"))
+    with pytest.raises(JobFailed):
+        order = _commit_order(pipeline.work, prepared)
+        DyingLauncher(Point.COMMIT_COMPLETED).run(Verb.COMMIT, order, {})
+    assert phase(pipeline, prepared) is Phase.COMPLETED
+    assert settled(pipeline.by("run-2")) == [Decision.MARK_COMMITTED]
+    assert_healthy(pipeline, spark)
+
+
+def test_a_commit_whose_driver_dies_right_after_it_is_seen_to_have_happened(
+    spark: SparkSession, pipeline: Scenario
+) -> None:
+    prepared = pipeline.prepare(pipeline.by("run-1"))
+    work = pipeline.by("run-1", launcher=DyingLauncher(Point.COMMIT_COMPLETED))
+    assert steps.commit(work, prepared.id, prepared.token).state is State.COMMITTED
+    assert_healthy(pipeline, spark)
+
+
+def test_prepared_and_rolled_back_by_somebody_is_read_again(spark: SparkSession, pipeline: Scenario) -> None:
+    prepared = pipeline.prepare(pipeline.by("run-1"))
+    roll_back_by_hand(spark, pipeline, prepared)
+    with pytest.raises(IllegalTransition, match="ABORTED"):
+        steps.commit(pipeline.by("run-1"), prepared.id, prepared.token)
+    assert pipeline.work.ledger.reserved("ad_events") == []
+    assert_healthy(pipeline, spark)
+
+
+def test_committed_and_completed_is_left_alone(spark: SparkSession, pipeline: Scenario) -> None:
+    prepared = pipeline.prepare(pipeline.by("run-1"))
+    steps.commit(pipeline.by("run-1"), prepared.id, prepared.token)
+    again = steps.commit(pipeline.by("run-1"), prepared.id, prepared.token)
+    assert again.state is State.COMMITTED
+    assert settled(pipeline.by("run-2")) == []
+    assert_healthy(pipeline, spark)
+
+
+def test_committed_and_gone_from_the_timeline_stops(pipeline: Scenario) -> None:
+    before = pipeline.work.ledger.latest_committed("ad_events")
+    assert before is not None
+    shutil.rmtree(pipeline.work.storage.full(""))
+    with pytest.raises(LedgerAhead, match="slshudi ledger rebuild ad_events") as stopped:
+        settle(pipeline.by("run-1"), lambda run: True)
+    assert (stopped.value.transaction, stopped.value.instant) == (before.id, before.instant)
+    assert not Path(pipeline.work.storage.full("")).exists()
+
+
+def test_a_timeline_that_cannot_be_read_decides_nothing(spark: SparkSession, pipeline: Scenario) -> None:
+    prepared = pipeline.prepare(pipeline.by("run-1"))
+    folder = Path(pipeline.work.storage.full(".hoodie/timeline"))
+    folder.rename(folder.with_name("away"))
+    with pytest.raises(TimelineUnreadable):
+        settle(pipeline.by("run-2"), lambda run: True)
+    folder.write_text("not a folder")
+    with pytest.raises(TimelineUnreadable):
+        settle(pipeline.by("run-3"), lambda run: True)
+    assert pipeline.work.ledger.get(prepared.id).state is State.PREPARED
+    folder.unlink()
+    folder.with_name("away").rename(folder)
+    assert settled(pipeline.by("run-4")) == [Decision.RECOMMIT]
+    assert_healthy(pipeline, spark)
+
+
+@pytest.mark.parametrize("lost_while", ["inflight", "completed"])
+def test_an_instant_of_ours_that_the_ledger_does_not_know_stops(
+    pipeline: Scenario, tmp_path: Path, lost_while: str
+) -> None:
+    unknown = pipeline.work.ledger.latest_committed("ad_events")
+    if lost_while == "inflight":
+        unknown = pipeline.prepare(pipeline.by("run-1"))
+    assert unknown is not None
+    engine = open_engine(f"sqlite:///{tmp_path / 'new-ledger.db'}")
+    migrate(engine)
+    with pytest.raises(LedgerLost, match="slshudi ledger rebuild ad_events") as stopped:
+        settle(pipeline.by("run-2", ledger=Ledger(engine)), lambda run: True)
+    assert (stopped.value.transaction, stopped.value.instant) == (unknown.id, unknown.instant)
+    engine.dispose()
+
+
+def test_an_instant_that_a_fenced_driver_opened_late_is_rolled_back(spark: SparkSession, pipeline: Scenario) -> None:
+    planned = plan.tail(pipeline.by("run-1"))
+    assert planned is not None
+    assert settled(pipeline.by("run-2")) == [Decision.ABORT]
+    late = pipeline.work.order(transaction=planned.id, token=planned.token)
+    pipeline.work.launcher.run(Verb.OPEN, late, {})
+    assert settled(pipeline.by("run-3")) == [Decision.ROLL_BACK]
+    assert_healthy(pipeline, spark)
+
+
+def test_a_run_whose_transaction_was_taken_over_is_refused_at_every_step(
+    spark: SparkSession, pipeline: Scenario
+) -> None:
+    opened = pipeline.open(pipeline.by("run-1"))
+    steps.append(pipeline.by("run-1"), opened.id, opened.token)
+    taken = pipeline.work.ledger.take_over(opened.id)
+    for step in (steps.open_instant, steps.append, steps.record, steps.commit):
+        with pytest.raises(Fenced, match="changed hands"):
+            step(pipeline.by("run-1"), opened.id, opened.token)
+    # The manifest that the old token left is none of the new one's.
+    with pytest.raises(ManifestError, match="no manifest"):
+        steps.record(pipeline.by("run-2"), taken.id, taken.token)
+    assert settled(pipeline.by("run-3")) == [Decision.ROLL_BACK_AND_ABORT]
+    assert_healthy(pipeline, spark)
+
+
+def test_a_live_transaction_of_a_running_run_is_let_be(pipeline: Scenario) -> None:
+    opened = pipeline.open(pipeline.by("run-1"))
+    assert settle(pipeline.by("run-2"), lambda run: False) == []
+    assert settle(pipeline.by("run-2"), lambda run: None) == []
+    assert pipeline.work.ledger.get(opened.id).token == opened.token
+
+
+def test_a_manifest_that_was_changed_after_it_was_recorded_is_not_committed(pipeline: Scenario) -> None:
+    prepared = pipeline.prepare(pipeline.by("run-1"))
+    manifest, _ = exchange.read_manifest(pipeline.work.storage, prepared.id, prepared.instant or "", prepared.token)
+    manifest.stats.pop()
+    exchange.write_manifest(pipeline.work.storage, manifest)
+    with pytest.raises(ManifestError, match="is not the one that was recorded"):
+        steps.commit(pipeline.by("run-1"), prepared.id, prepared.token)
+    assert phase(pipeline, prepared) is Phase.INFLIGHT
+
+
+def roll_back_by_hand(spark: SparkSession, pipeline: Scenario, transaction: Transaction) -> None:
+    """What an operator's own Hudi client would do."""
+    commit.roll_back(Gateway.of(spark.sparkContext), pipeline.work.pipeline, transaction.instant or "")

@@ -1,0 +1,155 @@
+"""docker-compose.yaml against the project: what it names exists. Containers cannot run where the tests run."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXT = (ROOT / "docker-compose.yaml").read_text(encoding="utf-8")
+DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")
+COMPOSE = yaml.safe_load(re.sub(r"\$\{(\w+):-([^}]*)\}", r"\2", TEXT))
+SERVICES = COMPOSE["services"]
+OURS = {name: service for name, service in SERVICES.items() if "build" in service}
+
+
+def package_text():
+    return "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "airflow_provider_slshudi").rglob("*.py"))
+
+
+def test_there_is_every_part():
+    assert set(SERVICES) == {
+        *("postgres", "s3", "sls", "spark-master", "spark-worker"),
+        *("airflow-init", "airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer"),
+    }
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_is_healthy_before_others_need_it(name):
+    service = SERVICES[name]
+    for other, need in service.get("depends_on", {}).items():
+        if need["condition"] == "service_healthy":
+            assert "healthcheck" in SERVICES[other]
+        else:
+            assert SERVICES[other]["restart"] == "no"
+    assert "healthcheck" in service or service["restart"] == "no"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_ports_are_open_to_this_machine_alone(name):
+    assert all(str(port).startswith("127.0.0.1:") for port in SERVICES[name].get("ports", []))
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_volumes_are_declared_or_in_the_project(name):
+    for volume in SERVICES[name].get("volumes", []):
+        source = volume.split(":")[0]
+        assert (ROOT / source).exists() if source.startswith(".") else source in COMPOSE["volumes"], volume
+
+
+def test_hosts_that_are_named_are_services():
+    settings = [str(value) for service in SERVICES.values() for value in service.get("environment", {}).values()]
+    named = {
+        host for text in settings for host in re.findall(r"(?:://|@)(?:[^@/\s\"]*@)?([a-z][a-z0-9-]*)(?=[:/\"])", text)
+    }
+    assert named
+    assert named <= set(SERVICES)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_files_that_a_command_runs_are_in_the_image(name):
+    for word in OURS[name]["command"]:
+        if word.startswith("/opt/slshudi/"):
+            path = word.removeprefix("/opt/slshudi/")
+            assert (ROOT / path).is_file()
+            assert path in DOCKERFILE
+
+
+@pytest.mark.parametrize("line", re.findall(r"^COPY (.+)$", DOCKERFILE, re.MULTILINE))
+def test_files_that_the_image_copies_exist(line):
+    kept = re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(encoding="utf-8"), re.MULTILINE)
+    for source in line.split()[:-1]:
+        assert (ROOT / source).exists()
+        assert source.split("/")[0] in kept
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docker").glob("*.py")), ids=lambda path: path.name)
+def test_names_that_the_image_imports_exist(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            # As the interpreter would: an attribute, or else a module below.
+            names = [alias.name for alias in node.names]
+            module = __import__(node.module, fromlist=names)
+            assert all(hasattr(module, name) for name in names)
+
+
+def test_the_image_s_own_calls_exist():
+    from airflow_provider_slshudi.hudi import runtime
+
+    called = re.findall(r"runtime\.(\w+)\(", DOCKERFILE)
+    assert called
+    assert all(callable(getattr(runtime, name)) for name in called)
+
+
+def test_the_local_server_takes_these_options_and_its_secret_by_environment():
+    sls = SERVICES["sls"]
+    help_ = [sys.executable, "-m", "airflow_provider_slshudi.local", "--help"]
+    known = subprocess.run(help_, capture_output=True, text=True, timeout=60, check=True).stdout
+    options = [word.split("=")[0] for word in sls["command"] if word.startswith("--")]
+    assert not [option for option in options if option not in known]
+    assert not [name for name in sls["environment"] if name not in package_text()]
+
+
+def test_airflow_is_one_version_of_the_truth():
+    settings = [OURS[name]["environment"] for name in OURS if name.startswith("airflow-")]
+    assert all(setting == settings[0] for setting in settings)
+
+
+def test_options_of_airflow_exist():
+    from airflow.configuration import conf
+
+    known = {
+        (section, option)
+        for section, options in conf.configuration_description.items()
+        for option in options["options"]
+    }
+    environment = OURS["airflow-scheduler"]["environment"]
+    named = [key.lower().split("__", 2)[1:] for key in environment if key.startswith("AIRFLOW__")]
+    assert named
+    assert not [pair for pair in named if tuple(pair) not in known]
+
+
+def test_connections_are_json_that_airflow_reads():
+    from airflow.sdk import Connection
+
+    from airflow_provider_slshudi.config import Source, Spark
+    from airflow_provider_slshudi.settings import LEDGER_CONN_ID
+
+    found = {}
+    for key, value in OURS["airflow-scheduler"]["environment"].items():
+        if key.startswith("AIRFLOW_CONN_"):
+            json.loads(value)
+            connection = Connection.from_json(value, conn_id=key.removeprefix("AIRFLOW_CONN_").lower())
+            found[connection.conn_type] = connection
+    ids = {connection.conn_id for connection in found.values()}
+    assert ids == {Source.model_fields["connection"].default, Spark.model_fields["connection"].default, LEDGER_CONN_ID}
+    assert set(found) == {"sls", "slshudi_ledger", "spark"}
+    assert found["slshudi_ledger"].extra_dejson == {"dialect": "postgresql"}
+    assert (ROOT / "docker" / "ledger.sql").read_text(encoding="utf-8").count(
+        f"DATABASE {found['slshudi_ledger'].schema};"
+    ) == 1
+    assert found["slshudi_ledger"].password == SERVICES["postgres"]["environment"]["POSTGRES_PASSWORD"]
+    assert found["sls"].password == SERVICES["sls"]["environment"]["SLSHUDI_LOCAL_SECRET"]
+    assert f"--access-key-id={found['sls'].login}" in SERVICES["sls"]["command"]
+    assert f"--port={found['sls'].host.split(':')[1]}" in SERVICES["sls"]["command"]
+
+
+def test_every_secret_can_be_set_from_outside():
+    for line in TEXT.splitlines():
+        if re.search(r"(SECRET|PASSWORD|FERNET_KEY|\"password\")", line) and ":" in line:
+            assert re.search(r"\$\{[A-Z0-9_]+:-", line), line
