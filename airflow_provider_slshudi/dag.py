@@ -30,13 +30,13 @@ from airflow_provider_slshudi.operators.steps import (
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 
 _RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=10)}
-_CURSOR = {"type": ["integer", "string"], "minimum": 0, "pattern": "^[A-Za-z0-9+/=]+$"}
-_CURSORS = {
+_CURSOR: dict[str, Any] = {"type": ["integer", "string"], "minimum": 0, "pattern": "^[A-Za-z0-9+/=]+$"}
+_CURSORS: dict[str, Any] = {
     "type": ["object", "null"],
     "propertyNames": {"pattern": "^[0-9]+$"},
     "additionalProperties": {"type": "array", "items": _CURSOR, "minItems": 2, "maxItems": 2},
 }
-_TIME = {"type": ["string", "null"], "format": "date-time"}
+_TIME: dict[str, Any] = {"type": ["string", "null"], "format": "date-time"}
 
 
 def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
@@ -50,9 +50,8 @@ def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
         ConfigError: the pipeline file is missing or wrong.
     """
     found = settings.pipeline(pipeline)
-    with _dag(
-        found, "tail", dag_kwargs, schedule=found.every, description=f"{found.source.identity}: what is new"
-    ) as dag:
+    given = {"schedule": found.every, "description": f"{found.source.identity}: what is new"}
+    with _dag(found, "tail", dag_kwargs, **given) as dag:
         micro_batch(pipeline)
     return dag
 
@@ -74,11 +73,12 @@ def backfill_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     with _dag(found, "backfill", dag_kwargs, **given) as dag:
         batch = micro_batch(pipeline, plan=SlsHudiBackfillPlanOperator)
         rest = SlsHudiBackfillRestOperator(task_id="rest", pipeline=pipeline)
+        following: Any = rest.output
         again = TriggerDagRunOperator(
             task_id="go_on",
             trigger_dag_id=dag.dag_id,
-            trigger_run_id=rest.output["run_id"],
-            conf=rest.output["conf"],
+            trigger_run_id=following["run_id"],
+            conf=following["conf"],
             logical_date=None,
             skip_when_already_exists=True,
         )
@@ -121,7 +121,7 @@ def micro_batch(
     with TaskGroup(group_id) as group:
         settle = SlsHudiSettleSensor(task_id="settle", pipeline=pipeline)
         planned = plan(task_id="plan", pipeline=pipeline)
-        of_batch = {"pipeline": pipeline, "transaction": planned.output}
+        of_batch: dict[str, Any] = {"pipeline": pipeline, "transaction": planned.output}
         opened = SlsHudiOpenOperator(task_id="open", **of_batch)
         appended = SlsHudiAppendOperator(task_id="append", **of_batch)
         recorded = SlsHudiRecordOperator(task_id="record", **of_batch)
@@ -147,7 +147,6 @@ def _dag(pipeline: Pipeline, role: str, dag_kwargs: dict[str, Any], **ours: Any)
         "catchup": False,
         "max_active_runs": 1,
         "tags": ["slshudi", pipeline.name],
-        "doc_md": __doc__,
     }
     given = {**defaults, **ours, **dag_kwargs}
     given["default_args"] = {**_RETRIES, **(given.get("default_args") or {})}

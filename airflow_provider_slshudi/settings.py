@@ -1,4 +1,4 @@
-"""The provider's own options: section [slshudi] of airflow.cfg, or AIRFLOW__SLSHUDI__*. Declared in get_provider_info."""
+"""The provider's own options: section [slshudi] of airflow.cfg, declared in get_provider_info."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -260,7 +261,5 @@ def _tree(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _signal(process: psutil.Process, send: Any) -> None:
-    try:
+    with suppress(psutil.NoSuchProcess):
         send(process)
-    except psutil.NoSuchProcess:
-        pass

@@ -59,7 +59,7 @@ def terminal_fails() -> Iterator[None]:
 def run_ended(context: Context) -> Ended:
     """Asks Airflow whether a DAG run has ended.
 
-    Of a run that this Airflow does not know, be it deleted or of another Airflow with the same ledger, nothing is known.
+    Of a run that this Airflow does not know, be it deleted or of another Airflow with the same ledger, it cannot tell.
     """
     states: dict[Run, bool | None] = {}
 

@@ -128,7 +128,7 @@ class SlsHudiCommitOperator(_Step):
         from airflow_provider_slshudi.protocol.steps import commit
 
         committed = commit(work, id_, token)
-        done = {
+        done: dict[str, Any] = {
             "transaction": committed.id,
             "kind": committed.kind.value,
             "instant": committed.instant,

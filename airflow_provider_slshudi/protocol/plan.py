@@ -81,7 +81,8 @@ def _backfill_ranges(work: Work, service: LogService, request: BackfillRequest, 
 
 def _taken(work: Work) -> list[Range]:
     name = work.pipeline.name
-    return [*work.ledger.coverage(name), *work.ledger.reserved(name)]
+    # In this order: a batch that commits in between is in both, not in neither.
+    return [*work.ledger.reserved(name), *work.ledger.coverage(name)]
 
 
 def _refreshed(work: Work, service: LogService, save: bool) -> list[LedgerShard]:

@@ -196,11 +196,11 @@ def _client(connection: SlsConnection) -> LogClient:
         region=connection.region,
     )
     client.timeout = TIMEOUT
-    _address_by_ip(client, connection.endpoint)
+    address_by_ip(client, connection.endpoint)
     return client
 
 
-def _address_by_ip(client: Any, endpoint: str) -> None:
+def address_by_ip(client: Any, endpoint: str) -> None:
     """Keep the project out of the URL's host where that host is an IPv4 address: no name server knows `project.IP`.
 
     The SDK does so itself for a bare address only, not for one with a port or a scheme; the switch is private.

@@ -1,0 +1,58 @@
+"""Puts ad events into a logstore with the official SDK, as a process of its own; says how far it is, a line a step.
+
+    python -m airflow_provider_slshudi.demo.put PROJECT LOGSTORE COUNT SECONDS
+
+The connection is in the environment (`SlsConnection.to_env`). More than half of the logs go to one shard.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import sys
+import time
+
+from aliyun.log import LogClient, LogItem, PutLogsRequest
+
+from airflow_provider_slshudi.demo.events import Contents, ad_events
+from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.service import address_by_ip
+
+LOGS_PER_PUT = 1000
+HOT_SHARE = 0.55
+# The first shard's span of hash keys begins with zero.
+HOT_KEY = "0" * 32
+
+
+def sdk_client(connection: SlsConnection) -> LogClient:
+    """The SDK's client as it is, its retries included."""
+    client = LogClient(connection.endpoint, connection.access_key_id, connection.access_key_secret, source="10.0.0.1")
+    address_by_ip(client, connection.endpoint)
+    return client
+
+
+def main(arguments: list[str]) -> int:
+    """Puts COUNT logs within about SECONDS."""
+    project, logstore, count, seconds = arguments[0], arguments[1], int(arguments[2]), float(arguments[3])
+    client = sdk_client(SlsConnection.from_env(os.environ))
+    started, now = time.monotonic(), int(time.time())
+    events, dice = ad_events(now, now * 1000), random.Random(now)  # noqa: S311 - sample data
+    for done in range(0, count, LOGS_PER_PUT):
+        contents = list(itertools.islice(events, min(LOGS_PER_PUT, count - done)))
+        hot = HOT_KEY if dice.random() < HOT_SHARE else None
+        client.put_logs(PutLogsRequest(project, logstore, "ad_events", "10.0.0.1", _items(contents), hot))
+        print(done + len(contents), flush=True)
+        ahead = started + (done + len(contents)) * seconds / count - time.monotonic()
+        if ahead > 0:
+            time.sleep(ahead)
+    return 0
+
+
+def _items(contents: list[Contents]) -> list[LogItem]:
+    now = int(time.time())
+    return [LogItem(now, contents=pairs) for pairs in contents]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
