@@ -1,1 +1,12 @@
-"""The whole way on one machine."""
+"""The whole way on one machine: the log service, Airflow, Spark and the table, with a driver killed on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the demo; 0 where its proof holds."""
+    from airflow_provider_slshudi.demo.run import run
+
+    return run(arguments)

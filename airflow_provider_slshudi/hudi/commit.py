@@ -51,7 +51,8 @@ def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
 @contextmanager
 def _client(gateway: Gateway, pipeline: Pipeline) -> Iterator[Any]:
     table = pipeline.table
-    options = {**table.options, **PROTOCOL_OPTIONS}
+    # A server that would share the timeline with executors: a commit has none.
+    options = {**table.options, **PROTOCOL_OPTIONS, "hoodie.embed.timeline.server": "false"}
     if table.partition is not None:
         options["hoodie.datasource.write.partitionpath.field"] = table.partition.name
         options["hoodie.datasource.write.hive_style_partitioning"] = "true"

@@ -7,22 +7,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.hudi.runtime import quiet
+from airflow_provider_slshudi.hudi.runtime import leave, quiet
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 
 
-def main(arguments: list[str]) -> int:
-    """Runs one verb."""
+def main(arguments: list[str]) -> None:
+    """Runs one verb and ends the driver."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     order = JobOrder.from_json(arguments[1])
     match Verb(arguments[0]):
         case Verb.OPEN:
-            verbs.open_instant(Gateway.without_context(), order)
+            gateway = Gateway.without_context()
+            verbs.open_instant(gateway, order)
         case Verb.APPEND:
             with SparkContext.getOrCreate() as spark:
+                gateway = Gateway.of(spark)
                 verbs.append(spark, order)
         case Verb.COMMIT:
             with _control_context() as gateway:
@@ -32,9 +34,10 @@ def main(arguments: list[str]) -> int:
                 verbs.roll_back(gateway, order)
         case Verb.VERIFY:
             session = SparkSession.builder.getOrCreate()
+            gateway = Gateway.of(session.sparkContext)
             verbs.verify(session, order)
             session.stop()
-    return 0
+    leave(gateway.jvm)
 
 
 @contextmanager
@@ -49,4 +52,4 @@ def _control_context() -> Iterator[Gateway]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -31,7 +31,7 @@ def main() -> int:
         return _refuse(f"environment variable {SECRET} is not set: it is the secret of the key that clients sign with")
     accounts = {arguments.access_key_id: Account(secret, os.environ.get(TOKEN, ""))}
     try:
-        with _locked(arguments.directory), _listening(arguments.port) as listener:
+        with _locked(arguments.directory), _listening(arguments.host, arguments.port) as listener:
             _serve(listener, Store(arguments.directory), accounts)
     except _Unusable as unusable:
         return _refuse(str(unusable))
@@ -45,7 +45,8 @@ class _Unusable(Exception):
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m airflow_provider_slshudi.local", description=__doc__)
     parser.add_argument("--directory", type=Path, required=True, help="where the logs are kept; made if missing")
-    parser.add_argument("--port", type=int, required=True, help="on 127.0.0.1; 0 takes a free one")
+    parser.add_argument("--host", default=HOST, help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, required=True, help="port to listen on; 0 takes a free one")
     parser.add_argument(
         "--access-key-id", required=True, help=f"the key that clients sign with; its secret is in {SECRET}"
     )
@@ -71,16 +72,16 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _listening(port: int) -> Iterator[socket.socket]:
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((HOST, port))
+            listener.bind((host, port))
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise
             raise _Unusable(
-                f"port {port} of {HOST} cannot be had ({error.strerror}): stop what uses it or take another (0: any)"
+                f"port {port} of {host} cannot be had ({error.strerror}): stop what uses it or take another (0: any)"
             ) from None
         listener.listen()
         yield listener
@@ -99,7 +100,8 @@ def _serve(listener: socket.socket, store: Store, accounts: dict[str, Account]) 
     if os.environ.get(STOP_WITH_STDIN):
         threading.Thread(target=_stop_with, args=(sys.stdin,), daemon=True).start()
     # The listener already queues connections, so the server can be reached from here on.
-    print(f"{READY}{HOST}:{listener.getsockname()[1]}", flush=True)
+    host, port = listener.getsockname()
+    print(f"{READY}{host}:{port}", flush=True)
     uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -43,7 +43,7 @@ def preview(work: Work) -> list[Range]:
 
 
 def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
-    """The next batch, PLANNED, of what the request names and nobody has covered or reserved; None where that is nothing.
+    """The next batch, PLANNED, of what the request names and nobody has; None where that is nothing.
 
     Raises:
         ConfigError: the request names what the source does not hold, or nothing.

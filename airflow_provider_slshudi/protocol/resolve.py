@@ -16,8 +16,10 @@ from airflow_provider_slshudi.exceptions import (
     TableMismatch,
 )
 from airflow_provider_slshudi.hudi import exchange
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision, InstantState, decide, why
 from airflow_provider_slshudi.protocol.evidence import REBUILD, Evidence, look
 from airflow_provider_slshudi.protocol.work import Work
@@ -58,11 +60,8 @@ def resolve(work: Work, transaction: Transaction) -> Decision:
     match decision:
         case Decision.ABORT:
             _abort(work, transaction, seen, reason)
-        case Decision.ROLL_BACK:
-            _roll_back(work, transaction, seen)
-            exchange.delete(work.storage, seen.instant or "")
         case Decision.ROLL_BACK_AND_ABORT:
-            _roll_back(work, transaction, seen)
+            _roll_back(work, transaction, str(seen.instant))
             _abort(work, transaction, seen, reason)
         case Decision.RECOMMIT:
             _commit(work, transaction, seen)
@@ -75,21 +74,29 @@ def resolve(work: Work, transaction: Transaction) -> Decision:
     return decision
 
 
+def roll_back_orphan(work: Work, transaction: Transaction, instant: str) -> None:
+    """Takes an instant off the timeline that its transaction does not go on with."""
+    reason = why(State.ABORTED, InstantState.REQUESTED)
+    detail = {"by": str(work.run), "instant": instant, "decision": Decision.ROLL_BACK.value, "why": reason}
+    work.ledger.note(transaction.id, "decision", detail)
+    _roll_back(work, transaction, instant)
+    exchange.delete(work.storage, instant)
+
+
 def _abort(work: Work, transaction: Transaction, seen: Evidence, reason: str) -> None:
     work.ledger.aborted(transaction.id, transaction.token, f"timeline {seen.state.value}: {reason}")
     if seen.instant is not None:
         exchange.delete(work.storage, seen.instant)
 
 
-def _roll_back(work: Work, transaction: Transaction, seen: Evidence) -> None:
-    order = work.order(transaction=transaction.id, token=transaction.token, instant=seen.instant or "")
+def _roll_back(work: Work, transaction: Transaction, instant: str) -> None:
+    order = work.order(transaction=transaction.id, token=transaction.token, instant=instant)
     work.launcher.run(Verb.ROLLBACK, order, {})
-    after = look(work.storage, transaction)
-    if after.state not in (InstantState.NOTHING, InstantState.ROLLED_BACK):
+    if Timeline.load(work.storage).get(instant) is not None:
         raise TableError(
-            f"{work.storage.uri}: instant {seen.instant} is still {after.state.value} after its rollback",
+            f"{work.storage.uri}: instant {instant} is still on the timeline after its rollback",
             table=work.storage.uri,
-            instant=seen.instant,
+            instant=instant,
         )
 
 

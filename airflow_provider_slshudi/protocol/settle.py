@@ -10,7 +10,7 @@ from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision
 from airflow_provider_slshudi.protocol.evidence import check_table_against_ledger, find, ledger_lost, pending_of
-from airflow_provider_slshudi.protocol.resolve import resolve
+from airflow_provider_slshudi.protocol.resolve import resolve, roll_back_orphan
 from airflow_provider_slshudi.protocol.work import Run, Work
 
 # A step beats every ten seconds; between two steps a scheduler may take its time.
@@ -62,18 +62,17 @@ def settle(work: Work, ended: Ended) -> list[Settled]:
         with work.lease():
             for transaction in dangling(work, ended):
                 # The new token fences off whoever may still work on it.
-                settled.append(_settle_one(work, work.ledger.take_over(transaction.id)))
-            settled.extend(_settle_one(work, transaction) for transaction in _orphans(work))
+                taken = work.ledger.take_over(transaction.id)
+                settled.append(Settled(taken.id, taken.instant, resolve(work, taken)))
+            for transaction, instant in _orphans(work):
+                roll_back_orphan(work, transaction, instant)
+                settled.append(Settled(transaction.id, instant, Decision.ROLL_BACK))
     check_table_against_ledger(work)
     return settled
 
 
-def _settle_one(work: Work, transaction: Transaction) -> Settled:
-    return Settled(transaction.id, transaction.instant, resolve(work, transaction))
-
-
-def _orphans(work: Work) -> list[Transaction]:
-    """Decided transactions with an instant that is still pending: a driver that was fenced off opened it late.
+def _orphans(work: Work) -> list[tuple[Transaction, str]]:
+    """Pending instants that their transaction does not go on with: a driver that was given up opened them late.
 
     Raises:
         LedgerLost: a pending instant is of a transaction that the ledger does not know.
@@ -83,6 +82,6 @@ def _orphans(work: Work) -> list[Transaction]:
         transaction = find(work, id_)
         if transaction is None:
             raise ledger_lost(work, instant, id_)
-        if transaction.state in (State.ABORTED, State.COMMITTED):
-            orphans.append(transaction)
+        if transaction.state is State.ABORTED or transaction.instant not in (None, instant):
+            orphans.append((transaction, instant))
     return orphans

@@ -233,6 +233,17 @@ def test_an_instant_that_a_fenced_driver_opened_late_is_rolled_back(spark: Spark
     assert_healthy(pipeline, spark)
 
 
+def test_a_second_instant_of_one_transaction_is_rolled_back(spark: SparkSession, pipeline: Scenario) -> None:
+    opened = pipeline.open(pipeline.by("run-1"))
+    again = pipeline.work.order(transaction=opened.id, token=opened.token)
+    pipeline.work.launcher.run(Verb.OPEN, again, {})
+    assert len(Timeline.load(pipeline.work.storage).pending()) == 2
+    assert settle(pipeline.by("run-2"), lambda run: False) != []
+    assert [item.time for item in Timeline.load(pipeline.work.storage).pending()] == [opened.instant]
+    assert settled(pipeline.by("run-3")) == [Decision.ROLL_BACK_AND_ABORT]
+    assert_healthy(pipeline, spark)
+
+
 def test_a_run_whose_transaction_was_taken_over_is_refused_at_every_step(
     spark: SparkSession, pipeline: Scenario
 ) -> None:

@@ -1,0 +1,172 @@
+"""The demo: a million ad events through a real Airflow into a table, a driver killed on the way, and the proof."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from airflow_provider_slshudi.config import Pipeline, load_pipeline
+from airflow_provider_slshudi.demo.airflow import HOST, LocalAirflow
+from airflow_provider_slshudi.demo.proof import Proof, prove
+from airflow_provider_slshudi.demo.putter import Putter
+from airflow_provider_slshudi.demo.show import Show
+from airflow_provider_slshudi.demo.watch import Watch
+from airflow_provider_slshudi.exceptions import RuntimeMissing, SlsHudiError
+from airflow_provider_slshudi.job.launch import SubprocessLauncher
+from airflow_provider_slshudi.ledger.engine import migrate, open_engine
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.local.process import LocalSls
+from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.service import LogService
+
+PIPELINE = "ad_events"
+SHARDS = 4
+SCHEDULE = "10s"
+_DAGS = Path(__file__).parents[2] / "dags"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs the demo; 0 where its proof holds, 1 where not."""
+    options = _options(arguments)
+    show = Show()
+    try:
+        with _interruptible():
+            return _run(options, show)
+    except SlsHudiError as error:
+        show.error(str(error))
+        return 1
+    except KeyboardInterrupt:
+        show.say("stopped")
+        return 0
+
+
+def _run(options: argparse.Namespace, show: Show) -> int:
+    _require_port(options.port)
+    directory: Path = options.directory.absolute()
+    if not (_DAGS / "slshudi_tail.py").is_file():
+        raise RuntimeMissing(f"the demo runs the DAGs of a checkout, and {_DAGS} has none: run it from one")
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    with LocalSls(directory / "sls") as server:
+        connection = server.connection()
+        pipeline = _write_pipeline(directory)
+        show.say(f"log service on {server.endpoint}, Airflow is starting (its log: {directory / 'airflow'})")
+        with (
+            Putter(connection, pipeline.source, SHARDS, options.logs, options.seconds) as putter,
+            LocalAirflow(directory / "airflow", _DAGS, _environment(directory, connection), options.port) as airflow,
+        ):
+            airflow.wait_for_dag(f"{PIPELINE}_tail")
+            show.say(f"Airflow at {airflow.url}; DAG {PIPELINE}_tail runs every {SCHEDULE}")
+            work = _work(pipeline, directory, connection)
+            Watch(work, airflow, putter, show).until_all_is_committed()
+            proof = prove(work, putter.acknowledged)
+            show.batches(work.ledger, pipeline.name)
+            show.proof(proof)
+            show.addresses(airflow.url, pipeline.table.path, directory)
+            if not options.exit:
+                show.say("Ctrl-C ends everything")
+                signal.pause()
+            return _verdict(proof)
+
+
+def _verdict(proof: Proof) -> int:
+    return 0 if proof.holds else 1
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="slshudi demo", description=__doc__)
+    parser.add_argument("--directory", type=Path, default=Path(".demo"), help="made anew (default: .demo)")
+    parser.add_argument("--logs", type=int, default=1_000_000, help="how many are put (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=60, help="over which they are put (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=8080, help="of Airflow's pages (default: %(default)s)")
+    parser.add_argument("--exit", action="store_true", help="end after the proof instead of at Ctrl-C")
+    return parser.parse_args(arguments)
+
+
+def _require_port(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise RuntimeMissing(
+                f"port {port} of {HOST} cannot be had ({error.strerror}): stop what uses it, or choose another with "
+                "`make demo PORT=8081`"
+            ) from None
+
+
+def _write_pipeline(directory: Path) -> Pipeline:
+    """The example's pipeline with a table below `directory` and a schedule for somebody who waits."""
+    example = _DAGS / "pipelines" / f"{PIPELINE}.yaml"
+    found = load_pipeline(example)
+    text = example.read_text(encoding="utf-8")
+    text = text.replace(found.table.path, f"file://{directory / 'lake' / PIPELINE}")
+    text = text.replace(f"schedule: {found.schedule}", f"schedule: {SCHEDULE}")
+    target = directory / "pipelines" / f"{PIPELINE}.yaml"
+    target.parent.mkdir()
+    target.write_text(text, encoding="utf-8")
+    return load_pipeline(target)
+
+
+def _ledger_file(directory: Path) -> Path:
+    return directory / "ledger.db"
+
+
+def _environment(directory: Path, connection: SlsConnection) -> Mapping[str, str]:
+    connections = {
+        "SLS_DEFAULT": {
+            "conn_type": "sls",
+            "host": connection.endpoint,
+            "login": connection.access_key_id,
+            "password": connection.access_key_secret,
+        },
+        "SLSHUDI_LEDGER": {
+            "conn_type": "slshudi_ledger",
+            "schema": str(_ledger_file(directory)),
+            "extra": {"dialect": "sqlite"},
+        },
+        "SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]"},
+    }
+    return {
+        **{f"AIRFLOW_CONN_{name}": json.dumps(fields) for name, fields in connections.items()},
+        "AIRFLOW__SLSHUDI__PIPELINES_FOLDER": str(directory / "pipelines"),
+    }
+
+
+def _work(pipeline: Pipeline, directory: Path, connection: SlsConnection) -> Work:
+    engine = open_engine(f"sqlite:///{_ledger_file(directory)}")
+    migrate(engine)
+    source = pipeline.source
+    return Work(
+        pipeline,
+        Ledger(engine),
+        SubprocessLauncher(),
+        lambda: LogService(connection, source.project, source.logstore),
+        Run("demo", f"process-{os.getpid()}"),
+    )
+
+
+class _interruptible:
+    """SIGTERM ends the demo as Ctrl-C does: everything that it started ends with it."""
+
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGTERM, self._interrupt)
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGTERM, self._before)
+
+    @staticmethod
+    def _interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))

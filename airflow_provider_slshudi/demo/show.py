@@ -1,0 +1,110 @@
+"""What the demo says."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from airflow_provider_slshudi.demo.proof import Proof
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import Event, Transaction
+from airflow_provider_slshudi.ledger.states import State
+
+_PROGRESS_SECONDS = 5.0
+
+
+class Show:
+    """Lines with the seconds since the start before them; tables at the end."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, soft_wrap=True)
+        self._started = self._last_progress = time.monotonic()
+
+    def say(self, text: str, style: str = "") -> None:
+        """One line."""
+        self._console.print(f"{time.monotonic() - self._started:6.1f} s  {text}", style=style, markup=False)
+
+    def error(self, text: str) -> None:
+        """Why the demo ends."""
+        self.say(text, "bold red")
+
+    def progress(self, put: int, of: int, committed: int) -> None:
+        """How far it is, every few seconds."""
+        if time.monotonic() - self._last_progress < _PROGRESS_SECONDS:
+            return
+        self._last_progress = time.monotonic()
+        self.say(f"{put:>9,} of {of:,} logs put, {committed:>9,} rows committed", "dim")
+
+    def change(self, transaction: Transaction, recovered: bool) -> None:
+        """A batch is in another state."""
+        rows = f", {transaction.rows:,} rows" if transaction.rows else ""
+        after = " by the recovery" if recovered else ""
+        style = "green" if transaction.state is State.COMMITTED else ""
+        batch, instant = transaction.id[-6:], transaction.instant or "-"
+        self.say(f"batch {batch}: {transaction.state.value}{after} (instant {instant}{rows})", style)
+
+    def killed(self, pid: int, transaction: Transaction, phase: str) -> None:
+        """A driver was killed."""
+        self.say(
+            f"killed (SIGKILL) the Spark driver {pid} that was about to commit instant {transaction.instant}: ledger "
+            f"{transaction.state.value}, timeline {phase}, {transaction.rows:,} rows written and not visible",
+            "bold yellow",
+        )
+
+    def decisions(self, events: list[Event]) -> None:
+        """What was decided for a transaction, and on what evidence."""
+        for event in events:
+            if event.what == "decision":
+                detail = json.loads(event.detail)
+                self.say(
+                    f"  decided by {detail['by']}: ledger {detail['ledger']}, timeline {detail['timeline']} -> "
+                    f"{detail['decision']} ({detail['why']})",
+                    "yellow",
+                )
+
+    def batches(self, ledger: Ledger, pipeline: str) -> None:
+        """A row per committed batch; seconds from its plan to its commit."""
+        table = Table(title="Committed batches")
+        for name in ("batch", "instant", "shards", "rows", "raw MB", "MB/s", "seconds"):
+            table.add_column(name, justify="left" if name in ("batch", "instant") else "right")
+        for item in reversed(ledger.last(pipeline, 100, State.COMMITTED)):
+            seconds = (item.changed - item.created).total_seconds()
+            shards = len({found.shard for found in ledger.ranges(item.id)})
+            size = item.bytes / 1e6
+            table.add_row(
+                item.id[-6:],
+                item.instant,
+                str(shards),
+                f"{item.rows:,}",
+                f"{size:,.0f}",
+                f"{size / seconds:,.1f}",
+                f"{seconds:,.1f}",
+            )
+        self._console.print(table)
+
+    def proof(self, proof: Proof) -> None:
+        """The counts, side by side."""
+        table = Table(title="Proof", show_header=False)
+        table.add_column()
+        table.add_column(justify="right")
+        table.add_row("logs that the service acknowledged", f"{proof.put:,}")
+        table.add_row("rows in the table, by Spark", f"{proof.by_spark:,}")
+        table.add_row("rows in the table, by hudi-rs", f"{proof.by_hudi_rs:,}")
+        table.add_row("distinct row keys", f"{proof.distinct_keys:,}")
+        table.add_row("rows against the ledger's coverage", "agree" if proof.verified else "DISAGREE")
+        self._console.print(table)
+        if proof.holds:
+            self.say("every log is in the table exactly once", "bold green")
+        else:
+            self.error("the counts differ: this should never happen")
+
+    def addresses(self, airflow: str, table: str, directory: Path) -> None:
+        """Where to look next."""
+        self.say(f"Airflow: {airflow}/dags/ad_events_tail")
+        self.say(f"table:   {table}")
+        self.say(f"ledger:  sqlite:///{directory / 'ledger.db'} (state of {datetime.now():%H:%M:%S})")

@@ -1,0 +1,66 @@
+"""Airflow's own folder and database for these tests, made before any of them imports it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+
+# Airflow reads its configuration when it is first imported, which is before any fixture.
+_HOME = Path(tempfile.mkdtemp(prefix="slshudi-airflow-"))
+os.environ.update(
+    {
+        "AIRFLOW_HOME": str(_HOME),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+    }
+)
+
+
+def pytest_sessionfinish() -> None:
+    shutil.rmtree(_HOME, ignore_errors=True)
+
+
+def connection(conn_type: str, **fields: object) -> str:
+    """The value of an AIRFLOW_CONN_ variable."""
+    return json.dumps({"conn_type": conn_type, **fields})
+
+
+@pytest.fixture
+def ledger_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ledger in SQLite behind the default connection; gives its file."""
+    path = tmp_path / "ledger.db"
+    value = connection("slshudi_ledger", schema=str(path), extra={"dialect": "sqlite"})
+    monkeypatch.setenv("AIRFLOW_CONN_SLSHUDI_LEDGER", value)
+    return path
+
+
+@pytest.fixture
+def pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pipelines folder of the test's own, with the example of `dags` in it."""
+    folder = tmp_path / "pipelines"
+    folder.mkdir()
+    write_pipeline(folder / "ad_events.yaml", tmp_path / "lake" / "ad_events")
+    monkeypatch.setenv("AIRFLOW__SLSHUDI__PIPELINES_FOLDER", str(folder))
+    return folder
+
+
+def write_pipeline(file: Path, table: Path, **changes: object) -> None:
+    """The example's pipeline with its table elsewhere; `changes` replace top-level fields."""
+    described = yaml.safe_load((ROOT / "dags" / "pipelines" / "ad_events.yaml").read_text(encoding="utf-8"))
+    described["table"]["path"] = f"file://{table}"
+    file.write_text(yaml.safe_dump({**described, **changes}, sort_keys=False), encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def airflow_home() -> Iterator[Path]:
+    yield _HOME

@@ -1,0 +1,235 @@
+"""The DAGs of `dags/` under a real scheduler: local SLS server, real Spark, a ledger in SQLite."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pytest
+from aliyun.log import LogClient, LogItem, PutLogsRequest
+
+from airflow_provider_slshudi.demo.airflow import AirflowRefused, LocalAirflow
+from airflow_provider_slshudi.ledger.engine import open_engine
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.ledger.states import Kind, State
+from airflow_provider_slshudi.local import LocalSls
+from tests.airflow.conftest import ROOT, connection, write_pipeline
+from tests.local.sdk import by_ip
+
+TAIL, BACKFILL, RECOVERY = "ad_events_tail", "ad_events_backfill", "ad_events_recovery"
+SECRET = "never-to-be-seen-0451"
+GROUP = 50
+
+
+@dataclass
+class Place:
+    """One machine with everything on it."""
+
+    airflow: LocalAirflow
+    client: LogClient
+    ledger_file: Path
+    table: Path
+    events: int = 0
+
+    def put(self, count: int) -> None:
+        for start in range(self.events, self.events + count, GROUP):
+            numbers = range(start, min(start + GROUP, self.events + count))
+            items = [LogItem(int(time.time()), contents=event(number)) for number in numbers]
+            self.client.put_logs(PutLogsRequest("ads", "events", "ads", "10.0.0.1", items))
+        self.events += count
+
+    def ledger(self) -> Ledger:
+        return Ledger(open_engine(f"sqlite:///{self.ledger_file}"))
+
+    def committed(self) -> list[Transaction]:
+        return self.ledger().last("ad_events", 100, State.COMMITTED) if self.ledger_file.exists() else []
+
+    def wait_for_rows(self, rows: int, seconds: float = 150) -> None:
+        deadline = time.monotonic() + seconds
+        while sum(item.rows for item in self.committed()) < rows:
+            assert time.monotonic() < deadline, self.explain()
+            time.sleep(0.5)
+
+    def explain(self) -> str:
+        runs = {run["dag_run_id"]: (run["state"], self.airflow.tasks(TAIL, run["dag_run_id"])) for run in self.runs()}
+        return f"{runs}; {self.airflow.directory}"
+
+    def runs(self) -> list[dict[str, Any]]:
+        return self.airflow.runs(TAIL)
+
+    def table_rows(self) -> pa.Table:
+        from hudi import HudiTableBuilder
+
+        return pa.Table.from_batches(HudiTableBuilder.from_base_uri(f"file://{self.table}").build().read())
+
+
+def event(number: int) -> list[tuple[str, str]]:
+    return [
+        ("event_id", f"event-{number}"),
+        ("event_time", str(1_767_225_600_000 + number * 60_000)),
+        ("event_type", "click" if number % 7 == 0 else "view"),
+        ("ad_id", str(number % 90)),
+        ("price", f"{number / 100}"),
+        ("clicked", "true" if number % 7 == 0 else "false"),
+        ("experiment", "b"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    home = tmp_path_factory.mktemp("place")
+    pipelines, table, ledger = home / "pipelines", home / "lake" / "ad_events", home / "ledger.db"
+    pipelines.mkdir()
+    write_pipeline(pipelines / "ad_events.yaml", table, schedule="2s")
+    with LocalSls(home / "sls", access_key_secret=SECRET) as server:
+        client = by_ip(server.connection())
+        client.create_project("ads", "tests")
+        client.create_logstore("ads", "events", ttl=7, shard_count=2)
+        environment = {
+            "AIRFLOW__SLSHUDI__PIPELINES_FOLDER": str(pipelines),
+            "AIRFLOW_CONN_SLSHUDI_LEDGER": connection(
+                "slshudi_ledger", schema=str(ledger), extra={"dialect": "sqlite"}
+            ),
+            "AIRFLOW_CONN_SPARK_DEFAULT": connection("spark", host="local[2]"),
+            "AIRFLOW_CONN_SLS_DEFAULT": connection(
+                "sls", host=server.endpoint, login=server.access_key_id, password=SECRET
+            ),
+        }
+        before = {process.pid for process in psutil.Process().children(recursive=True)}
+        with LocalAirflow(home / "airflow", ROOT / "dags", environment) as airflow:
+            airflow.wait_for_dag(TAIL)
+            yield Place(airflow, client, ledger, table)
+        after = psutil.Process().children(recursive=True)
+        assert [process for process in after if process.pid not in before] == []
+    assert f"{home}" not in " ".join(arguments_of_all()), "something of this place still runs"
+
+
+def arguments_of_all() -> list[str]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            found += process.cmdline()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def test_tail_with_a_killed_append_then_an_overlapping_backfill_gives_every_log_once(place: Place) -> None:
+    airflow = place.airflow
+    place.put(3000)
+    airflow.pause(TAIL, False)
+    place.wait_for_rows(3000)
+    place.put(1000)
+    place.wait_for_rows(4000)
+
+    # The append is failed by hand while it runs; the next scheduled run decides what it left and reads it all again.
+    place.put(500)
+    killed = wait_for_append(place)
+    airflow.patch(f"dags/{TAIL}/dagRuns/{killed.run_id}/taskInstances/batch.append", {"new_state": "failed"})
+    place.wait_for_rows(4500)
+    assert place.ledger().get(killed.id).state is State.ABORTED
+    # A run of its own for each batch.
+    batches = place.committed()
+    assert len({item.run_id for item in batches}) == len(batches) >= 3
+    assert {item.dag_id for item in batches} == {TAIL}
+    runs = {run["dag_run_id"]: run["state"] for run in place.runs()}
+    assert runs.pop(killed.run_id) == "failed"
+    assert set(runs.values()) <= {"success", "running", "queued"}, place.explain()
+
+    # All that was ever written is asked for again; only what is missing is read.
+    airflow.pause(TAIL, True)
+    wait_until_idle(place)
+    place.put(500)
+    shards = place.ledger().shards("ad_events")
+    cursors = {str(shard.id): [shard.first, end_of(place.client, shard.id)] for shard in shards}
+    airflow.pause(BACKFILL, False)
+    run = airflow.trigger(BACKFILL, {"cursors": cursors}, run_id="again")
+    assert airflow.wait_for_run(BACKFILL, run) == "success", airflow.tasks(BACKFILL, run)
+    assert airflow.tasks(BACKFILL, run)["go_on"] == "skipped"
+    newest = place.committed()[0]
+    assert (newest.kind, newest.rows) == (Kind.BACKFILL, 500)
+
+    rows = place.table_rows()
+    assert rows.num_rows == 5000
+    assert len(set(rows["event_id"].to_pylist())) == 5000
+    assert len(set(rows["_hoodie_record_key"].to_pylist())) == 5000
+    assert set(rows["event_id"].to_pylist()) == {f"event-{number}" for number in range(5000)}
+
+    # Nothing is left: the same request plans nothing and ends well.
+    run = airflow.trigger(BACKFILL, {"cursors": cursors})
+    assert airflow.wait_for_run(BACKFILL, run) == "success"
+    states = airflow.tasks(BACKFILL, run)
+    assert (states["batch.plan"], states["batch.commit"]) == ("skipped", "skipped")
+
+    # Each commit told the table's asset what it brought.
+    events = airflow.get("assets/events", limit=100)["asset_events"]
+    assert Counter(event["extra"]["rows"] for event in events) == Counter(item.rows for item in place.committed())
+
+
+def test_backfill_by_receive_times_and_wrong_params(place: Place) -> None:
+    airflow = place.airflow
+    airflow.pause(BACKFILL, False)
+    with pytest.raises(AirflowRefused, match="cursors"):
+        airflow.trigger(BACKFILL, {"cursors": {"0": [1]}})
+    run = airflow.trigger(BACKFILL, {})
+    assert airflow.wait_for_run(BACKFILL, run) == "failed"
+    assert "give `cursors`" in airflow.task_log(BACKFILL, run, "batch.plan")
+    tries = airflow.get(f"dags/{BACKFILL}/dagRuns/{run}/taskInstances/batch.plan")["try_number"]
+    assert tries == 1, "what no retry mends is not retried"
+    place.put(100)
+    run = airflow.trigger(BACKFILL, {"from": "2026-01-01T00:00:00Z", "to": "2100-01-01T00:00:00+08:00"})
+    assert airflow.wait_for_run(BACKFILL, run) == "success"
+    assert place.committed()[0].rows == 100
+
+
+def test_recovery_by_hand_finds_nothing_left(place: Place) -> None:
+    airflow = place.airflow
+    airflow.pause(RECOVERY, False)
+    run = airflow.trigger(RECOVERY)
+    assert airflow.wait_for_run(RECOVERY, run) == "success"
+    run = airflow.trigger(RECOVERY, {"transactions": ["none-such"]})
+    assert airflow.wait_for_run(RECOVERY, run) == "failed"
+    assert "none-such" in airflow.task_log(RECOVERY, run, "recover")
+
+
+def test_no_log_of_airflow_holds_the_secret(place: Place) -> None:
+    logs = [*place.airflow.directory.rglob("*.log")]
+    assert len(logs) > 20
+    told = [file for file in logs if SECRET in file.read_text(errors="replace")]
+    assert told == []
+    # The jobs' output did arrive in them.
+    assert any(re.search(r"instant \d+: \d+ rows in \d+ files", file.read_text(errors="replace")) for file in logs)
+
+
+def wait_for_append(place: Place, seconds: float = 90) -> Transaction:
+    """The transaction whose append is seen running."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for live in place.ledger().live("ad_events"):
+            if place.airflow.tasks(TAIL, live.run_id).get("batch.append") == "running":
+                return live
+        time.sleep(0.1)
+    raise AssertionError(place.explain())
+
+
+def wait_until_idle(place: Place, seconds: float = 90) -> None:
+    """A paused DAG starts no task, but ends those that are under way."""
+    deadline = time.monotonic() + seconds
+    busy = {"scheduled", "queued", "running"}
+    while any(busy & set(place.airflow.tasks(TAIL, run["dag_run_id"]).values()) for run in place.runs()[-3:]):
+        assert time.monotonic() < deadline, place.explain()
+        time.sleep(0.5)
+
+
+def end_of(client: LogClient, shard: int) -> int:
+    from airflow_provider_slshudi.sls.cursors import parse
+
+    return parse(client.get_end_cursor("ads", "events", shard).get_cursor())
