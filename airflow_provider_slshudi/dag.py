@@ -13,7 +13,6 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Asset, Param, TaskGroup
 
 from airflow_provider_slshudi import settings
@@ -72,17 +71,7 @@ def backfill_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     given = {"params": params, "description": f"{found.source.identity}: what was left out or skipped"}
     with _dag(found, "backfill", dag_kwargs, **given) as dag:
         batch = micro_batch(pipeline, plan=SlsHudiBackfillPlanOperator)
-        rest = SlsHudiBackfillRestOperator(task_id="rest", pipeline=pipeline)
-        following: Any = rest.output
-        again = TriggerDagRunOperator(
-            task_id="go_on",
-            trigger_dag_id=dag.dag_id,
-            trigger_run_id=following["run_id"],
-            conf=following["conf"],
-            logical_date=None,
-            skip_when_already_exists=True,
-        )
-        batch >> rest >> again
+        batch >> SlsHudiBackfillRestOperator(task_id="rest", pipeline=pipeline)
     return dag
 
 

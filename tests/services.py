@@ -8,14 +8,18 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from airflow_provider_slshudi.hudi import runtime
 
 POSTGRES_URL = "SLSHUDI_TEST_POSTGRES_URL"
 
@@ -51,6 +55,95 @@ def postgres() -> Iterator[str]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+@contextmanager
+def spark_cluster(environment: Mapping[str, str]) -> Iterator[str]:
+    """The URL of a Spark standalone master with one worker of two cores; both have `environment` over ours."""
+    home = Path(runtime.environment()["SPARK_HOME"])
+    variables = {**os.environ, **runtime.environment(), **environment, "SPARK_LOCAL_IP": "127.0.0.1"}
+    with tempfile.TemporaryDirectory(prefix="slshudi-spark-") as directory, ExitStack() as processes:
+        port, web, worker_web = _free_port(), _free_port(), _free_port()
+        master = f"spark://127.0.0.1:{port}"
+        package = "org.apache.spark.deploy"
+        for name, arguments in (
+            ("master.Master", ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web)]),
+            (
+                "worker.Worker",
+                ["--cores", "2", "--memory", "2g", "--webui-port", str(worker_web), "--work-dir", directory, master],
+            ),
+        ):
+            command = [str(home / "bin" / "spark-class"), f"{package}.{name}", *arguments]
+            processes.enter_context(_service(command, variables, Path(directory) / f"{name}.log"))
+        _wait_until(lambda: '"state" : "ALIVE"' in _page(f"http://127.0.0.1:{web}/json/"), "the Spark worker")
+        yield master
+
+
+@contextmanager
+def s3_store(bucket: str) -> Iterator[dict[str, str]]:
+    """The AWS_* environment of an S3 store with an empty bucket."""
+    from pyarrow import fs
+
+    key = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "tests-secret", "AWS_REGION": "us-east-1"}
+    with tempfile.TemporaryDirectory(prefix="slshudi-s3-") as directory:
+        names = ("master.port", "volume.port", "filer.port", "s3.port")
+        # Each port's number plus 10,000 is taken for gRPC.
+        ports = {name: _free_port(range(20_000 + 1000 * n, 21_000 + 1000 * n)) for n, name in enumerate(names)}
+        command = [str(Path(sys.executable).with_name("weed")), "server", f"-dir={directory}", "-ip=127.0.0.1"]
+        command += [
+            "-filer",
+            "-s3",
+            "-master.volumeSizeLimitMB=64",
+            *(f"-{name}={port}" for name, port in ports.items()),
+        ]
+        with _service(command, {**os.environ, **key}, Path(directory) / "log"):
+            endpoint = f"http://127.0.0.1:{ports['s3.port']}"
+            _wait_until(lambda: _reachable(ports["s3.port"]), "the S3 store")
+            store = fs.S3FileSystem(
+                access_key=key["AWS_ACCESS_KEY_ID"],
+                secret_key=key["AWS_SECRET_ACCESS_KEY"],
+                region=key["AWS_REGION"],
+                endpoint_override=endpoint,
+                allow_bucket_creation=True,
+            )
+            store.create_dir(bucket)
+            yield {**key, "AWS_ENDPOINT_URL": endpoint}
+
+
+@contextmanager
+def _service(command: list[str], environment: Mapping[str, str], log: Path) -> Iterator[None]:
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _reachable(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _page(url: str) -> str:
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return ""
+
+
+def _wait_until(ready: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not ready():
+        if time.monotonic() > deadline:
+            pytest.fail(f"{what} did not start within 60 s")
+        time.sleep(0.2)
+
+
 def _binary(name: str) -> str:
     versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4]))
     found = shutil.which(name) or next(map(str, reversed(versions)), None)
@@ -73,11 +166,14 @@ def _unprivileged(directory: Path) -> dict[str, Any]:
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _free_port(among: Iterable[int] = (0,)) -> int:
+    """The first port of `among` that nobody listens on; any by default."""
+    for wanted in among:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", wanted))
+            port: int = probe.getsockname()[1]
+            return port
+    pytest.fail("no free port")
 
 
 def _wait(server: subprocess.Popen[Any], port: int, log: Path) -> None:

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowException
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
 from airflow_provider_slshudi.hooks.lookup import find_connection
 from airflow_provider_slshudi.hooks.orphans import end_with_parent
-from airflow_provider_slshudi.job.launch import _DISTRIBUTED, _TAIL_LINES, APPLICATION, SubprocessLauncher, submission
+from airflow_provider_slshudi.job.launch import DISTRIBUTED, TAIL_LINES, APPLICATION, SubprocessLauncher, submission
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class SparkLauncher:
             JobFailed: it did not end well; the message has its last lines.
             ConfigError: the connection cannot be used.
         """
-        if verb in _DISTRIBUTED:
+        if verb in DISTRIBUTED:
             self._submit(verb, order, secrets)
         else:
             SubprocessLauncher(say=_log.info).run(verb, order, secrets)
@@ -97,7 +97,7 @@ class _Hook(SparkSubmitHook):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         def remembered() -> Iterator[Any]:

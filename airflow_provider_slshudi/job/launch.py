@@ -13,13 +13,13 @@ from typing import Protocol
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import JobFailed
-from airflow_provider_slshudi.hudi.runtime import control_conf, environment
+from airflow_provider_slshudi.hudi.runtime import control_conf, environment, session_conf
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 
 APPLICATION = str(Path(__file__).with_name("__main__.py"))
 # Verbs whose work is done by a cluster's executors; the others are a decision's seconds on the machine that decides.
-_DISTRIBUTED = frozenset({Verb.APPEND, Verb.VERIFY})
-_TAIL_LINES = 40
+DISTRIBUTED = frozenset({Verb.APPEND, Verb.VERIFY})
+TAIL_LINES = 40
 
 
 class Launcher(Protocol):
@@ -43,17 +43,15 @@ def submission(verb: Verb, order: JobOrder, master: str) -> Submission:
     """The submission of a verb under a master."""
     pipeline = Pipeline.model_validate(order.pipeline)
     on_s3 = not pipeline.table.path.startswith("file:")
-    conf = control_conf(s3=on_s3)
-    if on_s3 and (endpoint := os.environ.get("AWS_ENDPOINT_URL")):
-        conf |= {"spark.hadoop.fs.s3a.endpoint": endpoint, "spark.hadoop.fs.s3a.path.style.access": "true"}
-    if verb in _DISTRIBUTED:
-        if verb is Verb.APPEND:
-            # Executors run Python alone: they need no jar of Hudi's, nor a class of its for their serializer.
-            for key in ("spark.serializer", "spark.kryo.registrator", "spark.sql.extensions"):
-                conf.pop(key, None)
+    conf = session_conf(master, on_s3) if verb is Verb.VERIFY else control_conf(on_s3)
+    if verb is Verb.APPEND:
+        # Executors run Python alone: they need no jar of Hudi's, nor a class of its for their serializer.
+        for key in ("spark.serializer", "spark.kryo.registrator", "spark.sql.extensions"):
+            conf.pop(key, None)
         if not master.startswith("local"):
-            conf.pop("spark.driver.host", None)
-            conf.pop("spark.driver.bindAddress", None)
+            for key in ("spark.driver.host", "spark.driver.bindAddress"):
+                conf.pop(key, None)
+    if verb in DISTRIBUTED:
         # A second attempt of a task that still runs would write rows that the commit may not see in time to drop.
         conf |= {**pipeline.spark.conf, "spark.speculation": "false"}
     name = f"slshudi {verb.value} {pipeline.name} {order.instant or order.transaction}".strip()
@@ -74,12 +72,12 @@ class SubprocessLauncher:
 
     def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
         """Runs the job and waits for it."""
-        master = self._master if verb in _DISTRIBUTED else "local[2]"
+        master = self._master if verb in DISTRIBUTED else "local[2]"
         made = submission(verb, order, master)
         command = ["spark-submit", "--master", master, "--name", made.name]
         for key, value in made.conf.items():
             command += ["--conf", f"{key}={value}"]
-        tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        tail: deque[str] = deque(maxlen=TAIL_LINES)
         variables = {**os.environ, **made.environment, **secrets}
         command[0] = str(Path(made.environment["SPARK_HOME"]) / "bin" / "spark-submit")
         with subprocess.Popen(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk.exceptions import AirflowSkipException
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
@@ -95,24 +95,24 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
         return backfill(work, backfill_request(context["params"]))
 
 
-class SlsHudiBackfillRestOperator(PipelineTask, BaseOperator):
-    """Looks whether the request needs another batch; skips where it does not.
+class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):
+    """Triggers this DAG once more where the request needs another batch; skips where it does not.
 
-    Returns `{"run_id": ..., "conf": ...}` of the run that goes on. Its id follows from this run's, so that asking
-    again makes no second one.
+    The next run's id follows from this one's, so that asking again makes no second run.
 
     Args:
         pipeline: a pipeline's name or file.
     """
 
-    template_fields = ("pipeline",)
+    template_fields = ("pipeline", *TriggerDagRunOperator.template_fields)
 
     def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        ours = {"trigger_dag_id": "{{ dag.dag_id }}", "logical_date": None, "skip_when_already_exists": True}
+        super().__init__(**{**kwargs, **ours})
         self.pipeline = pipeline
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Looks."""
+    def execute(self, context: Context) -> None:
+        """Looks, and triggers."""
         from airflow_provider_slshudi.protocol.plan import preview_backfill
 
         params = {name: context["params"].get(name) for name in ("cursors", "from", "to")}
@@ -122,4 +122,5 @@ class SlsHudiBackfillRestOperator(PipelineTask, BaseOperator):
             raise AirflowSkipException("all of the backfill is covered or reserved")
         self.log.info("left of the backfill: %s", ", ".join(map(str, left)))
         first, _, part = context["dag_run"].run_id.partition(_PART)
-        return {"run_id": f"{first}{_PART}{int(part or 1) + 1}", "conf": params}
+        self.trigger_run_id, self.conf = f"{first}{_PART}{int(part or 1) + 1}", params
+        super().execute(context)

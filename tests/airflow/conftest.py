@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from airflow_provider_slshudi.local import LocalSls
+
 ROOT = Path(__file__).parents[2]
 
 # Airflow reads its configuration when it is first imported, which is before any fixture.
@@ -62,5 +64,7 @@ def write_pipeline(file: Path, table: Path, **changes: object) -> None:
 
 
 @pytest.fixture(scope="session")
-def airflow_home() -> Iterator[Path]:
-    yield _HOME
+def sls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSls]:
+    """A local log service; tests keep apart by logstores of their own."""
+    with LocalSls(tmp_path_factory.mktemp("sls")) as server:
+        yield server

@@ -13,7 +13,7 @@ from aliyun.log import LogClient, LogItem, PutLogsRequest
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.job import verbs
-from airflow_provider_slshudi.job.launch import SubprocessLauncher
+from airflow_provider_slshudi.job.launch import Launcher, SubprocessLauncher
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
@@ -118,7 +118,7 @@ def log(number: int) -> list[tuple[str, str]]:
     """One ad event."""
     return [
         ("event_id", f"event-{number}"),
-        ("ts", str(1_767_225_600_000 + number * 3_600_000)),
+        ("ts", str(1_767_225_600_000 + number * 600_000)),
         ("price", f"{number / 4}"),
         ("clicks", str(number) if number % 10 else "none"),
         ("city", "Ulm"),
@@ -127,22 +127,28 @@ def log(number: int) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def scenario(server: LocalSls, spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Scenario]]:
-    """Makes scenarios; `shards` is the logstore's number of shards, `ledger_url` where the ledger is."""
+    """Makes scenarios.
+
+    `shards` is the logstore's number of shards, `ledger_url` and `location` where ledger and table are (SQLite and a
+    directory), `launcher` what runs the jobs (the tests' own Spark session); more are fields of the pipeline.
+    """
     engines = []
 
-    def make(shards: int = 2, ledger_url: str = "", **changes: Any) -> Scenario:
+    def make(
+        shards: int = 2, ledger_url: str = "", location: str = "", launcher: Launcher | None = None, **changes: Any
+    ) -> Scenario:
         logstore = tmp_path.name.replace("_", "-")[:50]
         client = by_ip(server.connection())
         client.create_logstore(PROJECT, logstore, ttl=7, shard_count=shards)
         source = {"project": PROJECT, "logstore": logstore}
-        pipeline: Pipeline = ad_events(tmp_path / "lake" / "ad_events", source=source, **changes)
+        pipeline: Pipeline = ad_events(location or tmp_path / "lake" / "ad_events", source=source, **changes)
         engine = open_engine(ledger_url or f"sqlite:///{tmp_path / 'ledger.db'}")
         engines.append(engine)
         migrate(engine)
         work = Work(
             pipeline,
             Ledger(engine),
-            SessionLauncher(spark),
+            launcher or SessionLauncher(spark),
             lambda: LogService(server.connection(), PROJECT, logstore, budget=10),
             Run("tail", "run-0"),
         )

@@ -1,0 +1,91 @@
+"""The connections of types `sls` and `slshudi_ledger`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.hooks.ledger import LedgerHook
+from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
+from airflow_provider_slshudi.hooks.sls import SlsHook
+from airflow_provider_slshudi.local import LocalSls
+from tests.airflow.conftest import connection
+from tests.local.sdk import by_ip, make_logstore
+
+SLS = "AIRFLOW_CONN_SLS_DEFAULT"
+LEDGER = "AIRFLOW_CONN_SLSHUDI_LEDGER"
+
+
+def test_an_sls_connection_reaches_a_logstore(sls: LocalSls, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = sls.connection()
+    extra = {"security_token": "", "region": "cn-local", "auth_version": "v4"}
+    monkeypatch.setenv(
+        SLS,
+        connection(
+            "sls", host=given.endpoint, login=given.access_key_id, password=given.access_key_secret, extra=extra
+        ),
+    )
+    make_logstore(by_ip(given), "hooks", shards=3)
+    found = SlsHook().connection()
+    assert (found.auth_version, found.region) == ("v4", "cn-local")
+    assert [shard.id for shard in SlsHook().service("demo-project", "hooks").shards()] == [0, 1, 2]
+    assert SlsHook().test_connection()[0]
+
+
+def test_a_wrong_secret_fails_the_test_button_and_is_not_told(sls: LocalSls, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = sls.connection()
+    fields = {"host": given.endpoint, "login": given.access_key_id, "password": "wrong-password-0451"}
+    monkeypatch.setenv(SLS, connection("sls", **fields))
+    works, message = SlsHook().test_connection()
+    assert not works and "secret" in message and "wrong-password-0451" not in message
+
+
+def test_a_missing_connection_says_how_to_add_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SLS, raising=False)
+    with pytest.raises(
+        ConnectionMissing, match=r"no connection 'sls_default': add it with type sls .*AIRFLOW_CONN_SLS"
+    ):
+        SlsHook().connection()
+
+
+def test_a_connection_of_another_type_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SLS, connection("http", host="example.org"))
+    with pytest.raises(ConfigError, match=r"'sls_default' has type 'http', expected 'sls'"):
+        SlsHook().connection()
+
+
+def test_the_ledger_is_made_where_it_is_missing_and_opened_once(ledger_connection: Path) -> None:
+    assert not ledger_connection.exists()
+    ledger = LedgerHook().ledger()
+    ledger.register("clicks", "sls://shop/clicks", "file:///lake/clicks")
+    assert ledger_connection.exists()
+    assert LedgerHook().ledger() is ledger
+    assert LedgerHook().test_connection() == (True, "the ledger answers and knows 1 pipelines")
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"schema": "/tmp/x.db"}, "`dialect` is one of sqlite, postgresql, mysql, not None"),
+        ({"schema": "x.db", "extra": {"dialect": "sqlite"}}, "absolute path of the SQLite file, not 'x.db'"),
+        ({"schema": "x", "extra": {"dialect": "postgresql"}}, "needs a host"),
+    ],
+)
+def test_a_ledger_connection_that_cannot_work_is_refused(
+    fields: dict[str, object], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LEDGER, connection("slshudi_ledger", **fields))
+    with pytest.raises(ConfigError, match="slshudi_ledger") as refused:
+        LedgerHook().ledger()
+    assert told in str(refused.value)
+
+
+def test_a_database_that_does_not_answer_fails_the_test_button_without_its_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fields = {"host": "127.0.0.1", "port": 9, "schema": "ledger", "login": "u", "password": "never-to-be-seen"}
+    monkeypatch.setenv(LEDGER, connection("slshudi_ledger", **fields, extra={"dialect": "postgresql"}))
+    works, message = LedgerHook().test_connection()
+    assert not works and "did not answer" in message and "never-to-be-seen" not in message

@@ -1,0 +1,90 @@
+"""Real spark-submits, small ones: an append without its order fails at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+import psutil
+import pytest
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
+from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
+from airflow_provider_slshudi.hooks.spark import SparkLauncher
+from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from tests.airflow.conftest import connection
+from tests.pipelines import ad_events
+
+SPARK = "AIRFLOW_CONN_SPARK_DEFAULT"
+SECRET = "never-to-be-seen-0451"
+
+
+def order_without_batch(table: Path) -> JobOrder:
+    return JobOrder(ad_events(table).model_dump(mode="json"), "t-1", 1, "20260101000000000")
+
+
+def test_a_job_that_fails_tells_its_last_lines_and_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(SPARK, connection("spark", host="local[1]"))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")  # where no spark-submit is
+    with pytest.raises(JobFailed, match="no order for instant 20260101000000000") as failed:
+        SparkLauncher("spark_default").run(
+            Verb.APPEND, order_without_batch(tmp_path / "t"), {"SLSHUDI_SLS_ACCESS_KEY_SECRET": SECRET}
+        )
+    assert failed.value.returncode not in (None, 0) and failed.value.verb == "append"
+    told = capfd.readouterr()
+    assert "slshudi append ad_events" in told.out + told.err, "the command is in the log"
+    assert SECRET not in told.out + told.err + str(failed.value)
+
+
+def test_a_driver_ends_with_the_process_that_started_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SPARK, connection("spark", host="local[1]"))
+    code = (
+        "import sys; from airflow_provider_slshudi.hooks.spark import SparkLauncher; "
+        "from airflow_provider_slshudi.job.orders import JobOrder, Verb; "
+        "SparkLauncher('spark_default').run(Verb.APPEND, JobOrder.from_json(sys.argv[1]), {})"
+    )
+    order = order_without_batch(tmp_path / "t").to_json()
+    worker = subprocess.Popen([sys.executable, "-c", code, order], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while not (children := psutil.Process(worker.pid).children(recursive=True)):
+            assert time.monotonic() < deadline and worker.poll() is None
+            time.sleep(0.02)
+    finally:
+        worker.kill()
+        worker.wait()
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert alive == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        connection("spark", host="local[2]"),
+        connection("spark", host="yarn"),
+        connection("spark", host="spark://master", port=7077),
+        f"spark://{quote('local[*]', safe='')}",
+        "spark://master:7077",
+    ],
+)
+def test_the_master_is_the_one_that_spark_submit_gets(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SPARK, given)
+    assert SparkLauncher("spark_default")._master() == SparkSubmitHook()._connection["master"]
+
+
+def test_cluster_mode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SPARK, connection("spark", host="yarn", extra={"deploy-mode": "cluster"}))
+    with pytest.raises(ConfigError, match="deploy-mode cluster"):
+        SparkLauncher("spark_default").run(Verb.APPEND, order_without_batch(Path("/none")), {})
+
+
+def test_without_a_connection_nothing_is_submitted_to_a_default_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SPARK, raising=False)
+    with pytest.raises(ConnectionMissing, match="'spark_default'"):
+        SparkLauncher("spark_default").run(Verb.APPEND, order_without_batch(Path("/none")), {})

@@ -1,0 +1,200 @@
+"""Operators and the sensor by themselves: a real ledger and log service, and a context as a task run has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSkipException, ErrorType
+from airflow.sdk.execution_time.comms import ErrorResponse
+from aliyun.log import LogItem, PutLogsRequest
+
+from airflow_provider_slshudi.hooks.ledger import LedgerHook
+from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.ledger.states import Kind, State
+from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator
+from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
+from airflow_provider_slshudi.operators.steps import (
+    SlsHudiAppendOperator,
+    SlsHudiOpenOperator,
+    SlsHudiPlanOperator,
+    SlsHudiRecordOperator,
+)
+from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
+from tests.airflow.conftest import connection, write_pipeline
+from tests.local.sdk import PROJECT, by_ip, make_logstore
+
+RUN = ("tail", "run-1")
+
+
+def in_run(run: tuple[str, str] = RUN, states: dict[str, str] | None = None, **params: Any) -> Context:
+    """A task's context; `states` are what Airflow knows of runs, others it does not know."""
+
+    def get_dagrun_state(dag_id: str, run_id: str) -> str:
+        if (state := (states or {}).get(f"{dag_id}/{run_id}")) is None:
+            detail = {"status_code": 404, "message": "not found"}
+            raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail=detail))
+        return state
+
+    dag_run = SimpleNamespace(dag_id=run[0], run_id=run[1])
+    ti = SimpleNamespace(get_dagrun_state=get_dagrun_state)
+    return cast(Context, {"dag_run": dag_run, "ti": ti, "params": params})
+
+
+@pytest.fixture
+def put(
+    sls: LocalSls,
+    pipelines: Path,
+    ledger_connection: Path,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[int], None]:
+    """The pipeline `ad_events` over a logstore of the test's own; puts log groups."""
+    given, client = sls.connection(), by_ip(sls.connection())
+    logstore = make_logstore(client, tmp_path.name.replace("_", "-")[:50])
+    fields = {"host": given.endpoint, "login": given.access_key_id, "password": given.access_key_secret}
+    monkeypatch.setenv("AIRFLOW_CONN_SLS_DEFAULT", connection("sls", **fields))
+    source = {"project": PROJECT, "logstore": logstore}
+    write_pipeline(pipelines / "ad_events.yaml", tmp_path / "lake" / "ad_events", source=source)
+
+    def put(groups: int) -> None:
+        for _ in range(groups):
+            client.put_logs(
+                PutLogsRequest(PROJECT, logstore, "ads", "", [LogItem(1_700_000_000, contents=[("a", "b")])])
+            )
+
+    return put
+
+
+def test_plan_pins_the_ranges_for_the_steps_that_follow(put: Callable[[int], None]) -> None:
+    put(5)
+    planned = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run())
+    found = LedgerHook().ledger().get(planned["transaction"])
+    assert (found.state, found.token) == (State.PLANNED, planned["token"])
+    assert (found.dag_id, found.run_id, found.kind) == (*RUN, Kind.TAIL)
+    assert sum(map(len, LedgerHook().ledger().ranges(found.id))) == 5
+
+
+def test_plan_skips_where_nothing_is_new(put: Callable[[int], None]) -> None:
+    with pytest.raises(AirflowSkipException, match="nothing new"):
+        SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run())
+
+
+def test_a_backfill_subtracts_what_the_tail_reserved(put: Callable[[int], None]) -> None:
+    put(5)
+    SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run())
+    put(3)
+    backfill = SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events")
+    (shard,) = LedgerHook().ledger().shards("ad_events")
+    planned = backfill.execute(in_run(("backfill", "run-1"), cursors={str(shard.id): [shard.first, shard.first + 8]}))
+    ranges = LedgerHook().ledger().ranges(planned["transaction"])
+    assert ranges == [Range(shard.id, shard.first + 5, shard.first + 8)]
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({}, "give `cursors`"),
+        ({"from": "2026-01-01T00:00:00Z"}, "both `from` and `to`"),
+        ({"cursors": {"0": [1, 2]}, "to": "2026-01-01T00:00:00Z"}, "not both"),
+        ({"cursors": {"0": [2, 2]}}, "cursors.0: [2, 2]: its begin is not before its end"),
+        ({"cursors": {"0": ["%", 2]}}, "'%' is no SLS cursor"),
+        ({"cursors": {"zero": [1, 2]}}, "a shard is a number"),
+        ({"from": "2026-01-01T00:00:00", "to": "2026-01-02T00:00:00Z"}, "expected a time with its zone"),
+        ({"from": "2026-01-02T00:00:00Z", "to": "2026-01-02T08:00:00+08:00"}, "is not before `to`"),
+        ({"cursors": {"7": [1, 2]}}, "has no shard 7"),
+    ],
+)
+def test_a_backfill_that_asks_wrongly_fails_at_once_and_plans_nothing(
+    put: Callable[[int], None], params: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(AirflowFailException) as failed:
+        SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run(**params))
+    assert told in str(failed.value)
+    assert LedgerHook().ledger().live("ad_events") == []
+
+
+def test_a_step_whose_transaction_changed_hands_fails_at_once(put: Callable[[int], None]) -> None:
+    put(1)
+    planned = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run())
+    LedgerHook().ledger().take_over(planned["transaction"])
+    with pytest.raises(AirflowFailException, match="changed hands"):
+        SlsHudiOpenOperator(task_id="open", pipeline="ad_events", transaction=planned).execute(in_run())
+
+
+def test_a_step_out_of_order_fails_at_once(put: Callable[[int], None]) -> None:
+    put(1)
+    planned = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run())
+    with pytest.raises(AirflowFailException, match="is PLANNED, this step needs OPEN"):
+        SlsHudiRecordOperator(task_id="record", pipeline="ad_events", transaction=planned).execute(in_run())
+
+
+def test_a_step_without_a_plan_says_where_to_clear_from() -> None:
+    with pytest.raises(AirflowFailException, match="clear the run from its settle task"):
+        SlsHudiOpenOperator(task_id="open", pipeline="ad_events", transaction=None).execute(in_run())
+
+
+def test_an_append_has_no_retries_whatever_is_asked_for() -> None:
+    append = SlsHudiAppendOperator(task_id="append", pipeline="ad_events", transaction={}, retries=3)
+    assert append.retries == 0
+
+
+def planned_by(put: Callable[[int], None], run_id: str) -> Transaction:
+    put(1)
+    planned = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run(("tail", run_id)))
+    return LedgerHook().ledger().get(planned["transaction"])
+
+
+def test_settle_decides_for_ended_runs_and_for_no_others(put: Callable[[int], None]) -> None:
+    ended, running, unknown = (planned_by(put, name) for name in ("ended", "running", "unknown"))
+    context = in_run(("tail", "next"), {"tail/ended": "failed", "tail/running": "running"})
+    answer = SlsHudiSettleSensor(task_id="settle", pipeline="ad_events").poke(context)
+    assert answer.is_done
+    assert answer.xcom_value == [{"transaction": ended.id, "instant": None, "decision": "abort"}]
+    ledger = LedgerHook().ledger()
+    assert ledger.get(ended.id).state is State.ABORTED
+    # A run that Airflow does not know may be another Airflow's: its heartbeat decides, and that is fresh.
+    assert [item.id for item in ledger.live("ad_events")] == [running.id, unknown.id]
+
+
+def test_settle_waits_while_something_cannot_be_known(pipelines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_SLSHUDI_LEDGER", raising=False)
+    assert not SlsHudiSettleSensor(task_id="settle", pipeline="ad_events").poke(in_run()).is_done
+
+
+def test_settle_fails_at_once_where_a_person_has_to_look(pipelines: Path) -> None:
+    with pytest.raises(AirflowFailException, match="no pipeline 'none'"):
+        SlsHudiSettleSensor(task_id="settle", pipeline="none").poke(in_run())
+
+
+def test_a_plan_that_may_work_later_is_left_to_retries(pipelines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_SLSHUDI_LEDGER", raising=False)
+    with pytest.raises(ConnectionMissing):
+        SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run())
+
+
+def test_recovery_touches_a_running_transaction_only_where_it_is_named(put: Callable[[int], None]) -> None:
+    running = planned_by(put, "running")
+    recover = SlsHudiRecoverOperator(task_id="recover", pipeline="ad_events")
+    states = {"tail/running": "running"}
+    by_hand = ("recovery", "run-1")
+    left = [{"transaction": running.id, "state": "PLANNED", "run": "tail/running"}]
+    assert recover.execute(in_run(by_hand, states, transactions=None)) == {"settled": [], "left": left}
+
+    with pytest.raises(AirflowFailException, match=rf"'nobody' is none .* those are {running.id}"):
+        recover.execute(in_run(by_hand, states, transactions=["nobody"]))
+
+    done = recover.execute(in_run(by_hand, states, transactions=[running.id]))
+    assert done["left"] == [] and done["settled"][0]["decision"] == "abort"
+    with pytest.raises(AirflowFailException, match="changed hands"):
+        SlsHudiOpenOperator(
+            task_id="open", pipeline="ad_events", transaction={"transaction": running.id, "token": running.token}
+        ).execute(in_run())

@@ -1,0 +1,86 @@
+"""The command `slshudi`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_slshudi import cli
+from airflow_provider_slshudi.hooks.ledger import LedgerHook
+from airflow_provider_slshudi.ledger.states import Kind
+from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.ranges import Range
+from tests.airflow.conftest import connection, write_pipeline
+from tests.local.sdk import PROJECT, by_ip, make_logstore, put
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")  # what the command sets, undone after the test
+
+
+def test_plan_shows_what_the_next_batch_would_read_and_reserves_nothing(
+    sls: LocalSls,
+    pipelines: Path,
+    ledger_connection: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given, client = sls.connection(), by_ip(sls.connection())
+    logstore = make_logstore(client, "command-line")
+    fields = {"host": given.endpoint, "login": given.access_key_id, "password": given.access_key_secret}
+    monkeypatch.setenv("AIRFLOW_CONN_SLS_DEFAULT", connection("sls", **fields))
+    file = pipelines / "ad_events.yaml"
+    write_pipeline(file, tmp_path / "lake", source={"project": PROJECT, "logstore": logstore})
+    for _ in range(7):
+        put(client, logstore, [b"x"])
+    assert cli.main(["plan", str(file), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["pipeline"] == "ad_events"
+    assert sum(item["end"] - item["begin"] for item in shown["ranges"]) == 7
+    assert cli.main(["plan", "ad_events"]) == 0
+    assert "log groups" in capsys.readouterr().out
+    assert LedgerHook().ledger().pipelines() == []
+
+
+def test_ledger_show_lists_transactions_and_shows_one_in_full(
+    ledger_connection: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = LedgerHook().ledger()
+    ledger.register("clicks", "sls://shop/clicks", "file:///lake/clicks")
+    begun = ledger.begin("clicks", Kind.TAIL, [Range(0, 10, 25)], "tail", "run-1")
+    assert cli.main(["ledger", "show", "--pipeline", "clicks", "--json"]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert (listed["id"], listed["state"], listed["run_id"]) == (begun.id, "PLANNED", "run-1")
+    assert cli.main(["ledger", "show", begun.id, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["ranges"] == [{"shard": 0, "begin": 10, "end": 25, "gap": False, "rows": None, "bytes": None}]
+    assert cli.main(["ledger", "show", begun.id]) == 0
+    assert begun.id in capsys.readouterr().out
+
+
+def test_an_error_is_one_line_and_a_wrong_call_is_a_usage(
+    pipelines: Path, ledger_connection: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["plan", "nothing"]) == 1
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.startswith("slshudi: no pipeline 'nothing'") and told.err.count("\n") == 1
+    assert cli.main(["ledger", "show", "none-such"]) == 1
+    assert "none-such" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["plan"])
+
+
+def test_the_local_server_runs_in_the_foreground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLSHUDI_LOCAL_SECRET", "local-secret")
+    command = [sys.executable, "-m", "airflow_provider_slshudi.cli", "local-sls"]
+    options = ["--directory", str(tmp_path), "--port", "0", "--access-key-id", "me"]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None and server.stdout.readline().startswith("listening on 127.0.0.1:")
+        server.terminate()
+        assert server.wait(15) in (0, -15)

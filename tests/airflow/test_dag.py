@@ -1,0 +1,94 @@
+"""DAG files: what the factories make of a pipeline, and what a wrong pipeline looks like in Airflow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import DAG
+
+from airflow_provider_slshudi import settings
+from airflow_provider_slshudi.dag import backfill_dag, micro_batch, table_asset, tail_dag
+from airflow_provider_slshudi.exceptions import ConfigError
+from tests.airflow.conftest import ROOT
+
+STEPS = ["settle", "plan", "open", "append", "record", "commit"]
+
+
+def test_the_example_dags_parse() -> None:
+    bag = DagBag(str(ROOT / "dags"))
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {"ad_events_tail", "ad_events_backfill", "ad_events_recovery"}
+    assert {Path(dag.fileloc).parent for dag in bag.dags.values()} == {ROOT / "dags"}
+
+
+def test_the_tail_strings_the_steps_and_runs_one_at_a_time(pipelines: Path) -> None:
+    dag = tail_dag("ad_events", tags=["mine"], default_args={"retries": 5})
+    assert [task.task_id for task in dag.topological_sort()] == [f"batch.{step}" for step in STEPS]
+    assert (dag.schedule, dag.max_active_runs, dag.catchup, dag.tags) == (timedelta(seconds=30), 1, False, {"mine"})
+    retries = {task.task_id: task.retries for task in dag.tasks}
+    assert retries.pop("batch.append") == 0, "an append is never continued"
+    assert set(retries.values()) == {5}
+
+
+def test_a_dag_of_ones_own_takes_several_pipelines(pipelines: Path) -> None:
+    with DAG("mine") as dag:
+        micro_batch(str(pipelines / "ad_events.yaml"), group_id="first")
+        micro_batch("ad_events", group_id="second")
+    assert len(dag.tasks) == 12
+
+
+def test_a_backfill_is_started_by_hand_with_params(pipelines: Path) -> None:
+    dag = backfill_dag("ad_events")
+    assert dag.schedule is None
+    assert set(dag.params) == {"cursors", "from", "to"}
+    assert [task.task_id for task in dag.topological_sort()] == [*(f"batch.{step}" for step in STEPS), "rest"]
+
+
+def test_the_commit_updates_the_tables_asset(pipelines: Path, tmp_path: Path) -> None:
+    (table,) = tail_dag("ad_events").get_task("batch.commit").outlets
+    assert table.uri == f"hudi://localhost{tmp_path}/lake/ad_events"
+    on_s3 = settings.pipeline("ad_events").model_dump()
+    on_s3["table"]["path"] = "s3a://bucket/lake/ad_events"
+    from airflow_provider_slshudi.config import Pipeline
+
+    assert table_asset(Pipeline.model_validate(on_s3)).uri == "hudi://bucket/lake/ad_events"
+
+
+def test_a_wrong_pipeline_is_an_import_error_with_file_and_line(pipelines: Path, tmp_path: Path) -> None:
+    file = pipelines / "ad_events.yaml"
+    lines = file.read_text(encoding="utf-8").splitlines()
+    line = lines.index("name: ad_events")
+    lines[line] = "name: 'ad events'"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    dags = tmp_path / "dags"
+    dags.mkdir()
+    (dags / "tail.py").write_text((ROOT / "dags" / "slshudi_tail.py").read_text(encoding="utf-8"), encoding="utf-8")
+    (message,) = DagBag(str(dags)).import_errors.values()
+    assert f"{file} line {line + 1}: name: 'ad events'" in message
+
+
+def test_a_missing_pipeline_names_those_that_there_are(pipelines: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"no pipeline 'ad_evnts'.*{pipelines}, which has ad_events"):
+        tail_dag("ad_evnts")
+
+
+def test_the_pipelines_folder_is_in_the_dags_folder_unless_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", "/opt/dags")
+    assert settings.pipelines_folder() == Path("/opt/dags/pipelines")
+
+
+def test_parsing_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from airflow_provider_slshudi.dag import tail_dag; tail_dag(sys.argv[1]); "
+        "rooms = [f'airflow_provider_slshudi.{room}' for room in ('sls', 'ledger', 'hudi', 'job', 'protocol')]; "
+        "print([name for name in ('pyarrow', 'pyspark', 'py4j', 'aliyun', 'alembic', 'numpy', *rooms)"
+        " if name in sys.modules])"
+    )
+    example = str(ROOT / "dags" / "pipelines" / "ad_events.yaml")
+    done = subprocess.run([sys.executable, "-c", code, example], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

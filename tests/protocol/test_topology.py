@@ -1,0 +1,51 @@
+"""The topology of docker-compose.yaml as processes: PostgreSQL, a Spark cluster, an S3 store, the local SLS server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from airflow_provider_slshudi.exceptions import CommitStateUnknown
+from airflow_provider_slshudi.job.launch import SubprocessLauncher
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.planning.recovery import Decision
+from airflow_provider_slshudi.points import DIE_AT, Point
+from airflow_provider_slshudi.protocol import steps
+from airflow_provider_slshudi.protocol.settle import settle
+from airflow_provider_slshudi.protocol.verify import verify
+from tests.protocol.conftest import Scenario
+from tests.services import postgres, s3_store, spark_cluster
+
+
+def test_batches_and_a_recommit_with_postgresql_a_cluster_and_s3(
+    scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hudi import HudiTableBuilder
+
+    with postgres() as ledger_url, s3_store("lake") as aws, spark_cluster(aws) as master:
+        for name, value in aws.items():
+            monkeypatch.setenv(name, value)
+        launcher = SubprocessLauncher(master)
+        pipeline = scenario(ledger_url=ledger_url, location="s3a://lake/tests/ad_events", launcher=launcher)
+        pipeline.put(300)
+        assert pipeline.batch("run-1").state is State.COMMITTED
+
+        pipeline.put(200, first=300)
+        prepared = pipeline.prepare(pipeline.by("run-2"))
+        with monkeypatch.context() as dying, pytest.raises(CommitStateUnknown):
+            dying.setenv(DIE_AT, Point.COMMIT_STARTED.value)
+            steps.commit(pipeline.by("run-2"), prepared.id, prepared.token)
+        assert [item.decision for item in settle(pipeline.by("run-3"), lambda run: True)] == [Decision.RECOMMIT]
+
+        proof = verify(pipeline.work)
+        assert proof.ok and proof.rows == 500
+        options = {
+            "aws_endpoint": aws["AWS_ENDPOINT_URL"],
+            "aws_access_key_id": aws["AWS_ACCESS_KEY_ID"],
+            "aws_secret_access_key": aws["AWS_SECRET_ACCESS_KEY"],
+            "aws_region": aws["AWS_REGION"],
+            "aws_allow_http": "true",
+        }
+        table = HudiTableBuilder.from_base_uri("s3a://lake/tests/ad_events").with_storage_options(options).build()
+        assert sum(batch.num_rows for batch in table.read()) == 500

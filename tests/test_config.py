@@ -1,0 +1,148 @@
+"""Pipeline files: what they may say, and how a wrong one is refused."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from airflow_provider_slshudi.config import load_pipeline, parse_pipeline, parse_size
+from airflow_provider_slshudi.exceptions import ConfigError
+
+EXAMPLE = Path(__file__).parents[1] / "dags" / "pipelines" / "ad_events.yaml"
+
+SMALL = """\
+name: clicks
+source:
+  project: shop
+  logstore: clicks
+table:
+  path: s3a://lake/clicks
+  name: clicks
+  partition: {by: event_time, column: at}
+columns:
+  - {name: id}
+  - {name: at, type: timestamp, format: millis, key: ts}
+"""
+
+
+def changed(path: str, value: object) -> str:
+    """The small pipeline with one field, by its dotted path, set anew; None removes it."""
+    data = yaml.safe_load(SMALL)
+    *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+    target: Any = data
+    for part in parents:
+        target = target[part] if isinstance(part, int) else target.setdefault(part, {})
+    if value is None:
+        del target[last]
+    else:
+        target[last] = value
+    return yaml.safe_dump(data, sort_keys=False)
+
+
+def refused(text: str) -> ConfigError:
+    with pytest.raises(ConfigError) as error:
+        parse_pipeline(text, "clicks.yaml")
+    return error.value
+
+
+def test_a_small_pipeline_gets_sensible_defaults() -> None:
+    found = parse_pipeline(SMALL, "clicks.yaml")
+    assert found.source.identity == "sls://shop/clicks"
+    assert (found.source.start, found.source.on_expired, found.misfits) == ("begin", "fail", "nullify")
+    assert [column.source_key for column in found.columns] == ["id", "ts"]
+    assert found.table.partition is not None and found.table.partition.name == "event_date"
+    assert found.every == timedelta(minutes=5)
+    assert (found.batch.max_bytes, found.batch.target_file_bytes) == (4 * 2**30, 128 * 2**20)
+
+
+def test_the_example_loads() -> None:
+    found = load_pipeline(EXAMPLE)
+    assert (found.name, found.every, len(found.columns)) == ("ad_events", timedelta(seconds=30), 17)
+
+
+def test_a_pipeline_survives_json_which_is_how_it_travels_to_jobs() -> None:
+    found = load_pipeline(EXAMPLE)
+    assert type(found).model_validate(found.model_dump(mode="json")) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_"), [("512MiB", 2**29), ("2GB", 2 * 10**9), ("1.5 KiB", 1536), (7, 7), ("7", 7), ("10B", 10)]
+)
+def test_sizes(text: object, bytes_: int) -> None:
+    assert parse_size(text) == bytes_
+
+
+@pytest.mark.parametrize(
+    ("schedule", "every"),
+    [
+        ("30s", timedelta(seconds=30)),
+        ("2h", timedelta(hours=2)),
+        ("@continuous", "@continuous"),
+        ("*/5 * * * *", "*/5 * * * *"),
+    ],
+)
+def test_schedules(schedule: str, every: object) -> None:
+    assert parse_pipeline(changed("schedule", schedule), "clicks.yaml").every == every
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field", "told"),
+    [
+        ("name", "two words", "name", "'two words'"),
+        ("name", None, "name", "Field required"),
+        ("schedule", "sometimes", "schedule", "expected a pause like 30s"),
+        ("source.start", "middle", "source.start", "'middle'"),
+        ("source.project", "", "source.project", "at least 1 character"),
+        ("source.on_expired", "ignore", "source.on_expired", "'fail' or 'skip'"),
+        ("source.secret", "x", "source.secret", "not permitted"),
+        ("table.path", "/lake/clicks", "table.path", "expected a URI like file:///lake/events"),
+        ("table.path", "s3a:///clicks", "table.path", "expected a URI"),
+        ("table.partition.column", "id", "", "must name a timestamp column: at"),
+        ("table.partition.timezone", "Moon/Base", "table.partition.timezone", "IANA time zone"),
+        ("table.partition.by", "hash", "table.partition", "event_time"),
+        ("table.options", {"hoodie.clean.automatic": "true"}, "table", "none that exactly-once rests on"),
+        ("table.options", {"fs.s3a.secret.key": "x"}, "table", "use a connection"),
+        ("columns.0.name", "ID", "columns[0].name", "lower-case"),
+        ("columns.0.name", "at", "", "columns named twice: at"),
+        ("columns.0.type", "decimal", "columns[0].type", "'decimal'"),
+        ("columns.1.format", None, "columns[1]", "a timestamp needs `format`"),
+        ("columns.0.format", "millis", "columns[0]", "other types have none"),
+        ("rest_column", "event_date", "", "columns named twice: event_date"),
+        ("batch.max_bytes", "lots", "batch.max_bytes", "like 512MiB"),
+        ("batch.task_bytes", 0, "batch.task_bytes", "greater than 0"),
+        ("spark.conf", {"spark.my.password": "x"}, "spark", "use a connection"),
+    ],
+)
+def test_a_wrong_field_is_refused_by_file_line_field_and_value(path: str, value: object, field: str, told: str) -> None:
+    error = refused(changed(path, value))
+    assert error.source == "clicks.yaml" and error.field == field
+    assert str(error).startswith("clicks.yaml line ") and told in str(error)
+
+
+def test_the_line_is_the_fields_own() -> None:
+    line = SMALL.splitlines().index("  path: s3a://lake/clicks") + 1
+    error = refused(SMALL.replace("s3a://lake/clicks", "gs://lake/clicks"))
+    assert str(error).startswith(f"clicks.yaml line {line}: table.path: 'gs://lake/clicks': ")
+
+
+def test_all_wrong_fields_are_told_at_once() -> None:
+    error = refused(SMALL.replace("name: clicks\nsource", "name: 'a b'\nsource").replace("logstore: clicks", "logs: x"))
+    assert len(str(error).splitlines()) == 3
+
+
+def test_a_key_given_twice_is_refused() -> None:
+    assert "line 4: source.project is given twice" in str(refused(SMALL.replace("logstore", "project")))
+
+
+@pytest.mark.parametrize(("text", "told"), [("a: [1", "is no YAML"), ("- 1", "a mapping"), ("", "a mapping")])
+def test_what_is_no_pipeline_at_all(text: str, told: str) -> None:
+    assert told in str(refused(text))
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read"):
+        load_pipeline(tmp_path / "none.yaml")
