@@ -11,10 +11,11 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from airflow_provider_slshudi.exceptions import SlsHudiError
 
@@ -32,15 +33,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     # As Airflow's own commands do: connections may also come from its metadata database.
     os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
+    os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "WARNING")
+    options.out = sys.stdout
     try:
-        return int(options.run(options))
+        with redirect_stdout(sys.stderr):  # where Airflow's log belongs
+            return int(options.run(options))
     except SlsHudiError as error:
         print(f"slshudi: {error}", file=sys.stderr)
         return 1
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="slshudi", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="slshudi", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("demo", help="the whole way on this machine, with a proof")
     commands.add_parser("local-sls", help="an SLS-compatible server on this machine, in the foreground")
@@ -90,10 +96,12 @@ def _plan(options: argparse.Namespace) -> int:
     work = _work(options.pipeline)
     ranges = preview(work)
     if options.json:
-        _print_json({"pipeline": work.pipeline.name, "ranges": [asdict(item) for item in ranges]})
+        _print_json(options.out, {"pipeline": work.pipeline.name, "ranges": [asdict(item) for item in ranges]})
     else:
         rows = [(item.shard, item.begin, item.end, len(item), "gap" if item.gap else "") for item in ranges]
-        _print_table(f"Next batch of {work.pipeline.name}", ("shard", "begin", "end", "log groups", ""), rows)
+        _print_table(
+            options.out, f"Next batch of {work.pipeline.name}", ("shard", "begin", "end", "log groups", ""), rows
+        )
     return 0
 
 
@@ -103,31 +111,39 @@ def _show(options: argparse.Namespace) -> int:
 
     ledger = LedgerHook(settings.ledger_conn_id()).ledger()
     if options.transaction:
-        _show_one(ledger, options.transaction, options.json)
+        _show_one(ledger, options)
         return 0
     names = [options.pipeline] if options.pipeline else [item.name for item in ledger.pipelines()]
     found = [item for name in names for item in ledger.last(name, options.limit)]
     if options.json:
-        _print_json([_as_dict(item) for item in found])
+        _print_json(options.out, [_as_dict(item) for item in found])
     else:
         columns = ("transaction", "pipeline", "kind", "state", "instant", "rows", "changed (UTC)", "run")
-        _print_table("Transactions", columns, [_row(item) for item in found])
+        _print_table(options.out, "Transactions", columns, [_row(item) for item in found])
     return 0
 
 
-def _show_one(ledger: Ledger, id_: str, as_json: bool) -> None:
+def _show_one(ledger: Ledger, options: argparse.Namespace) -> None:
+    id_ = options.transaction
     found, totals = ledger.get(id_), {item.range: item for item in ledger.totals(id_)}
     ranges = []
     for item in ledger.ranges(id_):
         read = totals.get(item)
         ranges.append({**asdict(item), "rows": read and read.rows, "bytes": read and read.bytes})
     events = ledger.events(id_)
-    if as_json:
-        _print_json({**_as_dict(found), "ranges": ranges, "events": [asdict(event) for event in events]})
+    if options.json:
+        _print_json(options.out, {**_as_dict(found), "ranges": ranges, "events": [asdict(event) for event in events]})
         return
-    _print_table(f"Transaction {id_}", ("", ""), [(name, value) for name, value in _as_dict(found).items()])
-    _print_table("Ranges", tuple(ranges[0]) if ranges else (), [tuple(item.values()) for item in ranges])
-    _print_table("Events", ("at (UTC)", "what", "detail"), [(event.at, event.what, event.detail) for event in events])
+    _print_table(
+        options.out, f"Transaction {id_}", ("", ""), [(name, value) for name, value in _as_dict(found).items()]
+    )
+    _print_table(options.out, "Ranges", tuple(ranges[0]) if ranges else (), [tuple(item.values()) for item in ranges])
+    _print_table(
+        options.out,
+        "Events",
+        ("at (UTC)", "what", "detail"),
+        [(event.at, event.what, event.detail) for event in events],
+    )
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -137,16 +153,17 @@ def _verify(options: argparse.Namespace) -> int:
     report = verify(work)
     found = report.to_dict()
     if options.json:
-        _print_json(found)
+        _print_json(options.out, found)
     else:
         shards = found["shards"]
         _print_table(
+            options.out,
             f"{work.pipeline.name}: {'every log once' if report.ok else 'NOT every log once'}",
             tuple(shards[0]) if shards else (),
             [tuple(item.values()) for item in shards],
         )
         if found["unreadable"]:
-            print(f"{found['unreadable']} rows have a key that names no shard and cursor")
+            print(f"{found['unreadable']} rows have a key that names no shard and cursor", file=options.out)
     return 0 if report.ok else 1
 
 
@@ -162,15 +179,15 @@ def _row(item: Transaction) -> tuple[object, ...]:
     return (item.id, item.pipeline, item.kind.value, item.state.value, item.instant, item.rows, item.changed, run)
 
 
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, default=_plain, indent=2))
+def _print_json(out: TextIO, value: Any) -> None:
+    print(json.dumps(value, default=_plain, indent=2), file=out)
 
 
 def _plain(value: object) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-def _print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def _print_table(out: TextIO, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -179,7 +196,7 @@ def _print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obj
         table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
-    console = Console(highlight=False, markup=False)
+    console = Console(file=out, highlight=False, markup=False)
     console.print(table if table.row_count else f"{title}: none")
 
 

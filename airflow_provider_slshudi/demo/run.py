@@ -12,8 +12,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from airflow_provider_slshudi.config import Pipeline, load_pipeline
+from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.demo.airflow import HOST, LocalAirflow
+from airflow_provider_slshudi.demo.example import DAGS, PIPELINE, write_example
 from airflow_provider_slshudi.demo.proof import Proof, prove
 from airflow_provider_slshudi.demo.putter import Putter
 from airflow_provider_slshudi.demo.show import Show
@@ -27,10 +28,8 @@ from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.service import LogService
 
-PIPELINE = "ad_events"
 SHARDS = 4
 SCHEDULE = "10s"
-_DAGS = Path(__file__).parents[2] / "dags"
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -51,17 +50,15 @@ def run(arguments: Sequence[str]) -> int:
 def _run(options: argparse.Namespace, show: Show) -> int:
     _require_port(options.port)
     directory: Path = options.directory.absolute()
-    if not (_DAGS / "slshudi_tail.py").is_file():
-        raise RuntimeMissing(f"the demo runs the DAGs of a checkout, and {_DAGS} has none: run it from one")
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     with LocalSls(directory / "sls") as server:
         connection = server.connection()
-        pipeline = _write_pipeline(directory)
+        pipeline = write_example(DAGS, directory / "pipelines", f"file://{directory / 'lake' / PIPELINE}", SCHEDULE)
         show.say(f"log service on {server.endpoint}, Airflow is starting (its log: {directory / 'airflow'})")
         with (
             Putter(connection, pipeline.source, SHARDS, options.logs, options.seconds) as putter,
-            LocalAirflow(directory / "airflow", _DAGS, _environment(directory, connection), options.port) as airflow,
+            LocalAirflow(directory / "airflow", DAGS, _environment(directory, connection), options.port) as airflow,
         ):
             airflow.wait_for_dag(f"{PIPELINE}_tail")
             show.say(f"Airflow at {airflow.url}; DAG {PIPELINE}_tail runs every {SCHEDULE}")
@@ -101,19 +98,6 @@ def _require_port(port: int) -> None:
                 f"port {port} of {HOST} cannot be had ({error.strerror}): stop what uses it, or choose another with "
                 "`make demo PORT=8081`"
             ) from None
-
-
-def _write_pipeline(directory: Path) -> Pipeline:
-    """The example's pipeline with a table below `directory` and a schedule for somebody who waits."""
-    example = _DAGS / "pipelines" / f"{PIPELINE}.yaml"
-    found = load_pipeline(example)
-    text = example.read_text(encoding="utf-8")
-    text = text.replace(found.table.path, f"file://{directory / 'lake' / PIPELINE}")
-    text = text.replace(f"schedule: {found.schedule}", f"schedule: {SCHEDULE}")
-    target = directory / "pipelines" / f"{PIPELINE}.yaml"
-    target.parent.mkdir()
-    target.write_text(text, encoding="utf-8")
-    return load_pipeline(target)
 
 
 def _ledger_file(directory: Path) -> Path:

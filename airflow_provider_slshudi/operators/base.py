@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.protocol.work import Run, Work
 
 _log = logging.getLogger(__name__)
-_OVER = {"success": True, "failed": True}
+_OVER = ("success", "failed")
 
 
 class PipelineTask:
@@ -61,18 +61,14 @@ def run_ended(context: Context) -> Ended:
 
     Of a run that this Airflow does not know, be it deleted or of another Airflow with the same ledger, it cannot tell.
     """
-    states: dict[Run, bool | None] = {}
 
     def ended(run: Run) -> bool | None:
-        if run not in states:
-            try:
-                state = context["ti"].get_dagrun_state(run.dag_id, run.run_id)
-            except AirflowRuntimeError as error:
-                _log.warning("Airflow does not tell the state of run %s: %s", run, error)
-                states[run] = None
-            else:
-                states[run] = _OVER.get(state, False)
-        return states[run]
+        try:
+            state = context["ti"].get_dagrun_state(run.dag_id, run.run_id)
+        except AirflowRuntimeError as error:
+            _log.warning("Airflow does not tell the state of run %s: %s", run, error)
+            return None
+        return state in _OVER
 
     return ended
 

@@ -30,6 +30,7 @@ from tests.local.sdk import by_ip
 TAIL, BACKFILL, RECOVERY = "ad_events_tail", "ad_events_backfill", "ad_events_recovery"
 SECRET = "never-to-be-seen-0451"
 GROUP = 50
+SPARK = {"connection": "spark_default", "conf": {"spark.sql.shuffle.partitions": "4"}}
 
 
 @dataclass
@@ -92,7 +93,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     home = tmp_path_factory.mktemp("place")
     pipelines, table, ledger = home / "pipelines", home / "lake" / "ad_events", home / "ledger.db"
     pipelines.mkdir()
-    write_pipeline(pipelines / "ad_events.yaml", table, schedule="2s")
+    write_pipeline(pipelines / "ad_events.yaml", table, schedule="2s", spark=SPARK)
     with LocalSls(home / "sls", access_key_secret=SECRET) as server:
         client = by_ip(server.connection())
         client.create_project("ads", "tests")
@@ -148,7 +149,7 @@ def test_tail_with_a_killed_append_then_an_overlapping_backfill_gives_every_log_
     airflow.pause(TAIL, True)
     wait_until_idle(place)
     place.put(500)
-    write_pipeline(place.pipeline, place.table, batch={"max_bytes": batches[0].bytes * 6 // 10})
+    write_pipeline(place.pipeline, place.table, spark=SPARK, batch={"max_bytes": batches[0].bytes * 6 // 10})
     shards = place.ledger().shards("ad_events")
     cursors = {str(shard.id): [shard.first, end_of(place.client, shard.id)] for shard in shards}
     airflow.pause(BACKFILL, False)

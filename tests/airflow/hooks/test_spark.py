@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,6 +22,14 @@ from tests.pipelines import ad_events
 
 SPARK = "AIRFLOW_CONN_SPARK_DEFAULT"
 SECRET = "never-to-be-seen-0451"
+
+
+def names(processes: list[psutil.Process]) -> list[str]:
+    found = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            found.append(process.name())
+    return found
 
 
 def order_without_batch(table: Path) -> JobOrder:
@@ -53,9 +62,10 @@ def test_a_driver_ends_with_the_process_that_started_it(tmp_path: Path, monkeypa
     worker = subprocess.Popen([sys.executable, "-c", code, order], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 60
-        while not (children := psutil.Process(worker.pid).children(recursive=True)):
+        # spark-submit's JVM and the Python that it starts.
+        while len(children := psutil.Process(worker.pid).children(recursive=True)) < 2 or "java" not in names(children):
             assert time.monotonic() < deadline and worker.poll() is None
-            time.sleep(0.02)
+            time.sleep(0.05)
     finally:
         worker.kill()
         worker.wait()

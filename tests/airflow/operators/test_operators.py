@@ -158,7 +158,7 @@ def test_settle_decides_for_ended_runs_and_for_no_others(put: Callable[[int], No
     context = in_run(("tail", "next"), {"tail/ended": "failed", "tail/running": "running"})
     answer = SlsHudiSettleSensor(task_id="settle", pipeline="ad_events").poke(context)
     assert answer.is_done
-    assert answer.xcom_value == [{"transaction": ended.id, "instant": None, "decision": "abort"}]
+    assert answer.xcom_value == [{"transaction": ended.id, "instant": None, "decision": "ABORT"}]
     ledger = LedgerHook().ledger()
     assert ledger.get(ended.id).state is State.ABORTED
     # A run that Airflow does not know may be another Airflow's: its heartbeat decides, and that is fresh.
@@ -193,7 +193,7 @@ def test_recovery_touches_a_running_transaction_only_where_it_is_named(put: Call
         recover.execute(in_run(by_hand, states, transactions=["nobody"]))
 
     done = recover.execute(in_run(by_hand, states, transactions=[running.id]))
-    assert done["left"] == [] and done["settled"][0]["decision"] == "abort"
+    assert done["left"] == [] and done["settled"][0]["decision"] == "ABORT"
     with pytest.raises(AirflowFailException, match="changed hands"):
         SlsHudiOpenOperator(
             task_id="open", pipeline="ad_events", transaction={"transaction": running.id, "token": running.token}

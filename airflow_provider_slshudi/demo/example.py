@@ -1,0 +1,30 @@
+"""The example pipeline of dags/, with a table somewhere else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from airflow_provider_slshudi.config import Pipeline, load_pipeline
+from airflow_provider_slshudi.exceptions import RuntimeMissing
+
+PIPELINE = "ad_events"
+DAGS = Path(__file__).parents[2] / "dags"
+
+
+def write_example(dags: Path, folder: Path, table: str, schedule: str | None = None) -> Pipeline:
+    """Writes the example of `dags` into `folder` with the table at `table`, and another schedule where one is given.
+
+    Raises:
+        RuntimeMissing: `dags` has no example.
+    """
+    example = dags / "pipelines" / f"{PIPELINE}.yaml"
+    if not example.is_file():
+        raise RuntimeMissing(f"{example} is missing: run this from a checkout of the project, which has dags/")
+    found = load_pipeline(example)
+    text = example.read_text(encoding="utf-8").replace(found.table.path, table)
+    if schedule is not None:
+        text = text.replace(f"schedule: {found.schedule}", f"schedule: {schedule}")
+    target = folder / example.name
+    folder.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
+    return load_pipeline(target)

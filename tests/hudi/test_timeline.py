@@ -1,0 +1,110 @@
+"""The timeline read without a JVM says what Hudi wrote, archived instants included."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.exceptions import TimelineUnreadable
+from airflow_provider_slshudi.hudi import commit, instants
+from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import FOLDER, Phase, Timeline
+from tests.hudi.conftest import write_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Opened = Callable[[], str]
+
+
+def test_phases_are_told_apart(gateway: Gateway, pipeline: Pipeline, storage: Storage, opened: Opened) -> None:
+    assert list(Timeline.load(storage)) == []
+    inflight = opened()
+    requested = instants.new_instant_time(gateway, storage.uri)
+    instants.request(gateway, storage.uri, requested)
+    done = opened()
+    commit.commit(gateway, pipeline, done, write_files(storage, done, 10), {"note": "ü"})
+    timeline = Timeline.load(storage)
+    assert {item.time: item.phase for item in timeline} == {
+        inflight: Phase.INFLIGHT,
+        requested: Phase.REQUESTED,
+        done: Phase.COMPLETED,
+    }
+    assert [item.time for item in timeline.pending()] == [inflight, requested]
+    (completed,) = timeline.completed("commit")
+    assert completed.completion is not None and completed.completion > done
+    assert timeline.extra_metadata(completed)["note"] == "ü"
+
+
+def test_an_archived_commit_is_still_found(spark: SparkSession, storage: Storage) -> None:
+    # Spark's own writer without a metadata table, since Hudi archives nothing that that table has not compacted.
+    options = {
+        "hoodie.table.name": "archived",
+        "hoodie.datasource.write.operation": "bulk_insert",
+        "hoodie.metadata.enable": "false",
+        "hoodie.clean.commits.retained": "1",
+        "hoodie.keep.min.commits": "2",
+        "hoodie.keep.max.commits": "3",
+        "hoodie.datasource.write.commitmeta.key.prefix": "note",
+    }
+    times: list[str] = []
+    for number in range(6):
+        rows = spark.range(1).write.format("hudi").options(**options).option("note", str(number)).mode("append")
+        rows.save(storage.full(""))
+        times.append(max(item.time for item in Timeline.load(storage)))
+    timeline = Timeline.load(storage)
+    left = {item.time for item in timeline.completed("commit")}
+    assert 0 < len(left) < len(times)
+    for number, time in enumerate(times):
+        archived = timeline.archived(time)
+        assert (archived is None) == (time in left)
+        assert archived is None or archived["note"] == str(number)
+    assert timeline.archived("20200101000000000") is None
+
+
+def test_an_instant_completed_twice_is_not_believed(
+    gateway: Gateway, pipeline: Pipeline, storage: Storage, opened: Opened
+) -> None:
+    instant = opened()
+    commit.commit(gateway, pipeline, instant, write_files(storage, instant, 10), {})
+    found = Timeline.load(storage).get(instant)
+    assert found is not None
+    file = Path(storage.full(found.file))
+    file.with_name(f"{instant}_29991231235959999.commit").write_bytes(file.read_bytes())
+    with pytest.raises(TimelineUnreadable, match="completed 2 times"):
+        Timeline.load(storage).get(instant)
+
+
+def test_what_cannot_be_read_is_an_error_and_not_an_empty_timeline(
+    gateway: Gateway, pipeline: Pipeline, storage: Storage, opened: Opened
+) -> None:
+    instant = opened()
+    commit.commit(gateway, pipeline, instant, write_files(storage, instant, 10), {})
+    timeline = Timeline.load(storage)
+    found = timeline.get(instant)
+    assert found is not None
+    Path(storage.full(found.file)).write_bytes(b"no avro")
+    with pytest.raises(TimelineUnreadable, match="is no Avro"):
+        timeline.extra_metadata(found)
+    Path(storage.full(found.file)).unlink()
+    with pytest.raises(TimelineUnreadable, match="was there and is gone"):
+        timeline.extra_metadata(found)
+    Path(storage.full(FOLDER)).rename(Path(storage.full(".hoodie/elsewhere")))
+    with pytest.raises(TimelineUnreadable, match="is not of table version"):
+        Timeline.load(storage)
+
+
+def test_a_storage_travels_to_tasks(storage: Storage) -> None:
+    storage.write("a/b", b"content")
+    again = pickle.loads(pickle.dumps(storage))
+    assert again.read("a/b") == b"content" and again.read("a/c") is None
+    assert again.names("a") == ["b"] and again.names("c") is None
+    again.delete_folder("a")
+    again.delete_folder("a")
+    assert not storage.exists("a")
