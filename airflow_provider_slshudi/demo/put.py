@@ -1,8 +1,9 @@
 """Puts ad events into a logstore with the official SDK, as a process of its own; says how far it is, a line a step.
 
-    python -m airflow_provider_slshudi.demo.put PROJECT LOGSTORE COUNT SECONDS
+    python -m airflow_provider_slshudi.demo.put PROJECT LOGSTORE
 
-The connection is in the environment (`SlsConnection.to_env`). More than half of the logs go to one shard.
+Puts up to as many logs as the last line of its standard input says, until that ends. The connection is in the
+environment (`SlsConnection.to_env`). More than half of the logs go to one shard.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import random
 import sys
 import time
+from collections.abc import Iterator
 
 from aliyun.log import LogClient, LogItem, PutLogsRequest
 
@@ -33,20 +35,25 @@ def sdk_client(connection: SlsConnection) -> LogClient:
 
 
 def main(arguments: list[str]) -> int:
-    """Puts COUNT logs within about SECONDS."""
-    project, logstore, count, seconds = arguments[0], arguments[1], int(arguments[2]), float(arguments[3])
+    """Puts what it is asked for."""
+    project, logstore = arguments
     client = sdk_client(SlsConnection.from_env(os.environ))
-    started, now = time.monotonic(), int(time.time())
+    now = int(time.time())
     events, dice = ad_events(now, now * 1000), random.Random(now)  # noqa: S311 - sample data
-    for done in range(0, count, LOGS_PER_PUT):
-        contents = list(itertools.islice(events, min(LOGS_PER_PUT, count - done)))
-        hot = HOT_KEY if dice.random() < HOT_SHARE else None
-        client.put_logs(PutLogsRequest(project, logstore, "ad_events", "10.0.0.1", _items(contents), hot))
-        print(done + len(contents), flush=True)
-        ahead = started + (done + len(contents)) * seconds / count - time.monotonic()
-        if ahead > 0:
-            time.sleep(ahead)
+    done = 0
+    for line in sys.stdin:
+        for count in _steps(int(line) - done):
+            contents = list(itertools.islice(events, count))
+            hot = HOT_KEY if dice.random() < HOT_SHARE else None
+            client.put_logs(PutLogsRequest(project, logstore, "ad_events", "10.0.0.1", _items(contents), hot))
+            done += count
+            print(done, flush=True)
     return 0
+
+
+def _steps(count: int) -> Iterator[int]:
+    for start in range(0, count, LOGS_PER_PUT):
+        yield min(LOGS_PER_PUT, count - start)
 
 
 def _items(contents: list[Contents]) -> list[LogItem]:

@@ -15,28 +15,33 @@ from airflow_provider_slshudi.sls.connection import SlsConnection
 
 
 class Putter:
-    """Makes the logstore, then puts `count` logs into it within about `seconds`, in a process of its own."""
+    """Makes the logstore, then puts `count` logs into it, in a process of its own and in `parts`.
 
-    def __init__(self, connection: SlsConnection, source: Source, shards: int, count: int, seconds: float) -> None:
+    The first part is put at once, each further one once `allow` has asked for it.
+    """
+
+    def __init__(self, connection: SlsConnection, source: Source, shards: int, count: int, parts: int) -> None:
         self.count, self.acknowledged = count, 0
-        self._connection, self._source, self._shards, self._seconds = connection, source, shards, seconds
+        self._connection, self._source, self._shards = connection, source, shards
+        self._parts, self._allowed = parts, 0
 
     def __enter__(self) -> Putter:
         client = sdk_client(self._connection)
         client.create_project(self._source.project, "demo")
         client.create_logstore(self._source.project, self._source.logstore, ttl=7, shard_count=self._shards)
         command = [sys.executable, "-m", "airflow_provider_slshudi.demo.put"]
-        command += [self._source.project, self._source.logstore, str(self.count), str(self._seconds)]
+        command += [self._source.project, self._source.logstore]
         self._process = subprocess.Popen(
             command,
             env={**os.environ, **self._connection.to_env()},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
         self._follower = threading.Thread(target=self._follow, daemon=True)
         self._follower.start()
+        self.allow(1)
         return self
 
     def __exit__(
@@ -45,6 +50,13 @@ class Putter:
         self._process.kill()
         self._process.wait()
         self._follower.join()
+
+    def allow(self, parts: int) -> None:
+        """Lets the first `parts` of all parts be put."""
+        if parts > self._allowed and self._allowed < self._parts and self._process.stdin:
+            self._allowed = min(parts, self._parts)
+            self._process.stdin.write(f"{self.count * self._allowed // self._parts}\n")
+            self._process.stdin.flush()
 
     @property
     def done(self) -> bool:

@@ -10,12 +10,13 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.demo.airflow import HOST, LocalAirflow
 from airflow_provider_slshudi.demo.example import DAGS, PIPELINE, write_example
-from airflow_provider_slshudi.demo.proof import Proof, prove
+from airflow_provider_slshudi.demo.proof import prove
 from airflow_provider_slshudi.demo.putter import Putter
 from airflow_provider_slshudi.demo.show import Show
 from airflow_provider_slshudi.demo.watch import Watch
@@ -29,6 +30,7 @@ from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.service import LogService
 
 SHARDS = 4
+BATCHES = 3
 SCHEDULE = "10s"
 
 
@@ -43,8 +45,8 @@ def run(arguments: Sequence[str]) -> int:
         show.error(str(error))
         return 1
     except KeyboardInterrupt:
-        show.say("stopped")
-        return 0
+        show.error("stopped before the proof")
+        return 1
 
 
 def _run(options: argparse.Namespace, show: Show) -> int:
@@ -57,7 +59,7 @@ def _run(options: argparse.Namespace, show: Show) -> int:
         pipeline = write_example(DAGS, directory / "pipelines", f"file://{directory / 'lake' / PIPELINE}", SCHEDULE)
         show.say(f"log service on {server.endpoint}, Airflow is starting (its log: {directory / 'airflow'})")
         with (
-            Putter(connection, pipeline.source, SHARDS, options.logs, options.seconds) as putter,
+            Putter(connection, pipeline.source, SHARDS, options.logs, BATCHES) as putter,
             LocalAirflow(directory / "airflow", DAGS, _environment(directory, connection), options.port) as airflow,
         ):
             airflow.wait_for_dag(f"{PIPELINE}_tail")
@@ -70,19 +72,15 @@ def _run(options: argparse.Namespace, show: Show) -> int:
             show.addresses(airflow.url, pipeline.table.path, directory)
             if not options.exit:
                 show.say("Ctrl-C ends everything")
-                signal.pause()
-            return _verdict(proof)
-
-
-def _verdict(proof: Proof) -> int:
-    return 0 if proof.holds else 1
+                with suppress(KeyboardInterrupt):
+                    signal.pause()
+            return 0 if proof.holds else 1
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="slshudi demo", description=__doc__)
     parser.add_argument("--directory", type=Path, default=Path(".demo"), help="made anew (default: .demo)")
     parser.add_argument("--logs", type=int, default=1_000_000, help="how many are put (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=60, help="over which they are put (default: %(default)s)")
     parser.add_argument("--port", type=int, default=8080, help="of Airflow's pages (default: %(default)s)")
     parser.add_argument("--exit", action="store_true", help="end after the proof instead of at Ctrl-C")
     return parser.parse_args(arguments)

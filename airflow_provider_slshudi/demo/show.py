@@ -16,6 +16,7 @@ from airflow_provider_slshudi.ledger.records import Event, Transaction
 from airflow_provider_slshudi.ledger.states import State
 
 _PROGRESS_SECONDS = 5.0
+_IDLE_SECONDS = 20.0
 
 
 class Show:
@@ -24,6 +25,7 @@ class Show:
     def __init__(self) -> None:
         self._console = Console(highlight=False, soft_wrap=True)
         self._started = self._last_progress = time.monotonic()
+        self._progress = (0, 0)
 
     def say(self, text: str, style: str = "") -> None:
         """One line."""
@@ -34,10 +36,11 @@ class Show:
         self.say(text, "bold red")
 
     def progress(self, put: int, of: int, committed: int) -> None:
-        """How far it is, every few seconds."""
-        if time.monotonic() - self._last_progress < _PROGRESS_SECONDS:
+        """How far it is: every few seconds, more rarely while nothing changes."""
+        pause = _PROGRESS_SECONDS if (put, committed) != self._progress else _IDLE_SECONDS
+        if time.monotonic() - self._last_progress < pause:
             return
-        self._last_progress = time.monotonic()
+        self._last_progress, self._progress = time.monotonic(), (put, committed)
         self.say(f"{put:>9,} of {of:,} logs put, {committed:>9,} rows committed", "dim")
 
     def change(self, transaction: Transaction, recovered: bool) -> None:

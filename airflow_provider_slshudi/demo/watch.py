@@ -16,7 +16,6 @@ from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol.work import Work
 
-BATCHES = 3
 _PATIENCE_SECONDS = 420.0
 
 
@@ -33,7 +32,7 @@ class Watch:
         return f"{self._work.pipeline.name}_tail"
 
     def until_all_is_committed(self) -> None:
-        """Lets the DAG run on its schedule until every log is committed, in `BATCHES` batches at least.
+        """Lets the DAG run on its schedule until every log is committed, which takes a batch for each part that is put.
 
         Raises:
             SlsHudiError: that takes too long.
@@ -52,6 +51,8 @@ class Watch:
         transactions = self._work.ledger.last(self._work.pipeline.name, 100)
         for transaction in reversed(transactions):
             self._tell(transaction)
+        # A batch reads what was put before it was planned, so the part that is put meanwhile is left for the next.
+        self._putter.allow(1 + len([item for item in transactions if item.state is not State.ABORTED]))
         committed = [item for item in transactions if item.state is State.COMMITTED]
         if self._killed is None and committed:
             self._kill_a_committing_driver(transactions)
@@ -60,7 +61,6 @@ class Watch:
         return (
             self._putter.done
             and rows >= self._putter.count
-            and len(committed) >= BATCHES
             and self._killed is not None
             and not self._work.ledger.live(self._work.pipeline.name)
         )

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowException
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
 from airflow_provider_slshudi.hooks.lookup import find_connection
 from airflow_provider_slshudi.hooks.orphans import end_with_parent
-from airflow_provider_slshudi.job.launch import DISTRIBUTED, TAIL_LINES, APPLICATION, SubprocessLauncher, submission
+from airflow_provider_slshudi.job.launch import APPLICATION, DISTRIBUTED, TAIL_LINES, SubprocessLauncher, submission
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 
 _log = logging.getLogger(__name__)

@@ -78,7 +78,18 @@ class _Step(PipelineTask, BaseOperator):
         raise NotImplementedError
 
 
-class SlsHudiOpenOperator(_Step):
+class _DriverStep(_Step):
+    """A step that starts a Spark driver.
+
+    It has no retries, whatever is asked for: the driver of a try that failed may still be alive, so what it left is
+    decided by the next run's settle, which fences it off first.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "retries": 0})
+
+
+class SlsHudiOpenOperator(_DriverStep):
     """Opens the transaction's instant on Hudi's timeline; returns it."""
 
     def step(self, work: Work, id_: str, token: int, context: Context) -> str:
@@ -88,15 +99,8 @@ class SlsHudiOpenOperator(_Step):
         return open_instant(work, id_, token)
 
 
-class SlsHudiAppendOperator(_Step):
-    """Runs the Spark job that pulls the ranges and writes base files.
-
-    It has no retries, whatever is asked for: an append that failed is rolled back by the next run's settle, never
-    continued.
-    """
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**{**kwargs, "retries": 0})
+class SlsHudiAppendOperator(_DriverStep):
+    """Runs the Spark job that pulls the ranges and writes base files."""
 
     def step(self, work: Work, id_: str, token: int, context: Context) -> None:
         """Appends."""
@@ -116,7 +120,7 @@ class SlsHudiRecordOperator(_Step):
         return {"rows": recorded.rows, "bytes": recorded.bytes}
 
 
-class SlsHudiCommitOperator(_Step):
+class SlsHudiCommitOperator(_DriverStep):
     """Phase two: commits the instant; returns what was committed.
 
     Each outlet that is an asset gets an event with the same as its `extra`. A batch that settle commits for a run that

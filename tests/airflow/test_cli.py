@@ -20,7 +20,9 @@ from tests.local.sdk import PROJECT, by_ip, make_logstore, put
 
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")  # what the command sets, undone after the test
+    """What the command sets for its process is undone after the test."""
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
+    monkeypatch.setenv("AIRFLOW__LOGGING__LOGGING_LEVEL", "WARNING")
 
 
 def test_plan_shows_what_the_next_batch_would_read_and_reserves_nothing(

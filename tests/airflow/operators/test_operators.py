@@ -22,6 +22,7 @@ from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOpera
 from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
 from airflow_provider_slshudi.operators.steps import (
     SlsHudiAppendOperator,
+    SlsHudiCommitOperator,
     SlsHudiOpenOperator,
     SlsHudiPlanOperator,
     SlsHudiRecordOperator,
@@ -142,9 +143,9 @@ def test_a_step_without_a_plan_says_where_to_clear_from() -> None:
         SlsHudiOpenOperator(task_id="open", pipeline="ad_events", transaction=None).execute(in_run())
 
 
-def test_an_append_has_no_retries_whatever_is_asked_for() -> None:
-    append = SlsHudiAppendOperator(task_id="append", pipeline="ad_events", transaction={}, retries=3)
-    assert append.retries == 0
+@pytest.mark.parametrize("step", [SlsHudiOpenOperator, SlsHudiAppendOperator, SlsHudiCommitOperator])
+def test_a_step_that_starts_a_driver_has_no_retries_whatever_is_asked_for(step: type[Any]) -> None:
+    assert step(task_id="step", pipeline="ad_events", transaction={}, retries=3).retries == 0
 
 
 def planned_by(put: Callable[[int], None], run_id: str) -> Transaction:
