@@ -9,8 +9,8 @@ help: ## Show this help
 setup: ## Make .venv and fetch all that is needed, in versions fixed by constraints.txt
 	@sh tools/setup.sh
 
-demo: setup ## Set up, then run the demo
-	@$(VENV)/bin/slshudi demo
+demo: setup ## Set up, then run the demo; DEMO_EXIT=1 ends after its proof, PORT=8081 moves Airflow's pages
+	@$(VENV)/bin/slshudi demo $(if $(filter-out 0,$(DEMO_EXIT)),--exit) $(if $(PORT),--port $(PORT))
 
 lint: setup ## Check style and types
 	@$(VENV)/bin/ruff check

@@ -5,6 +5,9 @@ Nothing here decides anything: callers hold the pipeline's lease and have read t
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import TableError, TableMismatch
 from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
@@ -50,6 +53,22 @@ def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
             f"{table.path} is a Hudi table with (name, partition field, type) {found}, but pipeline {pipeline.name} "
             f"describes {wanted}: correct the pipeline file or choose another path",
             table=table.path,
+        )
+    made_with = config.getTableCreateSchema()
+    if made_with.isPresent():
+        _check_columns(pipeline, json.loads(made_with.get().toString()))
+
+
+def _check_columns(pipeline: Pipeline, made_with: dict[str, Any]) -> None:
+    found = {field["name"]: field["type"] for field in made_with["fields"]}
+    wanted = {field["name"]: field["type"] for field in json.loads(avro_schema(pipeline))["fields"]}
+    differ = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
+    if differ:
+        changes = "; ".join(f"{name}: {found.get(name)} there, {wanted.get(name)} in the file" for name in differ)
+        raise TableMismatch(
+            f"{pipeline.table.path} was made with other columns than pipeline {pipeline.name} describes ({changes}): "
+            "change the file back, or write to another path",
+            table=pipeline.table.path,
         )
 
 

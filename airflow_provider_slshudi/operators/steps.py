@@ -110,14 +110,20 @@ class SlsHudiAppendOperator(_DriverStep):
 
 
 class SlsHudiRecordOperator(_Step):
-    """Phase one: checks what the append left and makes manifest and offsets durable; returns rows and bytes."""
+    """Phase one: checks what the append left and makes manifest and offsets durable.
 
-    def step(self, work: Work, id_: str, token: int, context: Context) -> dict[str, int]:
+    Returns rows, raw bytes, and per column how many values did not fit its type.
+    """
+
+    def step(self, work: Work, id_: str, token: int, context: Context) -> dict[str, Any]:
         """Records."""
         from airflow_provider_slshudi.protocol.steps import record
 
         recorded = record(work, id_, token)
-        return {"rows": recorded.rows, "bytes": recorded.bytes}
+        misfits = dict((recorded.manifest or {}).get("misfits", {}))
+        if misfits:
+            self.log.warning("values that do not fit their column's type became NULL: %s", misfits)
+        return {"rows": recorded.rows, "bytes": recorded.bytes, "misfits": misfits}
 
 
 class SlsHudiCommitOperator(_DriverStep):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from itertools import groupby
 
 from airflow_provider_slshudi.exceptions import (
     CommitStateUnknown,
@@ -18,7 +17,7 @@ from airflow_provider_slshudi.exceptions import (
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
-from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision, InstantState, decide, why
 from airflow_provider_slshudi.protocol.evidence import REBUILD, Evidence, look
@@ -144,17 +143,22 @@ def _commit_order(work: Work, transaction: Transaction) -> JobOrder:
         {
             exchange.TRANSACTION_KEY: transaction.id,
             exchange.PIPELINE_KEY: transaction.pipeline,
-            exchange.RANGES_KEY: ranges_text(work.ledger.ranges(transaction.id)),
+            exchange.RANGES_KEY: ranges_text(work.ledger.ranges(transaction.id), work.ledger.totals(transaction.id)),
         },
     )
 
 
-def ranges_text(ranges: list[Range]) -> str:
-    """Ranges as the commit's extra metadata holds them: shard -> [[begin, end, 1 for a gap or 0], ...]."""
-    by_shard = {
-        str(shard): [[item.begin, item.end, int(item.gap)] for item in group]
-        for shard, group in groupby(sorted(ranges), key=lambda item: item.shard)
-    }
+def ranges_text(ranges: list[Range], totals: list[RangeTotals]) -> str:
+    """Ranges as the commit's extra metadata holds them: shard -> [[begin, end, rows, raw bytes], ...].
+
+    Rows and bytes of a gap are null: it was never read.
+    """
+    read = {item.range: item for item in totals}
+    by_shard: dict[str, list[list[int | None]]] = {}
+    for item in sorted(ranges):
+        found = read.get(item)
+        row = [item.begin, item.end, found.rows if found else None, found.bytes if found else None]
+        by_shard.setdefault(str(item.shard), []).append(row)
     return json.dumps(by_shard, separators=(",", ":"))
 
 

@@ -21,7 +21,7 @@ from aliyun.log import LogClient, LogItem, PutLogsRequest
 from airflow_provider_slshudi.demo.airflow import AirflowRefused, LocalAirflow
 from airflow_provider_slshudi.ledger.engine import open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.ledger.records import LedgerShard, Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.local import LocalSls
 from tests.airflow.conftest import ROOT, connection, write_pipeline
@@ -150,8 +150,7 @@ def test_tail_with_a_killed_append_then_an_overlapping_backfill_gives_every_log_
     wait_until_idle(place)
     place.put(500)
     write_pipeline(place.pipeline, place.table, spark=SPARK, batch={"max_bytes": batches[0].bytes * 6 // 10})
-    shards = place.ledger().shards("ad_events")
-    cursors = {str(shard.id): [shard.first, end_of(place.client, shard.id)] for shard in shards}
+    cursors = {str(shard): [item.first, end_of(place.client, shard)] for shard, item in shards_of(place).items()}
     airflow.pause(BACKFILL, False)
     first = airflow.trigger(BACKFILL, {"cursors": cursors}, run_id="again")
     assert airflow.wait_for_run(BACKFILL, first) == "success", airflow.tasks(BACKFILL, first)
@@ -178,6 +177,34 @@ def test_tail_with_a_killed_append_then_an_overlapping_backfill_gives_every_log_
     # Each commit told the table's asset what it brought.
     events = airflow.get("assets/events", limit=100)["asset_events"]
     assert Counter(event["extra"]["rows"] for event in events) == Counter(item.rows for item in place.committed())
+
+
+def test_a_backfill_beside_the_running_tail_doubles_and_loses_nothing(place: Place) -> None:
+    airflow = place.airflow
+    write_pipeline(place.pipeline, place.table, schedule="2s", spark=SPARK)
+    place.put(300)
+    airflow.pause(TAIL, False)
+    airflow.pause(BACKFILL, False)
+    of_tail, _ = wait_for_append(place)
+    place.put(300)
+    # All of the logstore: committed batches, the one that the tail appends now, and what nobody has.
+    cursors = {str(shard): [item.first, end_of(place.client, shard)] for shard, item in shards_of(place).items()}
+    run = airflow.trigger(BACKFILL, {"cursors": cursors}, run_id="beside")
+    assert airflow.wait_for_run(BACKFILL, run) == "success", airflow.tasks(BACKFILL, run)
+    place.put(100)
+    place.wait_for_rows(4700)
+    airflow.pause(TAIL, True)
+    wait_until_idle(place)
+
+    ledger = place.ledger()
+    assert ledger.get(of_tail.id).state is State.COMMITTED
+    beside = [item for item in place.committed() if item.run_id == "beside"]
+    for item in beside:
+        assert item.created < ledger.get(of_tail.id).changed, "it was planned before the tail's batch had committed"
+    assert sum(item.rows for item in beside) == 300
+    rows = place.table_rows()
+    assert Counter(rows["event_id"].to_pylist()) == Counter(f"event-{number}" for number in range(4700))
+    assert len(set(rows["_hoodie_record_key"].to_pylist())) == 4700
 
 
 def test_wrong_params_of_a_backfill_are_refused_before_anything_is_planned(place: Place) -> None:
@@ -211,9 +238,9 @@ def test_the_command_line_sees_the_same(place: Place) -> None:
 
     assert slshudi("plan", "ad_events") == {"pipeline": "ad_events", "ranges": []}
     listed = slshudi("ledger", "show")
-    assert sum(item["rows"] for item in listed if item["state"] == "COMMITTED") == 4000
+    assert sum(item["rows"] for item in listed if item["state"] == "COMMITTED") == 4700
     report = slshudi("verify", "ad_events")
-    assert (report["ok"], report["rows"]) == (True, 4000)
+    assert (report["ok"], report["rows"]) == (True, 4700)
 
 
 def test_no_log_of_airflow_holds_the_secret(place: Place) -> None:
@@ -245,6 +272,10 @@ def wait_until_idle(place: Place, seconds: float = 90) -> None:
     while any(busy & set(place.airflow.tasks(TAIL, run["dag_run_id"]).values()) for run in place.runs()[-3:]):
         assert time.monotonic() < deadline, place.explain()
         time.sleep(0.5)
+
+
+def shards_of(place: Place) -> dict[int, LedgerShard]:
+    return {shard.id: shard for shard in place.ledger().shards("ad_events")}
 
 
 def end_of(client: LogClient, shard: int) -> int:

@@ -134,3 +134,11 @@ def test_a_table_that_is_another_is_refused(gateway: Gateway, pipeline: Pipeline
     other = ad_events(tmp_path / "table", table={"path": pipeline.table.path, "name": "other"})
     with pytest.raises(TableMismatch, match=r"is a Hudi table with .*ad_events.*event_date.*describes .*other"):
         instants.check_table(gateway, other)
+
+
+def test_other_columns_are_refused_with_what_differs(gateway: Gateway, pipeline: Pipeline, tmp_path: Path) -> None:
+    instants.create_table(gateway, pipeline)
+    columns = [{"name": "event_time", "type": "timestamp", "format": "millis"}, {"name": "price", "type": "bigint"}]
+    other = ad_events(tmp_path / "table", columns=columns)
+    with pytest.raises(TableMismatch, match=r"clicks: \['null', 'long'\] there, None in the file.*event_id.*price"):
+        instants.check_table(gateway, other)

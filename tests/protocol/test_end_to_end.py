@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pytest
 
+from airflow_provider_slshudi.exceptions import DataExpired
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.ledger.records import LedgerShard
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol import plan
+from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.ranges import Range
 from tests.protocol.conftest import Scenario
@@ -47,6 +53,11 @@ def test_two_batches_bring_every_log_once(spark: SparkSession, scenario: Callabl
     timeline = Timeline.load(pipeline.work.storage)
     extra = timeline.extra_metadata(timeline.completed("commit")[-1])
     assert extra[exchange.TRANSACTION_KEY] == second.id
+    in_commit = {int(shard): rows for shard, rows in json.loads(extra[exchange.RANGES_KEY]).items()}
+    assert in_commit == {
+        item.range.shard: [[item.range.begin, item.range.end, item.rows, item.bytes]]
+        for item in pipeline.work.ledger.totals(second.id)
+    }
     assert pipeline.work.ledger.coverage("ad_events") == [
         Range(shard, begin, pipeline.work.connect().end(shard))
         for shard, begin in ((0, pipeline.work.connect().begin(0)), (1, pipeline.work.connect().begin(1)))
@@ -67,3 +78,28 @@ def test_a_backfill_reads_only_what_nobody_read(scenario: Callable[..., Scenario
     assert planned is not None
     assert pipeline.work.ledger.ranges(planned.id) == [Range(0, covered.end, end)]
     assert plan.preview(pipeline.work) == []
+
+
+def test_logs_that_expired_unread_stop_the_pipeline_or_are_recorded_as_a_gap(scenario: Callable[..., Scenario]) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(50)
+    begin = pipeline.work.connect().begin(0)
+    # Our duty begins ten log groups before what the service still holds.
+    register(pipeline.work)
+    pipeline.work.ledger.save_shards("ad_events", [LedgerShard(0, "readwrite", "00", "ff", begin - 10)])
+    with pytest.raises(DataExpired, match="on_expired: skip") as expired:
+        plan.tail(pipeline.by("run-1"))
+    assert (expired.value.shard, expired.value.begin, expired.value.end) == (0, begin - 10, begin)
+
+    source = pipeline.work.pipeline.source.model_copy(update={"on_expired": "skip"})
+    changed = pipeline.work.pipeline.model_copy(update={"source": source})
+    skipping = replace(pipeline, work=pipeline.by("run-2", pipeline=changed))
+    committed = skipping.batch("run-2")
+    assert committed.rows == 50
+    assert skipping.work.ledger.ranges(committed.id)[0] == Range(0, begin - 10, begin, gap=True)
+    timeline = Timeline.load(pipeline.work.storage)
+    (in_commit,) = timeline.completed("commit")
+    ranges = json.loads(timeline.extra_metadata(in_commit)[exchange.RANGES_KEY])
+    assert ranges["0"][0] == [begin - 10, begin, None, None]
+    assert plan.preview(skipping.work) == []
+    assert verify(skipping.work).ok
