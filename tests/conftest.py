@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ def spark() -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     os.environ.update(environment())
+    # It says at the interpreter's end, to a stream that is closed by then, that it closes a connection.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.ui.enabled", "false")
     for key, value in session_conf("local[2]").items():
         builder = builder.config(key, value)

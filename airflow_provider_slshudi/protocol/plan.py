@@ -76,6 +76,8 @@ def _backfill_ranges(work: Work, service: LogService, request: BackfillRequest, 
     name, taken = work.pipeline.name, _taken(work)
     windows = _windows(service, _refreshed(work, service, save))
     wanted = _wanted(request, service, windows)
+    if request.span is not None and not wanted:
+        return []
     return plan_backfill(name, wanted, windows, taken, work.ledger.density(name), work.pipeline.batch)
 
 
@@ -120,4 +122,6 @@ def _wanted(request: BackfillRequest, service: LogService, windows: list[ShardWi
     if request.span is None:
         return {}
     first, last = request.span
-    return {window.shard: (service.at(window.shard, first), service.at(window.shard, last)) for window in windows}
+    found = {window.shard: (service.at(window.shard, first), service.at(window.shard, last)) for window in windows}
+    # A shard that received nothing within the span has nothing to give.
+    return {shard: (begin, end) for shard, (begin, end) in found.items() if begin < end}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from airflow_provider_slshudi.exceptions import DataExpired
+from airflow_provider_slshudi.exceptions import ConfigError, DataExpired
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.records import LedgerShard
@@ -103,3 +104,17 @@ def test_logs_that_expired_unread_stop_the_pipeline_or_are_recorded_as_a_gap(sce
     assert ranges["0"][0] == [begin - 10, begin, None, None]
     assert plan.preview(skipping.work) == []
     assert verify(skipping.work).ok
+
+
+def test_a_backfill_by_receive_times_leaves_out_shards_that_received_nothing(scenario: Callable[..., Scenario]) -> None:
+    pipeline = scenario(shards=2)
+    now = int(time.time())
+    pipeline.put(10)
+    service = pipeline.work.connect()
+    (given,) = (shard for shard in (0, 1) if service.begin(shard) < service.end(shard))
+    all_times = plan.BackfillRequest(span=(now - 60, now + 60))
+    assert plan.preview_backfill(pipeline.work, all_times) == [Range(given, service.begin(given), service.end(given))]
+    long_ago = plan.BackfillRequest(span=(now - 600, now - 300))
+    assert plan.backfill(pipeline.by("backfill"), long_ago) is None
+    with pytest.raises(ConfigError, match="names no shard"):
+        plan.backfill(pipeline.by("backfill"), plan.BackfillRequest(cursors={}))
