@@ -205,8 +205,6 @@ def _cell(value: object) -> str:
         return f"{value:%Y-%m-%d %H:%M:%S}"
     if isinstance(value, Enum):
         return str(value.value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
     return "" if value is None else str(value)
 
 

@@ -14,7 +14,16 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from airflow_provider_slshudi.exceptions import ConfigError
 
@@ -185,6 +194,13 @@ class Column(_Model):
         if (self.format is not None) != (self.type == "timestamp"):
             raise ValueError("a timestamp needs `format` (seconds, millis, micros, iso8601), other types have none")
         return self
+
+    @field_validator("key")
+    @classmethod
+    def _key_of_a_log(cls, value: str) -> str:
+        if value == "__rest__":
+            raise ValueError("`rest_column` holds the keys that no column names")
+        return value
 
     @property
     def source_key(self) -> str:

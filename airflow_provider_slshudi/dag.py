@@ -63,7 +63,7 @@ def backfill_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     found = settings.pipeline(pipeline)
     params = {
         "cursors": Param(
-            None, title="Cursors", description="{shard: [begin, end]}, end excluded: numbers or texts", **_CURSORS
+            None, title="Cursors", description='{"0": ["begin", "end"]}: cursors in quotes, end excluded', **_CURSORS
         ),
         "from": Param(None, title="From", description="First receive time, instead of cursors", **_TIME),
         "to": Param(None, title="To", description="Receive time that is not read any more", **_TIME),

@@ -20,8 +20,8 @@ import psutil  # type: ignore[import-untyped]
 import requests
 
 from airflow_provider_slshudi.exceptions import RuntimeMissing, SlsHudiError, TransientError
-from airflow_provider_slshudi.hooks.orphans import end_with_parent
 from airflow_provider_slshudi.hudi.packages import cache_dir, staging
+from airflow_provider_slshudi.job.orphans import end_with_parent
 
 HOST = "127.0.0.1"
 _COMPONENTS = {

@@ -12,11 +12,18 @@ from typing import Any
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException
 
-from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
+from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.hooks.lookup import find_connection
-from airflow_provider_slshudi.hooks.orphans import end_with_parent
-from airflow_provider_slshudi.job.launch import APPLICATION, DISTRIBUTED, TAIL_LINES, SubprocessLauncher, submission
+from airflow_provider_slshudi.job.launch import (
+    APPLICATION,
+    DISTRIBUTED,
+    TAIL_LINES,
+    SubprocessLauncher,
+    job_failed,
+    submission,
+)
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from airflow_provider_slshudi.job.orphans import end_with_parent
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +40,7 @@ class SparkLauncher:
     def __init__(self, conn_id: str) -> None:
         self._conn_id = conn_id
         self._hook: _Hook | None = None
+        self._control = SubprocessLauncher(say=_log.info)
 
     def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
         """Runs the job and waits for it.
@@ -44,10 +52,11 @@ class SparkLauncher:
         if verb in DISTRIBUTED:
             self._submit(verb, order, secrets)
         else:
-            SubprocessLauncher(say=_log.info).run(verb, order, secrets)
+            self._control.run(verb, order, secrets)
 
     def kill(self) -> None:
         """Ends the driver that runs, if one does."""
+        self._control.kill()
         if self._hook is not None:
             self._hook.on_kill()
 
@@ -66,13 +75,7 @@ class SparkLauncher:
             )
         except AirflowException as error:
             code = re.search(r"Error code is: (-?\d+)", str(error))
-            tail = "\n".join(hook.tail)
-            raise JobFailed(
-                f"{made.name} ended with exit code {code[1] if code else 'unknown'}; its last lines:\n{tail}",
-                verb=verb.value,
-                returncode=int(code[1]) if code else None,
-                tail=tail,
-            ) from None
+            raise job_failed(made.name, verb, int(code[1]) if code else None, hook.tail) from None
         finally:
             self._hook = None
 

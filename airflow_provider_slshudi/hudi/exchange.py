@@ -20,9 +20,18 @@ RANGES_KEY = "slshudi.ranges"
 PIPELINE_KEY = "slshudi.pipeline"
 
 
+_ROOT = ".hoodie/slshudi"
+
+
 def folder(instant: str) -> str:
     """The folder of one instant's files."""
-    return f".hoodie/slshudi/{instant}"
+    return f"{_ROOT}/{instant}"
+
+
+def instants_of(storage: Storage, transaction: str) -> list[str]:
+    """Instants that a transaction has a folder of, on the timeline or not."""
+    owners = {name: read_owner(storage, name) for name in storage.names(_ROOT) or []}
+    return [instant for instant, owner in owners.items() if owner and owner.transaction == transaction]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ Most of the time of a JVM that opens or commits one instant is class loading. A 
 (https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html) holds those classes ready to map; it is made once
 by a training run (`warmup.py`), is only ever an optimisation, and is named after everything that it depends on.
 
-    python -m airflow_provider_slshudi.hudi.runtime     prepares all of it and says what it found
+    python -m airflow_provider_slshudi.hudi.runtime [--s3]     prepares all of it and says what it found
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -213,19 +214,20 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def main() -> int:
-    """Prepares Java, jars and archive, and prints one line for each."""
+def main(arguments: Sequence[str]) -> int:
+    """Prepares Java, jars and archive, and prints one line for each; with `--s3` what tables on S3 need."""
+    s3 = "--s3" in arguments
     start = time.monotonic()
     try:
         home = java_home()
         named = os.environ.get("JAVA_HOME")
         passed = f" (JAVA_HOME={named} is no Java {packages.JAVA_MAJOR})" if named and Path(named) != home else ""
         print(f"Java     {home}{passed}", flush=True)
-        for jar in jars():
+        for jar in jars(s3):
             print(f"Hudi     {jar}", flush=True)
-        if archive() is None:
+        if archive(s3) is None:
             print("Archive  making it, about 20 seconds ...", flush=True)
-        made = make_archive()
+        made = make_archive(s3)
         told = made or f"none: every step starts some seconds later (why: {cache_dir() / 'archive.log'})"
         print(f"Archive  {told}\nReady in {time.monotonic() - start:.1f} s", flush=True)
     except RuntimeMissing as error:
@@ -235,4 +237,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:]))

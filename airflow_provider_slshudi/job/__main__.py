@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.runtime import leave, quiet
 from airflow_provider_slshudi.job import verbs
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from airflow_provider_slshudi.job.orders import REASON, JobOrder, Verb
 
 
 def main(arguments: list[str]) -> None:
@@ -51,5 +53,18 @@ def _control_context() -> Iterator[Gateway]:
         yield Gateway.of(spark)
 
 
+def reason(error: BaseException) -> str:
+    """The package's own error within what Spark made of it, else the error itself; one line."""
+    found = re.findall(r"airflow_provider_slshudi\.exceptions\.(\w+: .+)", str(error))
+    text = str(found[-1]) if found else f"{type(error).__name__}: {error}"
+    return " ".join(text.split())[:2000]
+
+
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except Exception as error:
+        traceback.print_exc()
+        print(f"{REASON}{reason(error)}", flush=True)
+        # The JVM's own words of farewell would be the last ones otherwise.
+        sys.exit(1)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
-import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -14,7 +15,8 @@ from typing import Protocol
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import JobFailed
 from airflow_provider_slshudi.hudi.runtime import control_conf, environment, session_conf
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from airflow_provider_slshudi.job.orders import REASON, JobOrder, Verb
+from airflow_provider_slshudi.job.orphans import end_with_parent
 
 APPLICATION = str(Path(__file__).with_name("__main__.py"))
 # Verbs whose work is done by a cluster's executors; the others are a decision's seconds on the machine that decides.
@@ -69,6 +71,7 @@ class SubprocessLauncher:
     def __init__(self, master: str = "local[2]", say: Callable[[str], None] | None = None) -> None:
         self._master = master
         self._say = say or (lambda line: None)
+        self._child: subprocess.Popen[str] | None = None
 
     def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
         """Runs the job and waits for it."""
@@ -89,19 +92,27 @@ class SubprocessLauncher:
             text=True,
             errors="replace",
             start_new_session=True,
+            preexec_fn=end_with_parent,
         ) as child:
+            self._child = child
             for line in child.stdout or ():
                 tail.append(line.rstrip())
                 self._say(line.rstrip())
+        self._child = None
         if child.returncode:
-            raise JobFailed(
-                f"{made.name} ended with exit code {child.returncode}; its last lines:\n" + "\n".join(tail),
-                verb=verb.value,
-                returncode=child.returncode,
-                tail="\n".join(tail),
-            )
+            raise job_failed(made.name, verb, child.returncode, tail)
+
+    def kill(self) -> None:
+        """Ends the driver that runs, if one does, with all that it started."""
+        if self._child is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._child.pid, signal.SIGKILL)
 
 
-def print_line(line: str) -> None:
-    """A `say` that shows a job's output as it comes."""
-    print(line, file=sys.stderr, flush=True)
+def job_failed(name: str, verb: Verb, returncode: int | None, tail: Iterable[str]) -> JobFailed:
+    """The error of a job that did not end well: the reason that it gave, else its last lines."""
+    lines = list(tail)
+    reason = next((line.removeprefix(REASON) for line in reversed(lines) if line.startswith(REASON)), None)
+    ended = f"{name} ended with exit code {'unknown' if returncode is None else returncode}"
+    said = f"{ended}: {reason}" if reason else f"{ended}; its last lines:\n" + "\n".join(lines)
+    return JobFailed(said, verb=verb.value, returncode=returncode, tail="\n".join(lines))

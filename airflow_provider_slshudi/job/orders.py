@@ -7,6 +7,9 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
+REASON = "slshudi: "
+"""What a job's last line begins with where it failed; the reason follows."""
+
 
 class Verb(str, Enum):
     """What a job can do."""

@@ -61,8 +61,8 @@ def open_engine(url: str) -> Engine:
         engine = create_engine(target, **options)
     except ModuleNotFoundError as error:
         raise RuntimeMissing(
-            f"the ledger {_shown(target)} needs the Python module {error.name!r}: install the driver, for PostgreSQL "
-            "with `pip install 'airflow-provider-slshudi[postgres]'`"
+            f"the ledger {_shown(target)} needs the Python module {error.name!r}: install that driver; PostgreSQL's "
+            "comes with `pip install 'airflow-provider-slshudi[postgres]'`, MySQL's is PyMySQL"
         ) from error
     if backend == "sqlite":
         event.listen(engine, "connect", _set_up_sqlite)

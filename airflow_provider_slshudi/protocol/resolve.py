@@ -84,8 +84,8 @@ def roll_back_orphan(work: Work, transaction: Transaction, instant: str) -> None
 
 def _abort(work: Work, transaction: Transaction, seen: Evidence, reason: str) -> None:
     work.ledger.aborted(transaction.id, transaction.token, f"timeline {seen.state.value}: {reason}")
-    if seen.instant is not None:
-        exchange.delete(work.storage, seen.instant)
+    for instant in exchange.instants_of(work.storage, transaction.id):
+        exchange.delete(work.storage, instant)
 
 
 def _roll_back(work: Work, transaction: Transaction, instant: str) -> None:

@@ -58,9 +58,14 @@ def verify(work: Work) -> Proof:
 
     Raises:
         LedgerAhead, LedgerLost: already the newest commits disagree.
+        TableError: there is no table yet.
         JobFailed: the job that counts did not end well.
     """
     check_table_against_ledger(work)
+    if not work.storage.exists(".hoodie/hoodie.properties"):
+        raise TableError(
+            f"{work.storage.uri} has no table yet: nothing was committed, run a batch first", table=work.storage.uri
+        )
     name, id_ = work.pipeline.name, uuid.uuid4().hex
     recorded = work.ledger.committed_rows(name)
     leave_coverage(work.storage, id_, [(item.shard, item.begin, item.end) for item in work.ledger.coverage(name)])

@@ -21,7 +21,7 @@ from aliyun.log import LogClient, LogItem, PutLogsRequest
 from airflow_provider_slshudi.demo.airflow import AirflowRefused, LocalAirflow
 from airflow_provider_slshudi.ledger.engine import open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import LedgerShard, Transaction
+from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.local import LocalSls
 from tests.airflow.conftest import ROOT, connection, write_pipeline
@@ -150,7 +150,7 @@ def test_tail_with_a_killed_append_then_an_overlapping_backfill_gives_every_log_
     wait_until_idle(place)
     place.put(500)
     write_pipeline(place.pipeline, place.table, spark=SPARK, batch={"max_bytes": batches[0].bytes * 6 // 10})
-    cursors = {str(shard): [item.first, end_of(place.client, shard)] for shard, item in shards_of(place).items()}
+    cursors = all_cursors(place)
     airflow.pause(BACKFILL, False)
     first = airflow.trigger(BACKFILL, {"cursors": cursors}, run_id="again")
     assert airflow.wait_for_run(BACKFILL, first) == "success", airflow.tasks(BACKFILL, first)
@@ -188,7 +188,7 @@ def test_a_backfill_beside_the_running_tail_doubles_and_loses_nothing(place: Pla
     of_tail, _ = wait_for_append(place)
     place.put(300)
     # All of the logstore: committed batches, the one that the tail appends now, and what nobody has.
-    cursors = {str(shard): [item.first, end_of(place.client, shard)] for shard, item in shards_of(place).items()}
+    cursors = all_cursors(place)
     run = airflow.trigger(BACKFILL, {"cursors": cursors}, run_id="beside")
     assert airflow.wait_for_run(BACKFILL, run) == "success", airflow.tasks(BACKFILL, run)
     place.put(100)
@@ -274,8 +274,10 @@ def wait_until_idle(place: Place, seconds: float = 90) -> None:
         time.sleep(0.5)
 
 
-def shards_of(place: Place) -> dict[int, LedgerShard]:
-    return {shard.id: shard for shard in place.ledger().shards("ad_events")}
+def all_cursors(place: Place) -> dict[str, list[str]]:
+    """The whole logstore, as a backfill's param."""
+    shards = place.ledger().shards("ad_events")
+    return {str(shard.id): [str(shard.first), str(end_of(place.client, shard.id))] for shard in shards}
 
 
 def end_of(client: LogClient, shard: int) -> int:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from airflow_provider_slshudi.exceptions import ConfigError, DataExpired
+from airflow_provider_slshudi.exceptions import ConfigError, DataExpired, JobFailed, TableError
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.job.launch import SubprocessLauncher
 from airflow_provider_slshudi.ledger.records import LedgerShard
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol import plan
@@ -118,3 +119,15 @@ def test_a_backfill_by_receive_times_leaves_out_shards_that_received_nothing(sce
     assert plan.backfill(pipeline.by("backfill"), long_ago) is None
     with pytest.raises(ConfigError, match="names no shard"):
         plan.backfill(pipeline.by("backfill"), plan.BackfillRequest(cursors={}))
+
+
+def test_a_table_that_is_not_there_yet_cannot_be_verified(scenario: Callable[..., Scenario]) -> None:
+    with pytest.raises(TableError, match="no table yet"):
+        verify(scenario().work)
+
+
+def test_a_misfit_that_fails_the_batch_is_named_by_the_job(scenario: Callable[..., Scenario]) -> None:
+    pipeline = scenario(misfits="fail", launcher=SubprocessLauncher())
+    pipeline.put(10)
+    with pytest.raises(JobFailed, match=r"ValueMisfit: column clicks: 'none' of log .* is no bigint"):
+        pipeline.batch("run-1")
