@@ -62,10 +62,14 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--limit", type=int, default=20, help="how many of each pipeline, newest first (default: 20)")
     show.set_defaults(run=_show)
 
+    rebuild = ledger.add_parser("rebuild", help="make a pipeline's ledger anew from its table; pause its DAGs first")
+    rebuild.add_argument("pipeline", help="a pipeline's name or file")
+    rebuild.set_defaults(run=_rebuild)
+
     verify = commands.add_parser("verify", help="the table's rows against the ledger")
     verify.add_argument("pipeline", help="a pipeline's name or file")
     verify.set_defaults(run=_verify)
-    for command in (plan, show, verify):
+    for command in (plan, show, rebuild, verify):
         command.add_argument("--json", action="store_true", help="JSON instead of a table")
     return parser
 
@@ -146,6 +150,22 @@ def _show_one(ledger: Ledger, options: argparse.Namespace) -> None:
     )
 
 
+def _rebuild(options: argparse.Namespace) -> int:
+    from airflow_provider_slshudi.protocol.rebuild import rebuild
+
+    work = _work(options.pipeline)
+    found = rebuild(work)
+    if options.json:
+        _print_json(options.out, {"pipeline": work.pipeline.name, **asdict(found)})
+    else:
+        print(
+            f"{work.pipeline.name}: {found.committed} committed transactions of the table are in the ledger, "
+            f"{len(found.rolled_back)} pending instants were rolled back",
+            file=options.out,
+        )
+    return 0
+
+
 def _verify(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.protocol.verify import verify
 
@@ -196,7 +216,8 @@ def _print_table(out: TextIO, title: str, columns: Sequence[str], rows: Iterable
         table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
-    console = Console(file=out, highlight=False, markup=False)
+    # What reads a pipe has no width to keep to.
+    console = Console(file=out, highlight=False, markup=False, width=None if out.isatty() else 240)
     console.print(table if table.row_count else f"{title}: none")
 
 

@@ -18,6 +18,9 @@ from airflow_provider_slshudi.hudi.storage import Storage
 TRANSACTION_KEY = "slshudi.transaction"
 RANGES_KEY = "slshudi.ranges"
 PIPELINE_KEY = "slshudi.pipeline"
+KIND_KEY = "slshudi.kind"
+DAG_KEY = "slshudi.dag"
+RUN_KEY = "slshudi.run"
 
 
 _ROOT = ".hoodie/slshudi"

@@ -128,22 +128,31 @@ class Timeline:
 
     def archived(self, time: str) -> dict[str, str] | None:
         """Extra metadata of a commit that was archived, None where the archive has no such instant."""
-        import pyarrow.compute as pc
-        import pyarrow.parquet as pq
-
         for file in self._archive_files():
             first, last = file.split("_")[:2]
             if not first <= time <= last:
                 continue
-            content = self._storage.read(f"{_HISTORY}/{file}")
-            if content is None:
-                raise TimelineUnreadable(f"{self._storage.uri}: {_HISTORY}/{file} is gone", table=self._storage.uri)
-            table = pq.read_table(io.BytesIO(content), columns=["instantTime", "metadata"])
-            rows = table.filter(pc.equal(table["instantTime"], time))
-            if rows.num_rows:
-                metadata = rows["metadata"][0].as_py()
-                return (_first_record(metadata).get("extraMetadata") or {}) if metadata else {}
+            for row in self._archived_rows(file):
+                if row["instantTime"] == time:
+                    return _extra(row)
         return None
+
+    def archived_commits(self) -> Iterator[tuple[str, str, dict[str, str]]]:
+        """Request time, completion time and extra metadata of every archived commit; reads the whole archive."""
+        for file in self._archive_files():
+            for row in self._archived_rows(file):
+                if row["action"] == "commit":
+                    yield row["instantTime"], row["completionTime"], _extra(row)
+
+    def _archived_rows(self, file: str) -> list[dict[str, Any]]:
+        import pyarrow.parquet as pq
+
+        content = self._storage.read(f"{_HISTORY}/{file}")
+        if content is None:
+            raise TimelineUnreadable(f"{self._storage.uri}: {_HISTORY}/{file} is gone", table=self._storage.uri)
+        columns = ["instantTime", "completionTime", "action", "metadata"]
+        rows: list[dict[str, Any]] = pq.read_table(io.BytesIO(content), columns=columns).to_pylist()
+        return rows
 
     def _archive_files(self) -> list[str]:
         version = self._storage.read(f"{_HISTORY}/_version_")
@@ -163,6 +172,10 @@ class Timeline:
                 instant=instant.time,
             )
         return _first_record(content)
+
+
+def _extra(row: dict[str, Any]) -> dict[str, str]:
+    return _first_record(row["metadata"]).get("extraMetadata") or {} if row["metadata"] else {}
 
 
 def _first_record(content: bytes) -> dict[str, Any]:

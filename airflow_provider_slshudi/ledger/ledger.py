@@ -10,7 +10,9 @@ from sqlalchemy import Connection, Engine
 
 from airflow_provider_slshudi.ledger import lease, pipelines, reads, transactions
 from airflow_provider_slshudi.ledger.engine import transaction
+from airflow_provider_slshudi.ledger.rebuild import rebuild
 from airflow_provider_slshudi.ledger.records import (
+    CommittedBatch,
     Density,
     Event,
     LedgerPipeline,
@@ -110,6 +112,15 @@ class Ledger:
         """Adds new shards and updates known ones, whose stored `first` never changes; none is removed."""
         with self._write() as connection:
             pipelines.save_shards(connection, pipeline, shards)
+
+    def rebuild(self, pipeline: str, batches: Sequence[CommittedBatch]) -> None:
+        """Replaces a pipeline's transactions and coverage by what the table's commits say; known shards stay.
+
+        Raises:
+            IllegalTransition: a transaction is live.
+        """
+        with self._write() as connection:
+            rebuild(connection, pipeline, batches)
 
     def get(self, id: str) -> Transaction:
         """The transaction, or LedgerError."""

@@ -87,3 +87,17 @@ class Event:
     at: datetime
     what: str
     detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedBatch:
+    """A committed transaction as the table's commit tells it; `totals` has each of `ranges` but gaps."""
+
+    id: str
+    kind: Kind
+    instant: str
+    completed: str
+    dag_id: str
+    run_id: str
+    ranges: tuple[Range, ...]
+    totals: tuple[RangeTotals, ...]

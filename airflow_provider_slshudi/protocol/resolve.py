@@ -143,6 +143,9 @@ def _commit_order(work: Work, transaction: Transaction) -> JobOrder:
         {
             exchange.TRANSACTION_KEY: transaction.id,
             exchange.PIPELINE_KEY: transaction.pipeline,
+            exchange.KIND_KEY: transaction.kind.value,
+            exchange.DAG_KEY: transaction.dag_id,
+            exchange.RUN_KEY: transaction.run_id,
             exchange.RANGES_KEY: ranges_text(work.ledger.ranges(transaction.id), work.ledger.totals(transaction.id)),
         },
     )

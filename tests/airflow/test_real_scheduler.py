@@ -241,6 +241,14 @@ def test_the_command_line_sees_the_same(place: Place) -> None:
     assert sum(item["rows"] for item in listed if item["state"] == "COMMITTED") == 4700
     report = slshudi("verify", "ad_events")
     assert (report["ok"], report["rows"]) == (True, 4700)
+    committed = len(place.committed())
+    assert slshudi("ledger", "rebuild", "ad_events") == {
+        "pipeline": "ad_events",
+        "committed": committed,
+        "rolled_back": [],
+    }
+    assert (len(place.committed()), sum(item.rows for item in place.committed())) == (committed, 4700)
+    assert slshudi("plan", "ad_events")["ranges"] == []
 
 
 def test_no_log_of_airflow_holds_the_secret(place: Place) -> None:

@@ -66,6 +66,9 @@ def test_an_archived_commit_is_still_found(spark: SparkSession, storage: Storage
         assert (archived is None) == (time in left)
         assert archived is None or archived["note"] == str(number)
     assert timeline.archived("20200101000000000") is None
+    assert {time: extra["note"] for time, _, extra in timeline.archived_commits()} == {
+        time: str(number) for number, time in enumerate(times) if time not in left
+    }
 
 
 def test_an_instant_completed_twice_is_not_believed(

@@ -1,0 +1,81 @@
+"""The ledger made anew from the table: every commit carries its transaction and ranges, archived ones too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from airflow_provider_slshudi.hudi import exchange
+from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.job.orders import Verb
+from airflow_provider_slshudi.ledger.records import CommittedBatch, RangeTotals
+from airflow_provider_slshudi.ledger.states import Kind
+from airflow_provider_slshudi.protocol.evidence import check_table_against_ledger, pending_of
+from airflow_provider_slshudi.protocol.settle import register
+from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.ranges import Range
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """How many committed transactions the table told of, and the pending instants that were rolled back."""
+
+    committed: int
+    rolled_back: list[str]
+
+
+def rebuild(work: Work) -> Rebuilt:
+    """Replaces what the ledger says of the pipeline by what the table says.
+
+    Pending instants of the pipeline are rolled back: what was recorded of them is lost, and their ranges are read
+    again. The pipeline's DAGs have to be paused.
+
+    Raises:
+        IllegalTransition: a transaction of the ledger is live; recovery decides that first.
+        TimelineUnreadable: nothing is known, nothing was changed.
+    """
+    register(work)
+    name = work.pipeline.name
+    with work.lease():
+        batches = sorted(_committed(work), key=lambda batch: batch.completed)
+        # Refuses live transactions before an instant of theirs is touched.
+        work.ledger.rebuild(name, batches)
+        pending = pending_of(work)
+        for instant, id_ in pending:
+            work.launcher.run(Verb.ROLLBACK, work.order(transaction=id_, instant=instant), {})
+            exchange.delete(work.storage, instant)
+    check_table_against_ledger(work)
+    return Rebuilt(len(batches), [instant for instant, _ in pending])
+
+
+def _committed(work: Work) -> Iterator[CommittedBatch]:
+    timeline = Timeline.load(work.storage)
+    for instant in timeline.completed("commit"):
+        yield from _batch(work, instant.time, str(instant.completion), timeline.extra_metadata(instant))
+    for time, completion, extra in timeline.archived_commits():
+        # Archival writes the archive first, so a crash leaves an instant in both.
+        if timeline.get(time) is None:
+            yield from _batch(work, time, completion, extra)
+
+
+def _batch(work: Work, instant: str, completion: str, extra: Mapping[str, str]) -> Iterator[CommittedBatch]:
+    if extra.get(exchange.PIPELINE_KEY) != work.pipeline.name:
+        return
+    ranges, totals = [], []
+    for shard, rows in json.loads(extra[exchange.RANGES_KEY]).items():
+        for begin, end, count, size in rows:
+            item = Range(int(shard), begin, end, gap=count is None)
+            ranges.append(item)
+            if count is not None:
+                totals.append(RangeTotals(item, count, size, None, None))
+    yield CommittedBatch(
+        extra[exchange.TRANSACTION_KEY],
+        Kind(extra[exchange.KIND_KEY]),
+        instant,
+        completion,
+        extra[exchange.DAG_KEY],
+        extra[exchange.RUN_KEY],
+        tuple(ranges),
+        tuple(totals),
+    )
