@@ -26,7 +26,7 @@ Kind = Literal[
     "lose",  # carried out, then the connection ends without a byte of the answer
     "cut",  # carried out, then the connection ends in the middle of the answer's body
     "truncate",  # an answer that is whole for HTTP, without the last part of its body
-    "corrupt",  # an answer with some bytes of its body changed
+    "corrupt",  # an answer whose body begins with bytes that no decoder takes
     "empty",  # a pull that answers with no log groups and the cursor that it was asked from
 ]
 
