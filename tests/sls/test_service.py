@@ -82,6 +82,16 @@ def test_both_signatures_are_accepted_with_and_without_a_token(
             LogService(wrong, PROJECT, logstore).shards()
 
 
+def test_only_a_server_with_a_trusted_certificate_is_spoken_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LocalSls(tmp_path, tls=True) as server:
+        with pytest.raises(SourceRefused, match="REQUESTS_CA_BUNDLE") as error:
+            LogService(server.connection(), PROJECT, "logs").shards()
+        assert error.value.code == "CertificateNotTrusted"
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(server.authority))
+        logstore = make_logstore(by_ip(server.connection()), "encrypted")
+        assert len(LogService(server.connection(), PROJECT, logstore).shards()) == 1
+
+
 def test_a_refused_token_is_renewed_once(tmp_path: Path) -> None:
     keys = tmp_path / "keys.json"
 
