@@ -36,7 +36,7 @@ class Rule(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    on: list[str] = Field(default=[], description="operations, such as pull_logs")
+    operations: list[str] = Field(default=[], description="one or several, such as pull_logs")
     project: str = ""
     logstore: str = ""
     shard: int | None = None
@@ -48,7 +48,7 @@ class Rule(BaseModel):
     code: str = "InternalServerError"
     seconds: float = Field(default=1.0, ge=0)
 
-    @field_validator("on", mode="before")
+    @field_validator("operations", mode="before")
     @classmethod
     def _known(cls, value: Any) -> Any:
         names = [value] if isinstance(value, str) else value
@@ -61,7 +61,7 @@ class Rule(BaseModel):
         """Whether the rule speaks of such a request."""
         wanted = ((self.project, project), (self.logstore, logstore))
         return (
-            (not self.on or operation in self.on)
+            (not self.operations or operation in self.operations)
             and all(not want or want == found for want, found in wanted)
             and (self.shard is None or self.shard == shard)
             and (self.do != "empty" or operation == "pull_logs")

@@ -33,7 +33,7 @@ def test_wrong_keys_and_tokens_get_the_services_errors(connection: SlsConnection
 def test_a_token_that_expires_is_told_and_a_new_one_goes_on(
     server: LocalSls, client: LogClient, refused: Refusal
 ) -> None:
-    server.faults = {"rules": [{"on": "list_project", "do": "expired_token", "count": 1}]}
+    server.faults = {"rules": [{"operations": "list_project", "do": "expired_token", "count": 1}]}
     assert refused(client.list_project) == (401, "Unauthorized")
     client.list_project()
 

@@ -56,7 +56,7 @@ class Pull:
 
 
 def rule(do: object, **more: object) -> dict[str, object]:
-    return {"rules": [{"on": "pull_logs", "do": do, "count": 1, **more}]}
+    return {"rules": [{"operations": "pull_logs", "do": do, "count": 1, **more}]}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_bodies_arrive_short_changed_or_empty(calm: LocalSls, shard: str) -> Non
 def test_a_put_that_is_dropped_is_not_carried_out_and_one_that_is_lost_is(calm: LocalSls, shard: str) -> None:
     client = once(calm.connection())
     for kind, value in (("drop", b"dropped"), ("lose", b"lost"), ("cut", b"cut")):
-        calm.faults = {"rules": [{"on": "put_logs", "do": kind, "count": 1}]}
+        calm.faults = {"rules": [{"operations": "put_logs", "do": kind, "count": 1}]}
         with pytest.raises(Unanswered):
             put(client, shard, [value])
     calm.faults = None
@@ -125,7 +125,7 @@ def test_rules_hold_for_their_operation_place_and_script(calm: LocalSls, shard: 
         return True
 
     script = ["pass", "error", "quota", "pass", "drop"]
-    calm.faults = {"rules": [{"on": ["list_shards"], "logstore": shard, "after": 1, "do": script}]}
+    calm.faults = {"rules": [{"operations": ["list_shards"], "logstore": shard, "after": 1, "do": script}]}
     assert [outcome(lambda: client.list_shards(PROJECT, other)) for _ in range(3)] == [True] * 3
     assert [outcome(lambda: client.get_begin_cursor(PROJECT, shard, 0)) for _ in range(3)] == [True] * 3
     outcomes = [outcome(lambda: client.list_shards(PROJECT, shard)) for _ in range(8)]
@@ -150,7 +150,7 @@ def test_chances_follow_the_seed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("plan", "told"),
     [
-        ({"rules": [{"on": "pul_logs", "do": "error"}]}, "no operation 'pul_logs'; there are .*pull_logs"),
+        ({"rules": [{"operations": "pul_logs", "do": "error"}]}, "no operation 'pul_logs'; there are .*pull_logs"),
         ({"rules": [{"do": "explode"}]}, "rules.0.do"),
         ("rules: [{do: error, probability: 2}]", "rules.0.probability: .*found 2"),
         ("rules: [", "no YAML"),
