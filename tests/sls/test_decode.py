@@ -92,6 +92,17 @@ def test_every_log_is_what_the_sdk_flattens_it_to(listed: LogGroupListRaw, keys:
     assert list(zip(table["__cursor__"].to_pylist(), table["__index__"].to_pylist(), strict=True)) == places
 
 
+@pytest.mark.parametrize("odd", [["b", "a"], ["a", "c"], ["a", "a"], ["aa", "b"], ["a"]])
+def test_one_log_with_other_keys_among_many_alike_is_not_taken_for_one_of_them(odd: list[str]) -> None:
+    listed = LogGroupListRaw()
+    group = listed.LogGroups.add(Topic="t", Source="s")
+    for number in range(20):
+        log = group.Logs.add(Time=1)
+        for name in odd if number == 13 else ["a", "b"]:
+            log.Contents.add(Key=name, Value=b"%s %d" % (name.encode(), number))
+    assert logs_of(decode(listed.SerializeToString(), 0, 0, ["a", "b"])) == flattened(listed)
+
+
 def test_columns_come_in_the_order_of_the_keys_with_the_rest_last() -> None:
     assert schema(["b", "__time__", "a"]).names == [*META.names, "b", "a", "__rest__"]
     assert decode(b"", 0, 5, ["b"]).schema == schema(["b"])
