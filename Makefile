@@ -1,7 +1,7 @@
 # PYTHON=/path/to/python3.11 chooses the interpreter; otherwise the first Python 3.10-3.12 that runs is taken.
 VENV := .venv
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint constraints clean
+.PHONY: help setup demo test lint conformance soak fuzz bench constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -19,6 +19,21 @@ lint: setup ## Check style and types
 
 test: lint ## Set up, check style and types, run the tests
 	@$(VENV)/bin/pytest
+
+conformance: setup ## The local server against the unmodified SDK and its command line
+	@$(VENV)/bin/python -m tests.conformance
+
+soak: setup ## A million logs through faults, and the local server killed fifty times under load
+	@$(VENV)/bin/python -m tests.soak.crash --kills 50
+	@$(VENV)/bin/python -m tests.soak.pull --logs 1000000
+
+fuzz: setup ## Mutated requests to the local server, mutated answers to the client
+	@$(VENV)/bin/python -m tests.fuzz.requests --count 200000
+	@$(VENV)/bin/python -m tests.fuzz.bodies --count 1000000
+
+bench: setup ## The local server per core; decoding beside the SDK's own
+	@$(VENV)/bin/python benchmarks/local_server.py
+	@$(VENV)/bin/python benchmarks/decode.py
 
 constraints: setup ## Choose the versions of constraints.txt anew, within the ranges of pyproject.toml
 	@$(VENV)/bin/python tools/setup.py constraints

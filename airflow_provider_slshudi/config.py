@@ -57,6 +57,12 @@ _TABLE_OPTIONS = (
     "hoodie.datasource.write.partitionpath.urlencode",
     "hoodie.datasource.write.hive_style_partitioning",
 )
+
+SHARD_BYTES_PER_SECOND = 10_000_000
+SHARD_READS_PER_SECOND = 100.0
+"""What a shard gives: https://www.alibabacloud.com/help/en/sls/product-overview/shard. Bytes are counted raw, since it
+is not said whether the service counts compressed ones."""
+
 PROTECTED_OPTIONS = frozenset((*PROTOCOL_OPTIONS, *_TABLE_OPTIONS))
 
 
@@ -119,6 +125,9 @@ class Source(_Model):
     `start`: where a shard that exists when the pipeline first runs is read from: its first retained log
     (`begin`), only what comes after (`end`), or a receive time in unix seconds. A shard that appears later is
     always read from its first log.
+
+    `read_bytes_per_second` (raw) and `reads_per_second` are taken of each shard at most, by all tasks of a batch
+    together; `total_bytes_per_second` of all shards.
     """
 
     connection: str = "sls_default"
@@ -126,6 +135,9 @@ class Source(_Model):
     logstore: str = Field(min_length=1)
     start: Literal["begin", "end"] | Annotated[int, Field(gt=0)] = "begin"
     on_expired: Literal["fail", "skip"] = "fail"
+    read_bytes_per_second: Size = SHARD_BYTES_PER_SECOND
+    reads_per_second: float = Field(SHARD_READS_PER_SECOND, gt=0, allow_inf_nan=False)
+    total_bytes_per_second: Size | None = None
 
     @property
     def identity(self) -> str:

@@ -35,6 +35,11 @@ _SLS = {
             "schema": {**_TEXT, "format": "password"},
             "description": "Of temporary (STS) credentials",
         },
+        "credentials": {
+            "label": "Credentials",
+            "schema": _TEXT,
+            "description": "Instead of key and secret: file:/path of a JSON file that is renewed, or ecs:ROLE",
+        },
     },
 }
 _LEDGER = {

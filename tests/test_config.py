@@ -56,7 +56,23 @@ def test_a_small_pipeline_gets_sensible_defaults() -> None:
     assert [column.source_key for column in found.columns] == ["id", "ts"]
     assert found.table.partition is not None and found.table.partition.name == "event_date"
     assert found.every == timedelta(minutes=5)
+    assert (found.source.read_bytes_per_second, found.source.reads_per_second) == (10_000_000, 100)
+    assert found.source.total_bytes_per_second is None
     assert (found.batch.max_bytes, found.batch.target_file_bytes) == (4 * 2**30, 128 * 2**20)
+
+
+def test_a_pace_is_set_for_a_shard_and_for_all() -> None:
+    text = changed("source.read_bytes_per_second", "2.5MB")
+    text = text.replace("  logstore:", "  reads_per_second: 0.5\n  total_bytes_per_second: 1GiB\n  logstore:")
+    source = parse_pipeline(text, "clicks.yaml").source
+    assert (source.read_bytes_per_second, source.reads_per_second) == (2_500_000, 0.5)
+    assert source.total_bytes_per_second == 2**30
+
+
+@pytest.mark.parametrize("field", ["read_bytes_per_second", "reads_per_second", "total_bytes_per_second"])
+@pytest.mark.parametrize("value", [0, -1, "fast", ".inf"])
+def test_a_pace_that_is_none_is_refused(field: str, value: object) -> None:
+    assert refused(changed(f"source.{field}", value)).field == f"source.{field}"
 
 
 def test_the_example_loads() -> None:

@@ -22,6 +22,8 @@ def write_example(dags: Path, folder: Path, table: str, schedule: str | None = N
         raise RuntimeMissing(f"{example} is missing: run this from a checkout of the project, which has dags/")
     found = load_pipeline(example)
     text = example.read_text(encoding="utf-8").replace(found.table.path, table)
+    # The local server, which is what an example reads, has no quota to keep to.
+    text = text.replace("source:\n", "source:\n  read_bytes_per_second: 1GB\n")
     if schedule is not None:
         text = text.replace(f"schedule: {found.schedule}", f"schedule: {schedule}")
     target = folder / example.name

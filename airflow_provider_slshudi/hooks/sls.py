@@ -19,7 +19,8 @@ _NO_PROJECT = "slshudi-connection-test"
 class SlsHook(BaseHook):
     """The log service: host is the endpoint, login the AccessKey ID, password its secret.
 
-    Extra: `region`, `auth_version` (v1 or v4), `security_token` (of temporary credentials).
+    Extra: `region`, `auth_version` (v1 or v4), `security_token` (of temporary credentials), `credentials` (where they are
+    fetched and renewed from, instead of login and password).
     """
 
     conn_name_attr = "sls_conn_id"
@@ -49,6 +50,7 @@ class SlsHook(BaseHook):
             extra.get("security_token") or "",
             extra.get("region") or "",
             extra.get("auth_version") or "v1",
+            extra.get("credentials") or "",
         )
 
     def service(self, project: str, logstore: str) -> LogService:

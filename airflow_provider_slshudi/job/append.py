@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config import Pipeline, Source
 from airflow_provider_slshudi.hudi import exchange, instants
 from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest, RangeDone
@@ -21,8 +21,8 @@ from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.planning.split import split
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Range
-from airflow_provider_slshudi.sls.decode import decode
-from airflow_provider_slshudi.sls.reader import read
+from airflow_provider_slshudi.sls.pace import Limits, Pacer
+from airflow_provider_slshudi.sls.reader import Reader
 from airflow_provider_slshudi.sls.service import LogService
 
 if TYPE_CHECKING:
@@ -40,7 +40,10 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class AppendTask:
-    """The work of every task but for its ranges; travels to the executors, credentials within `service`."""
+    """The work of every task but for its ranges; travels to the executors, credentials within `service`.
+
+    `limits` says for each shard how fast one task may read it.
+    """
 
     service: LogService
     storage: Storage
@@ -48,20 +51,22 @@ class AppendTask:
     rows: RowSpec
     partition_name: str | None
     target_bytes: int
+    pipeline: str
+    limits: Mapping[int, Limits]
 
     def __call__(self, ranges: list[Range], write_token: str) -> TaskResult:
         """Pulls the ranges and writes their rows."""
         maker = RowMaker(self.rows)
         writer = BaseFileWriter(self.storage, self.instant, write_token, self.target_bytes)
-        done = [self._append(item, maker, writer) for item in ranges]
+        readers = {item.shard: Reader(self.service, self.pipeline, Pacer(self.limits[item.shard])) for item in ranges}
+        done = [self._append(item, readers[item.shard], maker, writer) for item in ranges]
         return TaskResult(writer.close(), done, dict(maker.misfits))
 
-    def _append(self, item: Range, maker: RowMaker, writer: BaseFileWriter) -> RangeDone:
+    def _append(self, item: Range, reader: Reader, maker: RowMaker, writer: BaseFileWriter) -> RangeDone:
         rows = size = 0
         first: int | None = None
         last: int | None = None
-        for pull in read(self.service, item):
-            logs = decode(pull.body, pull.shard, pull.begin, self.rows.keys, pull.groups)
+        for pull, logs in reader.tables(item, self.rows.keys):
             size += pull.raw_size
             if not logs.num_rows:
                 continue
@@ -85,6 +90,9 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     instants.to_inflight(gateway, storage.uri, order.instant)
     reach(Point.APPEND_INFLIGHT)
     partition = pipeline.table.partition
+    density = {int(shard): Density(size, 0.0) for shard, size in order.density.items()}
+    ranges = [Range(shard, begin, end) for shard, begin, end in order.ranges]
+    work = split(ranges, density, spark.defaultParallelism, pipeline.batch.task_bytes) if ranges else []
     task = AppendTask(
         service,
         storage,
@@ -92,10 +100,9 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         RowSpec.of(pipeline),
         partition.name if partition else None,
         pipeline.batch.target_file_bytes,
+        pipeline.name,
+        _limits(pipeline.source, work),
     )
-    density = {int(shard): Density(size, 0.0) for shard, size in order.density.items()}
-    ranges = [Range(shard, begin, end) for shard, begin, end in order.ranges]
-    work = split(ranges, density, spark.defaultParallelism, pipeline.batch.task_bytes) if ranges else []
     results = spark.parallelize(work, max(1, len(work))).mapPartitions(_runner(task)).collect() if work else []
     misfits: Counter[str] = Counter()
     for result in results:
@@ -112,6 +119,13 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     reach(Point.APPEND_WRITTEN)
     exchange.write_manifest(storage, manifest)
     return manifest
+
+
+def _limits(source: Source, work: Sequence[Sequence[Range]]) -> dict[int, Limits]:
+    """The pace at which each task that reads a shard reads it: no more tasks are made than run at the same time."""
+    whole = Limits(source.read_bytes_per_second, source.reads_per_second, source.total_bytes_per_second)
+    readers = Counter(shard for part in work for shard in {item.shard for item in part})
+    return {shard: whole.among(count, len(work)) for shard, count in readers.items()}
 
 
 def _runner(task: AppendTask) -> Any:

@@ -32,3 +32,18 @@ def logstore_not_exist(name: str) -> ServiceFault:
 def shard_not_exist(shard: int) -> ServiceFault:
     """The path names no shard of the logstore."""
     return ServiceFault(400, "ShardNotExist", f"Shard {shard} does not exist.")
+
+
+def invalid_cursor(text: str) -> ServiceFault:
+    """A text is no cursor, or one beyond the shard's end."""
+    return ServiceFault(400, "InvalidCursor", f"Cursor {text} is invalid.")
+
+
+def token_expired() -> ServiceFault:
+    """A temporary key's token is no longer valid."""
+    return ServiceFault(401, "Unauthorized", "The security token you provided has expired.")
+
+
+def too_large(most: int) -> ServiceFault:
+    """A body has more than `most` bytes."""
+    return ServiceFault(413, "PostBodyTooLarge", f"Body size must little than {most}.")

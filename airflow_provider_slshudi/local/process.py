@@ -8,10 +8,13 @@ import selectors
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
 from airflow_provider_slshudi.exceptions import RuntimeMissing
+from airflow_provider_slshudi.local.files import replace_text
 from airflow_provider_slshudi.sls.connection import AuthVersion, SlsConnection
 
 HOST = "127.0.0.1"
@@ -22,6 +25,12 @@ SECRET = "SLSHUDI_LOCAL_SECRET"  # noqa: S105 - the names of environment variabl
 TOKEN = "SLSHUDI_LOCAL_SECRET_TOKEN"  # noqa: S105
 STOP_WITH_STDIN = "SLSHUDI_LOCAL_STOP_WITH_STDIN"
 
+
+def certificate_directory(directory: Path) -> Path:
+    """Where a server over `directory` keeps its certificate."""
+    return directory / "tls"
+
+
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
 
@@ -31,6 +40,10 @@ class LocalSls:
 
     It listens on 127.0.0.1 only. `port` 0 takes a free one. It ends with this process, even one that is killed.
     With `security_token` clients must send that token, as with temporary keys. Its log is `directory/server.log`.
+    `tls` makes it speak TLS: let clients trust `authority`. `quotas` are texts such as `shard_reads=5`; None enforces
+    none, an empty list the service's own. `day` is how many seconds a day of a logstore's ttl lasts. `faults` is a
+    fault plan: a mapping, or YAML or JSON text; set the attribute to change it while the server runs.
+    Raises ConfigError for quotas and plans that are none.
     """
 
     def __init__(
@@ -40,11 +53,17 @@ class LocalSls:
         access_key_id: str = "local",
         access_key_secret: str = "",
         security_token: str = "",
+        *,
+        tls: bool = False,
+        quotas: Sequence[str] | None = None,
+        day: int = 24 * 60 * 60,
+        faults: object = None,
     ) -> None:
         self.directory, self.port, self.access_key_id = Path(directory), port, access_key_id
         self.endpoint = ""
         self._secret = access_key_secret or secrets.token_hex(16)
-        self._token = security_token
+        self._token, self._tls, self._quotas, self._day = security_token, tls, quotas, day
+        self.faults = faults
         self._process: subprocess.Popen[str] | None = None
 
     def __repr__(self) -> str:
@@ -66,6 +85,32 @@ class LocalSls:
             raise RuntimeError("the local SLS server is not running")
         return self._process.pid
 
+    @property
+    def authority(self) -> Path:
+        """The certificate that clients of a server with TLS trust, for example by REQUESTS_CA_BUNDLE."""
+        return certificate_directory(self.directory) / "ca.pem"
+
+    @property
+    def faults(self) -> object:
+        """The fault plan. A new one counts from the next request on."""
+        return self._faults
+
+    @faults.setter
+    def faults(self, plan: object) -> None:
+        from airflow_provider_slshudi.local.faultplan import Plan
+
+        parsed = Plan.parse(plan, "fault plan")
+        self._faults = plan
+        replace_text(self._plan(), parsed.model_dump_json(indent=1))
+
+    def injected(self) -> Counter[tuple[str, str]]:
+        """How many faults were made, by operation and kind."""
+        from airflow_provider_slshudi.local.faultplan import log_of
+
+        noted = log_of(self._plan())
+        lines = noted.read_text().splitlines() if noted.exists() else []
+        return Counter((line.split()[0], line.split()[1]) for line in lines)
+
     def start(self) -> None:
         """Start and wait until it answers. Raises RuntimeMissing with the child's own words where it does not."""
         if self._process is not None:
@@ -73,6 +118,9 @@ class LocalSls:
         self.directory.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "airflow_provider_slshudi.local", "--directory", str(self.directory)]
         command += ["--port", str(self.port), "--access-key-id", self.access_key_id]
+        command += ["--day", str(self._day), "--faults", str(self._plan())]
+        command += ["--tls"] if self._tls else []
+        command += ["--quotas", *self._quotas] if self._quotas is not None else []
         environment = {**os.environ, SECRET: self._secret, TOKEN: self._token, STOP_WITH_STDIN: "1"}
         with self._log().open("w") as log:
             self._process = subprocess.Popen(
@@ -82,7 +130,7 @@ class LocalSls:
         if not line.startswith(READY):
             self.stop()
             raise RuntimeMissing(f"the local SLS server did not start: {self._last_words()}")
-        self.endpoint = line.removeprefix(READY).strip()
+        self.endpoint = ("https://" if self._tls else "") + line.removeprefix(READY).strip()
 
     def stop(self) -> None:
         """End the server; what it acknowledged stays in the directory. Stopping twice is harmless."""
@@ -104,6 +152,9 @@ class LocalSls:
         return SlsConnection(
             self.endpoint, self.access_key_id, self._secret, self._token, region="cn-local", auth_version=auth_version
         )
+
+    def _plan(self) -> Path:
+        return self.directory / "faults.json"
 
     def _log(self) -> Path:
         return self.directory / "server.log"

@@ -77,11 +77,11 @@ def _account(accounts: Mapping[str, Account], key: str, request: Signed) -> Acco
 
 def _check_time(text: str, parse: Callable[[str], datetime]) -> None:
     try:
-        sent = parse(text)
-    except (TypeError, ValueError):
+        sent = parse(text).timestamp()
+    except (TypeError, ValueError, OverflowError):
         raise ServiceFault(400, "InvalidRequestTime", f"Request time {text} not follow RFC822 spec.") from None
     now = time.time()
-    if abs(now - sent.timestamp()) > LARGEST_SKEW:
+    if abs(now - sent) > LARGEST_SKEW:
         message = f"Request time {text} has been expired while server time is {int(now)}."
         raise ServiceFault(400, "RequestTimeExpired", message)
 

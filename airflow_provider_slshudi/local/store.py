@@ -2,7 +2,8 @@
 
 PROJECT/project.json                       its description and times
 PROJECT/LOGSTORE/logstore.json             its settings and shards, replaced as a whole
-PROJECT/LOGSTORE/shards/ID/FIRST.groups    a shard's log groups, see `segment`
+PROJECT/LOGSTORE/shards/ID/FIRST.groups    a shard's log groups, see `shardlog`
+PROJECT/LOGSTORE/consumergroups.json       see `consumers`
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_slshudi.local.consumers import ConsumerGroups
 from airflow_provider_slshudi.local.faults import (
     ServiceFault,
     logstore_not_exist,
@@ -24,7 +25,8 @@ from airflow_provider_slshudi.local.faults import (
     project_not_exist,
     shard_not_exist,
 )
-from airflow_provider_slshudi.local.segment import Segment
+from airflow_provider_slshudi.local.files import replace_json
+from airflow_provider_slshudi.local.shardlog import ShardLog
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
 _KEY = re.compile(r"[0-9a-fA-F]{32}")
@@ -32,6 +34,15 @@ _KEYS = 1 << 128
 _LAST_KEY = "f" * 32
 _MOST_SHARDS = 256
 _DEFAULTS = {"ttl": 30, "enable_tracking": False, "autoSplit": True, "maxSplitShard": 64, "appendMeta": False}
+# What else a logstore may be told; kept and answered, of no effect here.
+_KEPT = {"telemetryType": str, "mode": str, "hot_ttl": int, "infrequentAccessTTL": int, "enableModify": bool}
+_TYPES = {**{name: type(value) for name, value in _DEFAULTS.items()}, **_KEPT}
+
+FOREVER = 3650
+"""A logstore's ttl in days from which on nothing expires."""
+
+DAY = 24 * 60 * 60
+"""Seconds of a day of a logstore's ttl."""
 
 
 @dataclass(slots=True)
@@ -55,21 +66,23 @@ class Shard:
 
 
 class Logstore:
-    """A logstore's settings and shards, and their segments."""
+    """A logstore's settings, shards and consumer groups; a day of its ttl lasts `day` seconds."""
 
-    def __init__(self, directory: Path, settings: dict[str, Any], shards: list[Shard]) -> None:
+    def __init__(self, directory: Path, settings: dict[str, Any], shards: list[Shard], day: int) -> None:
         self.directory, self.settings, self.shards = directory, settings, shards
-        self._segments: dict[int, Segment] = {}
-        self._turn = 0
+        self.groups = ConsumerGroups(directory / "consumergroups.json")
+        self._logs: dict[int, ShardLog] = {}
+        self._turn, self._day = 0, day
 
     @classmethod
-    def create(cls, directory: Path, asked: dict[str, Any]) -> Logstore:
+    def create(cls, directory: Path, asked: dict[str, Any], day: int) -> Logstore:
         """A new logstore from the body of CreateLogstore, its shards sharing the hash keys evenly."""
         count = asked.get("shardCount", 2)
-        if not isinstance(count, int) or not 1 <= count <= _MOST_SHARDS:
+        if type(count) is not int or not 1 <= count <= _MOST_SHARDS:
             raise parameter_invalid(f"shardCount {count!r}: expected 1 to {_MOST_SHARDS}")
         now = int(time.time())
-        logstore = cls(directory, {**_DEFAULTS, **asked, "createTime": now, "lastModifyTime": now}, [])
+        named = {"logstoreName": directory.name, "createTime": now, "lastModifyTime": now}
+        logstore = cls(directory, {**_DEFAULTS, **_settings(asked), **named}, [], day)
         bounds = [f"{_KEYS * place // count:032x}" for place in range(count)] + [_LAST_KEY]
         for begin, end in pairwise(bounds):
             logstore._add(begin, end)
@@ -77,12 +90,12 @@ class Logstore:
         return logstore
 
     @classmethod
-    def load(cls, directory: Path) -> Logstore:
+    def load(cls, directory: Path, day: int) -> Logstore:
         """The logstore that `directory` holds."""
         saved = json.loads((directory / "logstore.json").read_text())
-        logstore = cls(directory, saved["settings"], [Shard(**shard) for shard in saved["shards"]])
+        logstore = cls(directory, saved["settings"], [Shard(**shard) for shard in saved["shards"]], day)
         for shard in logstore.shards:
-            logstore._segments[shard.shardID] = Segment.open(logstore._path(shard.shardID))
+            logstore._logs[shard.shardID] = ShardLog.open(logstore._path(shard.shardID))
         return logstore
 
     def describe(self) -> dict[str, Any]:
@@ -91,26 +104,26 @@ class Logstore:
 
     def update(self, asked: dict[str, Any]) -> None:
         """Take over the settings that UpdateLogstore may change."""
-        kept = ("logstoreName", "shardCount", "createTime")
-        changed = {name: value for name, value in asked.items() if name not in kept}
-        self.settings.update(changed, lastModifyTime=int(time.time()))
+        self.settings.update(_settings(asked), lastModifyTime=int(time.time()))
         self._save()
 
-    def segment(self, shard: int) -> Segment:
-        """A shard's log groups. Raises ShardNotExist."""
-        if shard not in self._segments:
+    def log(self, shard: int) -> ShardLog:
+        """A shard's log groups that have not expired. Raises ShardNotExist."""
+        if shard not in self._logs:
             raise shard_not_exist(shard)
-        return self._segments[shard]
+        log = self._logs[shard]
+        if self.settings["ttl"] < FOREVER:
+            log.expire(int(time.time()) - self.settings["ttl"] * self._day)
+        return log
 
-    def put(self, group: bytes, key: str | None) -> None:
-        """Append a LogGroup to the shard that owns `key`, or without one to the writable shards in turn."""
+    def choose(self, key: str | None) -> int:
+        """The shard that a put goes to: the one that owns `key`, or without one the writable shards in turn."""
         writable = [shard for shard in self.shards if shard.writable]
         if key is None:
             self._turn += 1
-            shard = writable[self._turn % len(writable)]
-        else:
-            shard = next(shard for shard in writable if shard.owns(_key(key)))
-        self._segments[shard.shardID].append(group)
+            return writable[self._turn % len(writable)].shardID
+        owned = _key(key)
+        return next(shard for shard in writable if shard.owns(owned)).shardID
 
     def split(self, shard: int, key: str) -> list[Shard]:
         """Close a shard and share its hash keys among two new ones at `key`: the old one and the new ones."""
@@ -133,10 +146,22 @@ class Logstore:
         self._save()
         return [merged, left, right]
 
+    def delete(self, shard: int) -> None:
+        """Remove a shard that was split or merged, with its log groups."""
+        self.log(shard)
+        kept = [item for item in self.shards if item.shardID != shard or item.writable]
+        if len(kept) == len(self.shards):
+            raise parameter_invalid(f"shard {shard} is readwrite: only a readonly shard can be deleted")
+        self.shards = kept
+        self._save()
+        self._logs.pop(shard).close()
+        shutil.rmtree(self._path(shard))
+        self.groups.forget(shard)
+
     def close(self) -> None:
         """Close all files."""
-        for segment in self._segments.values():
-            segment.close()
+        for log in self._logs.values():
+            log.close()
 
     def _writable(self, shard: int) -> Shard:
         found = next((item for item in self.shards if item.shardID == shard), None)
@@ -147,10 +172,12 @@ class Logstore:
         return found
 
     def _add(self, begin: str, end: str) -> Shard:
-        shard = Shard(len(self.shards), "readwrite", begin, end, int(time.time()))
+        # The shard with the largest id is writable, so it cannot have been deleted: no id comes back.
+        id_ = 1 + max((shard.shardID for shard in self.shards), default=-1)
+        shard = Shard(id_, "readwrite", begin, end, int(time.time()))
         shutil.rmtree(self._path(shard.shardID), ignore_errors=True)  # of a change that a kill kept from being saved
         # Cursors start at a large number of no meaning to clients, another one for each shard.
-        self._segments[shard.shardID] = Segment.create(self._path(shard.shardID), time.time_ns())
+        self._logs[shard.shardID] = ShardLog.create(self._path(shard.shardID), time.time_ns())
         self.shards.append(shard)
         return shard
 
@@ -159,14 +186,14 @@ class Logstore:
 
     def _save(self) -> None:
         saved = {"settings": self.settings, "shards": [asdict(shard) for shard in self.shards]}
-        _replace(self.directory / "logstore.json", saved)
+        replace_json(self.directory / "logstore.json", saved)
 
 
 class Store:
-    """All projects. Not for several threads; one process per directory."""
+    """All projects. Not for several threads; one process per directory. `day`: seconds of a day of retention."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, day: int = DAY) -> None:
+        self._directory, self._day = directory, day
         directory.mkdir(parents=True, exist_ok=True)
         self._projects: dict[str, dict[str, Any]] = {}
         self._logstores: dict[str, dict[str, Logstore]] = {}
@@ -174,7 +201,7 @@ class Store:
             project = path.parent
             self._projects[project.name] = json.loads(path.read_text())
             made = sorted(project.glob("*/logstore.json"))
-            self._logstores[project.name] = {file.parent.name: Logstore.load(file.parent) for file in made}
+            self._logstores[project.name] = {file.parent.name: Logstore.load(file.parent, day) for file in made}
 
     def create_project(self, name: str, asked: dict[str, Any]) -> None:
         """Make a project from the body of CreateProject."""
@@ -184,8 +211,8 @@ class Store:
         now = time.strftime("%Y-%m-%d %H:%M:%S")
         project = {
             "projectName": name,
-            "description": asked.get("description", ""),
-            "resourceGroupId": asked.get("resourceGroupId", ""),
+            "description": _text(asked, "description"),
+            "resourceGroupId": _text(asked, "resourceGroupId"),
             "status": "Normal",
             "region": "cn-local",
             "owner": "",
@@ -193,8 +220,15 @@ class Store:
             "lastModifyTime": now,
         }
         _clear(self._directory / name)
-        _replace(self._directory / name / "project.json", project)
+        replace_json(self._directory / name / "project.json", project)
         self._projects[name], self._logstores[name] = project, {}
+
+    def update_project(self, name: str, asked: dict[str, Any]) -> None:
+        """Take over what UpdateProject may change."""
+        changed = {"description": _text(asked, "description"), "lastModifyTime": time.strftime("%Y-%m-%d %H:%M:%S")}
+        project = {**self.project(name), **changed}
+        replace_json(self._directory / name / "project.json", project)
+        self._projects[name] = project
 
     def projects(self) -> list[dict[str, Any]]:
         """All projects, by name."""
@@ -227,7 +261,7 @@ class Store:
         if name in logstores:
             raise ServiceFault(400, "LogStoreAlreadyExist", f"logstore {name} already exists")
         _clear(self._directory / project / name)
-        logstores[name] = Logstore.create(self._directory / project / name, asked)
+        logstores[name] = Logstore.create(self._directory / project / name, asked, self._day)
 
     def logstore(self, project: str, name: str) -> Logstore:
         """A logstore. Raises ProjectNotExist and LogStoreNotExist."""
@@ -245,17 +279,22 @@ class Store:
         del self.logstores(project)[name]
 
 
-def page(
-    items: list[Any], key: str, query: dict[str, str], name_of: Callable[[Any], str], pattern: str
-) -> dict[str, Any]:
-    """The answer of a listing: those whose name holds `pattern`, cut to the query's offset and size."""
-    try:
-        offset, size = int(query.get("offset", 0)), int(query.get("size", 100))
-    except ValueError:
-        raise parameter_invalid("offset and size are integers") from None
-    found = [item for item in items if pattern in name_of(item)]
-    cut = found[offset : offset + size]
-    return {"count": len(cut), "total": len(found), key: cut}
+def _settings(asked: dict[str, Any]) -> dict[str, Any]:
+    """What of the body of CreateLogstore or UpdateLogstore is kept."""
+    found = {name: asked[name] for name in _TYPES if asked.get(name) is not None}
+    for name, value in found.items():
+        if type(value) is not _TYPES[name]:
+            raise parameter_invalid(f"{name} {value!r}: expected a value like {_TYPES[name]()!r}")
+    if not 1 <= found.get("ttl", 1) <= FOREVER:
+        raise parameter_invalid(f"ttl {found['ttl']}: expected 1 to {FOREVER} days")
+    return found
+
+
+def _text(asked: dict[str, Any], name: str) -> str:
+    value = asked.get(name, "")
+    if not isinstance(value, str):
+        raise parameter_invalid(f"{name} {value!r}: expected a text")
+    return value
 
 
 def _check_name(what: str, name: str) -> None:
@@ -275,11 +314,3 @@ def _key(text: str) -> str:
 def _clear(directory: Path) -> None:
     if directory.exists():
         shutil.rmtree(directory)
-
-
-def _replace(path: Path, content: dict[str, Any]) -> None:
-    """Write JSON so that a kill leaves the old content or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(content, indent=1))
-    new.replace(path)

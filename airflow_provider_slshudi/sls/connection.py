@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.sls.credentials import Credentials, Fixed, Provider, provider_of
 
 AuthVersion = Literal["v1", "v4"]
 
@@ -18,8 +19,9 @@ _VARIABLES = {
     "security_token": "SLSHUDI_SLS_SECRET_TOKEN",
     "region": "SLSHUDI_SLS_REGION",
     "auth_version": "SLSHUDI_SLS_AUTH_VERSION",
+    "credentials": "SLSHUDI_SLS_CREDENTIALS",
 }
-_REQUIRED = ("endpoint", "access_key_id", "access_key_secret")
+_KEYS = ("access_key_id", "access_key_secret")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,9 @@ class SlsConnection:
     """An endpoint and the credentials to sign with; its repr shows no secret.
 
     `endpoint` is a host, `host:port` or `https://host[:port]`; `security_token` belongs to temporary (STS) keys;
-    `region` is signed by `auth_version` v4 only, which needs it. Raises ConfigError for what cannot work.
+    `region` is signed by `auth_version` v4 only, which needs it. `credentials`, in place of keys, says where temporary
+    ones are fetched, again and again: `file:/path/of/keys.json` or `ecs:name-of-a-RAM-role`. Raises ConfigError for
+    what cannot work.
     """
 
     endpoint: str
@@ -36,11 +40,17 @@ class SlsConnection:
     security_token: str = field(default="", repr=False)
     region: str = ""
     auth_version: AuthVersion = "v1"
+    credentials: str = ""
 
     def __post_init__(self) -> None:
-        for name in _REQUIRED:
+        if self.credentials:
+            provider_of(self.credentials)
+        for name in ("endpoint",) if self.credentials else ("endpoint", *_KEYS):
             if not getattr(self, name):
                 raise _wrong(name, f"the SLS connection has no {name}", "")
+        if self.credentials and (self.access_key_id or self.access_key_secret or self.security_token):
+            message = "the SLS connection has keys and says where credentials come from: keep one of them"
+            raise _wrong("credentials", message, self.credentials)
         if self.auth_version not in ("v1", "v4"):
             raise _wrong("auth_version", f"auth_version is v1 or v4, not {self.auth_version!r}", self.auth_version)
         if self.auth_version == "v4" and not self.region:
@@ -51,18 +61,24 @@ class SlsConnection:
         """The environment variables that `from_env` reads back; empty fields are left out."""
         return {variable: value for name, variable in _VARIABLES.items() if (value := getattr(self, name))}
 
+    def provider(self) -> Provider:
+        """Who is asked for credentials."""
+        if self.credentials:
+            return provider_of(self.credentials)
+        return Fixed(Credentials(self.access_key_id, self.access_key_secret, self.security_token))
+
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> SlsConnection:
         """The connection that `to_env` wrote. Raises ConfigError naming the variable that is missing."""
-        for name in _REQUIRED:
-            if not environ.get(_VARIABLES[name]):
+        given = {name: environ.get(variable, "") for name, variable in _VARIABLES.items()}
+        for name in ("endpoint",) if given["credentials"] else ("endpoint", *_KEYS):
+            if not given[name]:
                 raise ConfigError(
                     f"environment variable {_VARIABLES[name]} is not set: it carries the SLS connection's {name}",
                     source="environment",
                     field=_VARIABLES[name],
                 )
-        given = {item.name: environ[_VARIABLES[item.name]] for item in fields(cls) if _VARIABLES[item.name] in environ}
-        return cls(**cast(Any, given))
+        return cls(**cast(Any, {**given, "auth_version": given["auth_version"] or "v1"}))
 
 
 def split_endpoint(endpoint: str) -> tuple[str, str, int | None]:
@@ -74,7 +90,7 @@ def split_endpoint(endpoint: str) -> tuple[str, str, int | None]:
     if not host or "/" in host or any(map(str.isspace, host)):
         raise ValueError("no host")
     if colon and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise ValueError("no port after the colon (IPv6 addresses are not supported by the SDK)")
+        raise ValueError("no port after the colon (IPv6 addresses are not supported)")
     return scheme.lower() or "http", host, int(port) if colon else None
 
 

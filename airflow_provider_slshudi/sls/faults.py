@@ -1,4 +1,4 @@
-"""What the service's error codes mean for a caller, and the one loop that tries again."""
+"""What the service's error codes mean for a caller, in one table, and the one loop that tries again."""
 
 from __future__ import annotations
 
@@ -14,67 +14,104 @@ from airflow_provider_slshudi.exceptions import SourceThrottled as Throttled
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-NETWORK = "LogRequestError"
-"""The code that the SDK gives to a request that got no answer."""
-
 _FIRST_DELAY, _LARGEST_DELAY = 0.2, 10.0
 
-# https://www.alibabacloud.com/help/en/sls/developer-reference/error-codes; a code that is not here goes by its status.
-_CLASSES: dict[str, type[SourceError]] = {
-    "InternalServerError": SourceUnavailable,
-    "RequestTimeout": SourceUnavailable,
-    "ServerBusy": Throttled,
-    "MetaOperationQpsLimitExceeded": Throttled,
-    "ReadQuotaExceed": Throttled,
-    "WriteQuotaExceed": Throttled,
-    "ShardReadQuotaExceed": Throttled,
-    "ShardWriteQuotaExceed": Throttled,
+NEXT: dict[type[SourceError], str] = {
+    SourceUnavailable: "it is tried again, from the same cursor",
+    Throttled: "it is tried again more slowly, from the same cursor",
+    SourceCorrupt: "it was not believed and is asked for again, from the same cursor",
+    SourceRefused: "it is not tried again before somebody has changed something",
 }
+"""What happens after an error of each class, as the end of a message."""
 
-_ADVICE = {
-    "SignatureNotMatch": "check the access key secret, and that nothing on the way rewrites the request",
-    "Unauthorized": "check the access key id, its permissions, and whether a temporary token has expired",
-    "InvalidAccessKeyId": "check the access key id",
-    "RequestTimeExpired": "set this machine's clock: it is more than 15 minutes off",
-    "ProjectNotExist": "check the project's name and that the endpoint is of its region",
-    "ProjectForbidden": "the project is disabled or frozen: look at its state in the console",
-    "LogStoreNotExist": "check the logstore's name",
-    "ShardNotExist": "the shard was deleted after its retention; refresh the shards",
-    "InvalidCursor": "the cursor is not of this shard or no longer known",
+_BUG = "this request should never have been sent: report it with the request id"
+
+# Every code of https://www.alibabacloud.com/help/en/sls/developer-reference/error-codes and of the operations' own
+# pages, the kinds of faults in which no answer came, and what to do. A code that is not here goes by its status.
+RULES: dict[str, tuple[type[SourceError], str]] = {
+    # Tried again, each time after a longer pause.
+    "InternalServerError": (SourceUnavailable, ""),
+    "RequestTimeout": (SourceUnavailable, ""),
+    "ConnectTimeout": (SourceUnavailable, "check the endpoint and the way to it (http_proxy, https_proxy)"),
+    "ConnectionFault": (SourceUnavailable, "check the endpoint and the way to it (http_proxy, https_proxy)"),
+    "ReadTimeout": (SourceUnavailable, ""),
+    "AnswerCut": (SourceUnavailable, ""),
+    "AnswerTooSlow": (SourceUnavailable, ""),
+    "CredentialsUnavailable": (SourceUnavailable, "check where the connection's credentials come from"),
+    # Tried again, more slowly.
+    "ServerBusy": (Throttled, ""),
+    "MetaOperationQpsLimitExceeded": (Throttled, ""),
+    "ReadQuotaExceed": (Throttled, "lower the pipeline's pace or raise the project's quota"),
+    "WriteQuotaExceed": (Throttled, ""),
+    "ShardReadQuotaExceed": (Throttled, "lower `source.read_bytes_per_second`, or split the shard"),
+    "ShardWriteQuotaExceed": (Throttled, ""),
+    # Final: a person has to change something.
+    "SignatureNotMatch": (
+        SourceRefused,
+        "check the access key secret, and that nothing on the way rewrites the request",
+    ),
+    "Unauthorized": (
+        SourceRefused,
+        "check the access key id, its permissions, and whether a temporary token has expired",
+    ),
+    "InvalidAccessKeyId": (SourceRefused, "check the access key id"),
+    "RequestTimeExpired": (SourceRefused, "set this machine's clock: it is more than 15 minutes off"),
+    "InvalidRequestTime": (SourceRefused, _BUG),
+    "InvalidHost": (SourceRefused, "check the endpoint and the project's name"),
+    "InvalidMethod": (SourceRefused, "check that the endpoint is one of the log service"),
+    "InvalidContentType": (SourceRefused, _BUG),
+    "MissingParameter": (SourceRefused, _BUG),
+    "ParameterInvalid": (SourceRefused, _BUG),
+    "PostBodyInvalid": (SourceRefused, _BUG),
+    "PostBodyTooLarge": (SourceRefused, _BUG),
+    "ProjectAlreadyExist": (SourceRefused, _BUG),
+    "ProjectNotExist": (SourceRefused, "check the project's name and that the endpoint is of its region"),
+    "ProjectForbidden": (SourceRefused, "the project is disabled or frozen: look at its state in the console"),
+    "LogStoreNotExist": (SourceRefused, "check the logstore's name"),
+    "LogStoreWithoutShard": (SourceRefused, "the logstore has no shard: look at it in the console"),
+    "ShardNotExist": (SourceRefused, "the shard was deleted after its retention; refresh the shards"),
+    "InvalidCursor": (SourceRefused, "the cursor is not of this shard or no longer known"),
+    "CertificateNotTrusted": (
+        SourceRefused,
+        "name the authority that signed the server's certificate in REQUESTS_CA_BUNDLE",
+    ),
+    "AnswerTooLarge": (SourceRefused, "check that the endpoint is one of the log service"),
 }
 
 
 def error_class(code: str, status: int) -> type[SourceError]:
-    """The error that an answer of the service is; `status` is its HTTP status, or 200 where there was none."""
-    if code in _CLASSES:
-        return _CLASSES[code]
-    if status == 429 or (status == 403 and "QuotaExceed" in code):
+    """The error that an answer of the service is; `status` is its HTTP status, or 0 where there was none."""
+    if code in RULES:
+        return RULES[code][0]
+    if status == 429 or (status == 403 and "quota" in code.lower()):
         return Throttled
     if status >= 500:
         return SourceUnavailable
-    if status >= 400:
-        return SourceRefused
-    return SourceUnavailable if code == NETWORK else SourceCorrupt
+    return SourceRefused if status >= 400 else SourceCorrupt
 
 
 def advice(code: str) -> str:
     """What to do about `code`, as the end of a sentence; empty where there is nothing to add."""
-    return f": {_ADVICE[code]}" if code in _ADVICE else ""
+    text = RULES[code][1] if code in RULES else ""
+    return f": {text}" if text else ""
 
 
 def retry(budget: float, attempt: Callable[[], T]) -> T:
-    """`attempt()`, repeated while it raises SourceUnavailable, with growing jittered pauses, for `budget` seconds.
+    """`attempt()`, repeated while it raises what may pass, for `budget` seconds.
 
-    The last error is raised as it is; every other error at once.
+    The pauses grow twofold and each is drawn from zero to its length (full jitter), so that tasks that failed together
+    do not come back together. The last error is raised as it is; a final one at once.
     """
-    deadline = time.monotonic() + budget
-    ceiling = _FIRST_DELAY
+    started, ceiling, tries = time.monotonic(), _FIRST_DELAY, 0
     while True:
+        tries += 1
         try:
             return attempt()
-        except SourceUnavailable as error:
-            delay = random.uniform(ceiling / 2, ceiling)  # noqa: S311 - spreads clients, guards nothing
-            if time.monotonic() + delay > deadline:
+        except (SourceUnavailable, SourceCorrupt) as error:
+            delay = random.uniform(0, ceiling)  # noqa: S311 - spreads clients, guards nothing
+            spent = time.monotonic() - started
+            if spent + delay > budget:
+                log.error("%s; given up after %d tries in %.1f s", error, tries, spent)
                 raise
             log.warning("%s; trying again in %.1f s", error, delay)
         time.sleep(delay)

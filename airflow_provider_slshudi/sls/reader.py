@@ -2,68 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
 
 from airflow_provider_slshudi.exceptions import (
     DataExpired,
+    DecodeError,
     SourceCorrupt,
     SourceError,
     SourceRefused,
     SourceUnavailable,
 )
 from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.sls.decode import decode
 from airflow_provider_slshudi.sls.faults import retry
+from airflow_provider_slshudi.sls.pace import Pacer
 from airflow_provider_slshudi.sls.service import LogService, Pull
 
 
-def read(service: LogService, range: Range) -> Iterator[Pull]:
-    """Yield pulls that together hold exactly the log groups of `range`; ends at `range.end` and nowhere else.
+@dataclass(frozen=True)
+class Reader:
+    """Reads ranges for `pipeline`, whose name errors carry, at the pace of `pacer` (None: as fast as it can)."""
 
-    At most two pulls are in memory: the caller's and the next one. An empty answer inside the range is repeated
-    within the service's budget, since the range's end existed when it was pinned. Raises DataExpired for log groups
-    that are gone (its `pipeline` is the source `project/logstore`), SourceCorrupt for a gap without that reason, and
-    what `LogService.pull` raises.
-    """
-    executor = ThreadPoolExecutor(1, thread_name_prefix="sls-pull")
-    try:
-        pending = executor.submit(_pull, service, range, range.begin)
-        while True:
-            pull = pending.result()
-            if pull.next == range.end:
+    service: LogService
+    pipeline: str
+    pacer: Pacer | None = None
+
+    def tables(self, range: Range, keys: Sequence[str]) -> Iterator[tuple[Pull, pa.Table]]:
+        """The pulls of `range`, each with its logs as `decode` gives them.
+
+        A body that does not decode is asked for again, since it may have been damaged on its way. Raises as
+        `pulls`, and DecodeError where the answer is the same again.
+        """
+        for pull in self.pulls(range):
+            yield from self._decoded(pull, keys)
+
+    def pulls(self, range: Range) -> Iterator[Pull]:
+        """Pulls that together hold exactly the log groups of `range`; ends at `range.end` and nowhere else.
+
+        At most two pulls are in memory: the caller's and the next one. An empty answer inside the range is repeated
+        within the service's budget, since the range's end existed when it was pinned. Raises DataExpired for log
+        groups that are gone, SourceCorrupt for a gap without that reason, SourceRefused for a range beyond the end of
+        a closed shard, and what `LogService.pull` raises.
+        """
+        executor = ThreadPoolExecutor(1, thread_name_prefix="sls-pull")
+        try:
+            pending = executor.submit(self._pull, range)
+            while True:
+                pull = pending.result()
+                if pull.next == range.end:
+                    yield pull
+                    return
+                pending = executor.submit(self._pull, Range(range.shard, pull.next, range.end))
                 yield pull
-                return
-            pending = executor.submit(_pull, service, range, pull.next)
-            yield pull
-            del pull  # the caller has let go of it by now, so that the pull in flight is the second one, not the third
-    finally:
-        executor.shutdown(wait=False, cancel_futures=True)
+                del pull  # the caller has let go of it by now: the pull in flight is the second one, not the third
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
 
+    def _decoded(self, pull: Pull, keys: Sequence[str]) -> Iterator[tuple[Pull, pa.Table]]:
+        try:
+            table = decode(pull.body, pull.shard, pull.begin, keys, pull.groups)
+        except DecodeError:
+            for again in self.pulls(Range(pull.shard, pull.begin, pull.next)):
+                if again == pull:
+                    raise
+                yield from self._decoded(again, keys)
+        else:
+            yield pull, table
 
-def _pull(service: LogService, range: Range, begin: int) -> Pull:
-    def attempt() -> Pull:
-        pull = service.pull(range.shard, begin, range.end)
-        if pull.next == begin:
-            message = f"no log groups before the end {range.end} of a pinned range"
-            raise service.error(SourceUnavailable, message, range.shard, begin)
-        return pull
+    def _pull(self, left: Range) -> Pull:
+        """The next log groups of what is left of a range, one at least."""
 
-    try:
-        pull = retry(service.budget, attempt)
-    except SourceRefused as refused:
-        raise _lost(service, range, begin, refused) from refused
-    if pull.next != begin + pull.groups:
-        message = f"{pull.groups} log groups but the next cursor {pull.next}: log groups are missing"
-        raise _lost(service, range, begin, service.error(SourceCorrupt, message, range.shard, begin))
-    return pull
+        def attempt() -> Pull:
+            pull = self.service.pull(left.shard, left.begin, left.end, pacer=self.pacer)
+            if pull.next == left.begin:
+                raise self._empty(left)
+            if pull.next != left.begin + pull.groups:
+                message = f"{pull.groups} log groups but the next cursor {pull.next}: log groups are missing"
+                raise self._lost(left, self.service.error(SourceCorrupt, message, left.shard, left.begin))
+            return pull
 
+        try:
+            return retry(self.service.budget, attempt)
+        except SourceRefused as refused:
+            raise self._lost(left, refused) from refused
 
-def _lost(service: LogService, range: Range, begin: int, otherwise: SourceError) -> Exception:
-    """DataExpired where the oldest log group kept is beyond `begin`; else, or where that is unknown, `otherwise`."""
-    try:
-        oldest = service.begin(range.shard)
-    except SourceError:
-        return otherwise
-    if oldest <= begin:
-        return otherwise
-    return DataExpired(f"{service.project}/{service.logstore}", range.shard, begin, min(oldest, range.end))
+    def _empty(self, left: Range) -> SourceError:
+        """Why there was nothing: the end of a closed shard, for good, or nothing yet."""
+        end = self.service.end(left.shard)
+        closed = end <= left.begin and any(
+            shard.id == left.shard and shard.status == "readonly" for shard in self.service.shards()
+        )
+        if closed:
+            message = f"the shard is closed and ends at {end}, before the range's end {left.end}: refresh the shards"
+            return self.service.error(SourceRefused, message, left.shard, left.begin, code="ShardEnded")
+        message = f"no log groups before the end {left.end} of a pinned range"
+        return self.service.error(SourceUnavailable, message, left.shard, left.begin)
+
+    def _lost(self, left: Range, otherwise: SourceError) -> Exception:
+        """DataExpired where the oldest log group kept is beyond the range's begin; else, or if unknown, `otherwise`."""
+        try:
+            oldest = self.service.begin(left.shard)
+        except SourceError:
+            return otherwise
+        if oldest <= left.begin:
+            return otherwise
+        return DataExpired(self.pipeline, left.shard, left.begin, min(oldest, left.end))

@@ -1,78 +1,34 @@
-"""One logstore of the log service, through the official SDK, with this package's own timeouts, retries and checks."""
+"""One logstore of the log service, with this package's own timeouts, retries, pace and checks."""
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
-from aliyun.log import LogClient, LogException
+from airflow_provider_slshudi.exceptions import ConfigError, SourceCorrupt, SourceError, SourceThrottled
+from airflow_provider_slshudi.sls import answers, cursors
+from airflow_provider_slshudi.sls.answers import Doubt, Pull, Shard
+from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.credentials import Keeper, Provider
+from airflow_provider_slshudi.sls.faults import NEXT, advice, error_class, retry
+from airflow_provider_slshudi.sls.pace import Pacer
+from airflow_provider_slshudi.sls.transport import Answer, NoAnswer, Transport
 
-from airflow_provider_slshudi.exceptions import ConfigError, SourceCorrupt, SourceError
-from airflow_provider_slshudi.sls import cursors
-from airflow_provider_slshudi.sls.connection import SlsConnection, split_endpoint
-from airflow_provider_slshudi.sls.faults import advice, error_class, retry
+__all__ = ["PULL_GROUPS", "Compression", "LogService", "Pull", "Shard"]
 
 T = TypeVar("T")
 Compression = Literal["lz4", "zstd"]
-
-TIMEOUT = 10
-"""Seconds to wait for a connection, and for the next bytes of an answer."""
 
 PULL_GROUPS = 1000
 """The most log groups that the service puts into one answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """A shard as the service lists it: its hash keys `[hash_begin, hash_end)` and when it was made, in unix seconds."""
-
-    id: int
-    status: Literal["readwrite", "readonly"]
-    hash_begin: str
-    hash_end: str
-    created: int
-
-
-@dataclass(frozen=True, slots=True)
-class Pull:
-    """One answer: `groups` log groups of `shard` from cursor `begin`; reading goes on at cursor `next`.
-
-    `body` is the protobuf LogGroupList, decompressed, and `raw_size` its announced size in bytes.
-    """
-
-    shard: int
-    begin: int
-    next: int
-    groups: int
-    raw_size: int
-    body: bytes = field(repr=False)
-
-
-class _Unanswered(Exception):
-    """Carries an SDK error past the SDK's retry loop, which catches LogException alone."""
-
-    def __init__(self, error: LogException) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-class _Client(LogClient):
-    """The SDK's client without its retries: ten fixed ones, blind to throttling, would hide behind ours."""
-
-    def _sendRequest(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return super()._sendRequest(*args, **kwargs)  # type: ignore[misc]
-        except LogException as error:
-            raise _Unanswered(error) from error
-
-
 class LogService:
-    """The shards and log groups of one logstore. Pickles, so that Spark tasks can carry it; for one reader at a time.
+    """The shards and log groups of one logstore. Pickles, so that Spark tasks can carry it.
 
-    `budget` is how many seconds a call may take with its retries before SourceUnavailable or SourceThrottled is raised;
-    `compression` is asked for in pulls. Every call also raises SourceRefused and SourceCorrupt.
+    `budget` is how many seconds a call may take with its retries before SourceUnavailable, SourceThrottled or
+    SourceCorrupt is raised; `compression` is asked for in pulls; `provider` gives credentials in place of the
+    connection's own. Every call also raises SourceRefused, and ConfigError where there are no credentials to be had.
     """
 
     def __init__(
@@ -83,31 +39,29 @@ class LogService:
         *,
         budget: float = 60.0,
         compression: Compression = "lz4",
+        provider: Provider | None = None,
     ) -> None:
         for name, value in (("project", project), ("logstore", logstore)):
             if not value or "/" in value:
                 raise ConfigError(f"{value!r} is no name of a {name}", source="SLS source", field=name, value=value)
         self.connection, self.project, self.logstore = connection, project, logstore
         self.budget, self.compression = budget, compression
-        self._client = _client(connection)
+        self._credentials = Keeper(provider or connection.provider())
+        self._transport = Transport(connection, project)
 
     def __repr__(self) -> str:
         return f"LogService({self.connection!r}, {self.project!r}, {self.logstore!r})"
 
     def __reduce__(self) -> tuple[Callable[..., LogService], tuple[object, ...]]:
-        return _rebuild, (self.connection, self.project, self.logstore, self.budget, self.compression)
+        provider = self._credentials.provider
+        return _rebuild, (self.connection, self.project, self.logstore, self.budget, self.compression, provider)
 
     def shards(self) -> list[Shard]:
         """All shards, readonly ones included, by id.
 
         https://www.alibabacloud.com/help/en/sls/developer-reference/api-sls-2020-12-30-listshards
         """
-
-        def listed() -> list[Shard]:
-            answer: Any = self._client.list_shards(self.project, self.logstore)
-            return sorted(map(_shard, answer.get_shards_info()), key=lambda shard: shard.id)
-
-        return self._call("list the shards", None, None, listed)
+        return self._call("list the shards", None, None, {}, answers.shards)
 
     def begin(self, shard: int) -> int:
         """The cursor of the oldest log group that is still kept."""
@@ -121,29 +75,23 @@ class LogService:
         """The cursor of the first log group that the service received at or after `unix_seconds`, or `end`."""
         return self._cursor(shard, str(int(unix_seconds)))
 
-    def pull(self, shard: int, begin: int, end: int, count: int = PULL_GROUPS) -> Pull:
+    def pull(self, shard: int, begin: int, end: int, count: int = PULL_GROUPS, pacer: Pacer | None = None) -> Pull:
         """Up to `count` log groups of `[begin, end)`: fewer say nothing about the end, which is where `next` is `end`.
 
+        Every try waits for `pacer`.
         https://www.alibabacloud.com/help/en/sls/developer-reference/api-sls-2020-12-30-pulllogs
         """
         if not begin <= end or not 1 <= count <= PULL_GROUPS:
             raise ValueError(f"cannot pull {count} log groups of [{begin}, {end})")
+        asked = {"type": "log", "cursor": cursors.text(begin), "count": str(count), "end_cursor": cursors.text(end)}
 
-        start, stop = cursors.text(begin), cursors.text(end)
+        def believe(answer: Answer) -> Pull:
+            return answers.pull(answer, shard, begin, end)
 
-        def pulled() -> Pull:
-            answer: Any = self._client.pull_logs(
-                self.project, self.logstore, shard, start, count, stop, accept_compress_type=self.compression
-            )
-            # Private, but the only way to the bytes without the SDK's object for every field of every log.
-            body = answer._raw_uncompressed_body or b""
-            following = cursors.parse(answer.get_next_cursor())
-            return Pull(shard, begin, following, answer.get_loggroup_count(), answer.get_raw_size(), body)
-
-        pull = self._call("pull", shard, begin, pulled)
-        if doubt := _doubt(pull, end):
-            raise self.error(SourceCorrupt, f"pull answered with {doubt}", shard, begin)
-        return pull
+        pulled = self._call("pull", shard, begin, asked, believe, pacer)
+        if pacer is not None:
+            pacer.after(pulled.raw_size)
+        return pulled
 
     def error(
         self, kind: type[SourceError], what: str, shard: int | None, cursor: int | None, **ids: str
@@ -155,92 +103,68 @@ class LogService:
         if cursor is not None:
             place += f" cursor {cursor}"
         ids_of_place: dict[str, Any] = {"project": self.project, "logstore": self.logstore}
-        return kind(f"{place}: {what}", shard=shard, cursor=cursor, **ids_of_place, **ids)
+        request = f" (request {ids['request_id']})" if ids.get("request_id") else ""
+        return kind(f"{place}: {what}{request}; {NEXT[kind]}", shard=shard, cursor=cursor, **ids_of_place, **ids)
 
     def _cursor(self, shard: int, start: str) -> int:
-        def asked() -> int:
-            return cursors.parse(self._client.get_cursor(self.project, self.logstore, shard, start).get_cursor())
+        return self._call(f"cursor of {start}", shard, None, {"type": "cursor", "from": start}, answers.cursor)
 
-        return self._call(f"cursor of {start}", shard, None, asked)
+    def _call(
+        self,
+        what: str,
+        shard: int | None,
+        cursor: int | None,
+        query: Mapping[str, str],
+        believe: Callable[[Answer], T],
+        pacer: Pacer | None = None,
+    ) -> T:
+        path = f"/logstores/{self.logstore}/shards" + ("" if shard is None else f"/{shard}")
 
-    def _call(self, what: str, shard: int | None, cursor: int | None, send: Callable[[], T]) -> T:
         def attempt() -> T:
+            if pacer is not None:
+                pacer.before()
             try:
-                return send()
-            except _Unanswered as unanswered:
-                raise self._fault(what, shard, cursor, unanswered.error) from unanswered.error
-            except LogException as error:
-                raise self._fault(what, shard, cursor, error) from error
-            except Exception as error:
-                # What the SDK could not make sense of: a missing header, a broken lz4 block, a cursor that is none.
-                message = f"{what} got an answer that cannot be read: {type(error).__name__}: {error}"
-                raise self.error(SourceCorrupt, message, shard, cursor) from error
+                answer = self._answer(path, query)
+                if answer.status == 200:
+                    return believe(answer)
+            except NoAnswer as fault:
+                raise self._fault(what, shard, cursor, fault.code, str(fault), 0, "") from fault
+            except Doubt as doubt:
+                ids = {"request_id": answer.headers.get("x-log-requestid", "")}
+                raise self.error(SourceCorrupt, f"{what} was answered with {doubt}", shard, cursor, **ids) from None
+            code, message = answers.error(answer)
+            request_id = answer.headers.get("x-log-requestid", "")
+            fault_ = self._fault(what, shard, cursor, code, message, answer.status, request_id)
+            if pacer is not None and isinstance(fault_, SourceThrottled):
+                pacer.throttled()
+            raise fault_
 
         return retry(self.budget, attempt)
 
-    def _fault(self, what: str, shard: int | None, cursor: int | None, error: LogException) -> SourceError:
-        code, request_id = str(error.get_error_code()), str(error.get_request_id())
-        kind = error_class(code, int(error.get_resp_status()))
-        message = f"{what} failed with {code} ({error.get_error_message()}){advice(code)}"
-        return self.error(kind, message, shard, cursor, code=code, request_id=request_id)
+    def _answer(self, path: str, query: Mapping[str, str]) -> Answer:
+        headers = {"Accept": "application/x-protobuf", "Accept-Encoding": self.compression}
+        try:
+            credentials = self._credentials.get()
+            answer = self._transport.get(path, query, headers, credentials)
+            if answer.status == 401 and self._credentials.refused(credentials):
+                answer = self._transport.get(path, query, headers, self._credentials.get())
+        except OSError as error:
+            raise NoAnswer("CredentialsUnavailable", str(error)) from error
+        return answer
 
-
-def _client(connection: SlsConnection) -> LogClient:
-    client = _Client(
-        connection.endpoint,
-        connection.access_key_id,
-        connection.access_key_secret,
-        securityToken=connection.security_token or None,
-        source="slshudi",  # otherwise the constructor opens a UDP socket to guess this machine's address
-        auth_version=connection.auth_version,
-        region=connection.region,
-    )
-    client.timeout = TIMEOUT
-    address_by_ip(client, connection.endpoint)
-    return client
-
-
-def address_by_ip(client: Any, endpoint: str) -> None:
-    """Keep the project out of the URL's host where that host is an IPv4 address: no name server knows `project.IP`.
-
-    The SDK does so itself for a bare address only, not for one with a port or a scheme; the switch is private.
-    """
-    try:
-        ipaddress.IPv4Address(split_endpoint(endpoint)[1])
-    except ValueError:
-        return
-    client._isRowIp = True
+    def _fault(
+        self, what: str, shard: int | None, cursor: int | None, code: str, message: str, status: int, request_id: str
+    ) -> SourceError:
+        text = f"{what} failed with {code} ({message}){advice(code)}"
+        return self.error(error_class(code, status), text, shard, cursor, code=code, request_id=request_id)
 
 
 def _rebuild(
-    connection: SlsConnection, project: str, logstore: str, budget: float, compression: Compression
+    connection: SlsConnection,
+    project: str,
+    logstore: str,
+    budget: float,
+    compression: Compression,
+    provider: Provider,
 ) -> LogService:
-    return LogService(connection, project, logstore, budget=budget, compression=compression)
-
-
-def _shard(listed: dict[str, Any]) -> Shard:
-    if listed["status"] not in ("readwrite", "readonly"):
-        raise ValueError(f"shard {listed['shardID']} has the unknown status {listed['status']!r}")
-    return Shard(
-        int(listed["shardID"]),
-        listed["status"],
-        listed["inclusiveBeginKey"],
-        listed["exclusiveEndKey"],
-        int(listed["createTime"]),
-    )
-
-
-def _doubt(pull: Pull, end: int) -> str:
-    """What contradicts itself in an answer; empty where nothing does.
-
-    A `next` beyond `begin + groups` is no contradiction: it is how expired data shows, which the reader decides on.
-    """
-    if len(pull.body) != pull.raw_size:
-        return f"{len(pull.body)} bytes where x-log-bodyrawsize says {pull.raw_size}"
-    if (pull.groups == 0) != (pull.raw_size == 0) or pull.groups < 0:
-        return f"{pull.groups} log groups in {pull.raw_size} bytes"
-    if pull.next < pull.begin + pull.groups:
-        return f"{pull.groups} log groups but the next cursor {pull.next}"
-    if pull.next > end:
-        return f"the next cursor {pull.next}, beyond the end {end} that was asked for"
-    return ""
+    return LogService(connection, project, logstore, budget=budget, compression=compression, provider=provider)

@@ -60,6 +60,8 @@ LogGroup: Any = message_factory.GetMessageClass(FILE.message_types_by_name["LogG
 GROUP_TAG = b"\x0a"
 """What precedes the length of every log group in a LogGroupList: field 1, length-delimited."""
 
+_FIXED_SIZES = {1: 8, 5: 4}
+
 
 def frame(size: int) -> bytes:
     """What turns a LogGroup of `size` bytes into an element of a LogGroupList when put before it."""
@@ -69,3 +71,37 @@ def frame(size: int) -> bytes:
         size >>= 7
     out.append(size)
     return bytes(out)
+
+
+def count_groups(body: bytes) -> int:
+    """How many log groups a LogGroupList frames, without a look into them. Raises ValueError where it is none."""
+    at = groups = 0
+    while at < len(body):
+        if body[at] == GROUP_TAG[0] and at + 2 < len(body) and body[at + 2] < 0x80 <= body[at + 1]:
+            at, groups = at + 3 + (body[at + 1] & 0x7F | body[at + 2] << 7), groups + 1  # the usual size, for speed
+            continue
+        tag, at = _varint(body, at)
+        kind, groups = tag & 7, groups + (tag == GROUP_TAG[0])
+        if kind == 2:
+            size, at = _varint(body, at)
+            at += size
+        elif kind in _FIXED_SIZES:
+            at += _FIXED_SIZES[kind]
+        elif kind == 0:
+            _, at = _varint(body, at)
+        else:
+            raise ValueError(f"unknown wire type {kind} before byte {at}")
+    if at != len(body):
+        raise ValueError(f"the last log group ends at byte {at} of {len(body)}")
+    return groups
+
+
+def _varint(body: bytes, at: int) -> tuple[int, int]:
+    """The number at `at`, and where what follows it begins."""
+    value = shift = 0
+    for place in range(at, min(at + 10, len(body))):
+        value |= (body[place] & 0x7F) << shift
+        if body[place] < 0x80:
+            return value, place + 1
+        shift += 7
+    raise ValueError(f"the number at byte {at} does not end")

@@ -17,8 +17,7 @@ from aliyun.log import LogClient
 from airflow_provider_slshudi.exceptions import RuntimeMissing
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.sls import cursors
-from airflow_provider_slshudi.sls.service import LogService
-from tests.local.sdk import PROJECT, by_ip, make_logstore, put, values_of
+from tests.local.sdk import PROJECT, Unanswered, by_ip, make_logstore, once, put, values_of
 
 
 def alive(pid: int) -> bool:
@@ -34,7 +33,7 @@ def put_until_killed(client: LogClient, logstore: str, name: bytes, acknowledged
         value = b"%s-%d-%s" % (name, number, b"x" * (number % 7 * 3000))
         try:
             put(client, logstore, [value])
-        except Exception:  # whatever a killed server looks like; not in `acknowledged` is what counts
+        except Unanswered:
             return
         acknowledged.append(value)
         number += 1
@@ -52,8 +51,7 @@ def test_acknowledged_puts_survive_sigkill_and_keep_their_cursors(server: LocalS
         for _ in range(3):
             name = b"w%d" % len(acknowledged)
             acknowledged.append([])
-            client = LogService(server.connection(), PROJECT, logstore)._client  # which does not retry puts
-            arguments = (client, logstore, name, acknowledged[-1])
+            arguments = (once(server.connection()), logstore, name, acknowledged[-1])
             writers.append(threading.Thread(target=put_until_killed, args=arguments))
             writers[-1].start()
         time.sleep(rng.uniform(0.2, 0.6))

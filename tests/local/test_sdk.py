@@ -206,7 +206,8 @@ def test_wrong_requests_get_the_services_errors(client: LogClient, logstore: str
             lambda: client.pull_logs(PROJECT, logstore, 0, begin, query="* | where a = 1"),
             lambda: client.get_begin_cursor(PROJECT, logstore, "first"),
         ],
-        (405, "InvalidMethod"): [lambda: client.list_consumer_group(PROJECT, logstore)],
+        (405, "InvalidMethod"): [lambda: client.get_index_config(PROJECT, logstore)],
+        (404, "ConsumerGroupNotExist"): [lambda: client.get_check_point(PROJECT, logstore, "none-such")],
         (413, "PostBodyTooLarge"): [lambda: client.put_log_raw(PROJECT, logstore, log_group(b"x" * 10_485_760))],
     }
     for expected, calls in cases.items():

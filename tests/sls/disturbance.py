@@ -118,3 +118,11 @@ def empty(cursor: str) -> Change:
     """No log groups, and no step forward from `cursor`."""
     given = {"x-log-count": "0", "x-log-bodyrawsize": "0", "x-log-cursor": cursor}
     return lambda answer: (200, given, b"")
+
+
+def hollow(answer: Answer) -> Answer:
+    """As many log groups as announced, in which there is no log group."""
+    status, given, _ = unchanged(answer)
+    body = b"\x0a\x01\xff" * int(given["x-log-count"])
+    given.pop("x-log-compresstype", None)
+    return status, {**given, "x-log-bodyrawsize": str(len(body))}, body

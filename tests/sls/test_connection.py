@@ -6,11 +6,15 @@ import pytest
 
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.credentials import FromRole
 
 FULL = SlsConnection("https://cn-x.log.aliyuncs.com:8443", "id", "opensesame", "opentoken", "cn-x", "v4")
 
 
-@pytest.mark.parametrize("connection", [FULL, SlsConnection("10.0.0.1:80", "id", "opensesame")])
+FETCHED = SlsConnection("cn-x.log.aliyuncs.com", "", "", credentials="ecs:reader")
+
+
+@pytest.mark.parametrize("connection", [FULL, FETCHED, SlsConnection("10.0.0.1:80", "id", "opensesame")])
 def test_the_environment_brings_back_the_same_connection(connection: SlsConnection) -> None:
     assert SlsConnection.from_env({"PATH": "/bin", **connection.to_env()}) == connection
 
@@ -46,6 +50,8 @@ def test_a_missing_variable_is_named(missing: str) -> None:
         ("access_key_secret", ""),
         ("auth_version", "v2"),
         ("region", ""),
+        ("credentials", "ecs:reader"),
+        ("credentials", "vault:x"),
     ],
 )
 def test_what_cannot_work_is_refused_at_once_by_field(field: str, value: str) -> None:
@@ -54,3 +60,10 @@ def test_what_cannot_work_is_refused_at_once_by_field(field: str, value: str) ->
         SlsConnection(**{**fields, field: value})
     assert error.value.field == field
     assert "opensesame" not in str(error.value)
+
+
+def test_keys_or_the_place_where_they_are_fetched_are_asked() -> None:
+    keys = FULL.provider()()
+    assert (keys.access_key_id, keys.access_key_secret, keys.security_token) == ("id", "opensesame", "opentoken")
+    assert FETCHED.provider() == FromRole("reader")
+    assert FETCHED.to_env()["SLSHUDI_SLS_CREDENTIALS"] == "ecs:reader"

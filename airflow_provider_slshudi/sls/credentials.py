@@ -1,0 +1,176 @@
+"""Who asks: keys that stay, or temporary ones that are fetched again before they expire."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import urllib3
+
+from airflow_provider_slshudi.exceptions import ConfigError
+
+_log = logging.getLogger(__name__)
+
+METADATA = "http://100.100.100.200"
+"""Where an ECS instance asks about itself: https://www.alibabacloud.com/help/en/ecs/user-guide/view-instance-metadata"""
+
+EARLY = 300.0
+"""Seconds before their end at which temporary credentials are asked for again."""
+
+_RETRY_SECONDS = 10.0
+_TIMEOUT = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """An access key, with the token of a temporary (STS) one, and its end in unix seconds (None: it has none)."""
+
+    access_key_id: str
+    access_key_secret: str = field(repr=False)
+    security_token: str = field(default="", repr=False)
+    expires: float | None = None
+
+
+Provider = Callable[[], Credentials]
+"""Gives the credentials of this moment; must pickle. Raises OSError where it may be asked again, else ConfigError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """The same credentials whenever asked."""
+
+    credentials: Credentials
+
+    def __call__(self) -> Credentials:
+        """The credentials."""
+        return self.credentials
+
+
+@dataclass(frozen=True, slots=True)
+class FromFile:
+    """A JSON file that somebody keeps fresh: AccessKeyId, AccessKeySecret, SecurityToken, Expiration (ISO 8601)."""
+
+    path: str
+
+    def __call__(self) -> Credentials:
+        """What the file says now. Raises OSError and ConfigError."""
+        return _parse(Path(self.path).read_bytes(), self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class FromRole:
+    """The RAM role of the ECS instance that this runs on.
+
+    https://www.alibabacloud.com/help/en/ecs/user-guide/attach-an-instance-ram-role-to-an-ecs-instance
+    """
+
+    role: str
+    metadata: str = METADATA
+
+    def __call__(self) -> Credentials:
+        """The role's present credentials. Raises OSError and ConfigError."""
+        lifetime = {"X-aliyun-ecs-metadata-token-ttl-seconds": "60"}
+        token = _ask("PUT", f"{self.metadata}/latest/api/token", lifetime).decode("ascii", "replace").strip()
+        where = f"{self.metadata}/latest/meta-data/ram/security-credentials/{quote(self.role, safe='')}"
+        return _parse(_ask("GET", where, {"X-aliyun-ecs-metadata-token": token}), where)
+
+
+def provider_of(text: str) -> Provider:
+    """The provider that `file:/path/of/keys.json` or `ecs:role-name` names. Raises ConfigError."""
+    kind, _, name = text.partition(":")
+    if kind == "file" and Path(name).is_absolute():
+        return FromFile(name)
+    if kind == "ecs" and name:
+        return FromRole(name)
+    message = f"credentials {text!r}: expected file:/path/of/keys.json or ecs:name-of-a-RAM-role"
+    raise ConfigError(message, source="SLS connection", field="credentials", value=text)
+
+
+class Keeper:
+    """The present credentials of a provider, asked for again `EARLY` before they expire; for several threads."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.provider = provider
+        self._present: Credentials | None = None
+        self._ask_again = 0.0
+        self._lock = threading.Lock()
+
+    def get(self) -> Credentials:
+        """Credentials that are good for now. Raises OSError and ConfigError, as the provider."""
+        with self._lock:
+            now = time.time()
+            if self._present is None or now >= self._ask_again:
+                self._present = self._renewed(now)
+            return self._present
+
+    def refused(self, credentials: Credentials) -> bool:
+        """The service refused `credentials`; whether there are others now."""
+        with self._lock:
+            if self._present is not None and self._present != credentials:
+                return True
+            self._present = self.provider()
+            self._plan(self._present, time.time())
+            return self._present != credentials
+
+    def _renewed(self, now: float) -> Credentials:
+        try:
+            found = self.provider()
+        except (OSError, ConfigError) as error:
+            old = self._present
+            if old is None or (old.expires is not None and now >= old.expires):
+                raise
+            _log.warning("credentials could not be renewed yet: %s", error)
+            self._ask_again = now + _RETRY_SECONDS
+            return old
+        self._plan(found, now)
+        return found
+
+    def _plan(self, found: Credentials, now: float) -> None:
+        if found.expires is None:
+            self._ask_again = float("inf")
+        else:
+            # Those that are given out late are asked for again at a modest pace, not at every request.
+            self._ask_again = max(found.expires - EARLY, now + _RETRY_SECONDS)
+
+
+def _ask(method: str, url: str, headers: Mapping[str, str]) -> bytes:
+    try:
+        answer = urllib3.request(method, url, headers=headers, timeout=_TIMEOUT, retries=False, redirect=False)
+    except urllib3.exceptions.HTTPError as error:
+        raise OSError(f"{url} did not answer: {error}") from error
+    if answer.status == 404:
+        message = f"{url}: no such RAM role is attached to this instance"
+        raise ConfigError(message, source="SLS connection", field="credentials")
+    if answer.status != 200:
+        raise OSError(f"{url} answered with status {answer.status}")
+    return answer.data
+
+
+def _parse(text: bytes, source: str) -> Credentials:
+    try:
+        found: Any = json.loads(text)
+        given = [found[name] for name in ("AccessKeyId", "AccessKeySecret")]
+        token, end = found.get("SecurityToken") or "", found.get("Expiration")
+        if not all(isinstance(item, str) for item in (*given, token)) or not all(given):
+            raise ValueError
+        expires = None if end is None else _unix(end)
+    except (ValueError, LookupError, TypeError, AttributeError):  # none of which may show what the text held
+        message = (
+            f"{source} holds no credentials: expected a JSON object with AccessKeyId, AccessKeySecret and, for "
+            "temporary ones, SecurityToken and Expiration (like 2026-01-31T12:00:00Z)"
+        )
+        raise ConfigError(message, source=source, field="credentials") from None
+    return Credentials(given[0], given[1], token, expires)
+
+
+def _unix(text: str) -> float:
+    at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return (at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp()

@@ -1,0 +1,154 @@
+"""One GET to the log service over connections that stay open: signed, bounded in time and in bytes, tried once."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import quote, unquote, urlencode
+from urllib.request import getproxies, proxy_bypass
+
+import certifi
+import urllib3
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
+
+from airflow_provider_slshudi import __version__
+from airflow_provider_slshudi.sls.connection import SlsConnection, split_endpoint
+from airflow_provider_slshudi.sls.credentials import Credentials
+from airflow_provider_slshudi.sls.signing import sign
+
+TIMEOUT = 10.0
+"""Seconds to wait for a connection, and for the next bytes of an answer."""
+
+LONGEST = 60.0
+"""Seconds that a whole answer may take, so that one that trickles in does not hold a task for ever."""
+
+LARGEST = 256 * 2**20
+"""The most bytes of an answer that are taken into memory, sent or decompressed; pulls have some 10 MB."""
+
+_PIECE = 256 * 1024
+_CONNECTIONS = 2  # the pull in flight, and whatever is asked beside it
+_API_VERSION = "0.6.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back; the names of `headers` are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytearray = field(repr=False)
+
+
+class NoAnswer(Exception):
+    """Nothing whole came back. Attribute: code, the kind of fault, a key of the table in `faults`."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Transport:
+    """The way to one project."""
+
+    def __init__(self, connection: SlsConnection, project: str) -> None:
+        self._connection = connection
+        scheme, host, port = split_endpoint(connection.endpoint)
+        self._host = f"{project}.{host}"
+        # No name server knows `project.IP`: there the project stands in the Host header alone.
+        address = host if _is_ip(host) else self._host
+        self._base = f"{scheme}://{address}:{port or (443 if scheme == 'https' else 80)}"
+        self._pool = _pool(scheme, address)
+
+    def get(self, path: str, query: Mapping[str, str], headers: Mapping[str, str], credentials: Credentials) -> Answer:
+        """The answer to a signed GET, whatever its status. Raises NoAnswer."""
+        common = {
+            "Host": self._host,
+            "User-Agent": f"slshudi/{__version__}",
+            "x-log-apiversion": _API_VERSION,
+            "x-log-bodyrawsize": "0",
+        }
+        signed = sign(self._connection, credentials, path, query, {**common, **headers}, time.time())
+        url = self._base + quote(path) + (f"?{urlencode(query)}" if query else "")
+        try:
+            return self._get(url, signed)
+        except ReadTimeoutError as error:
+            raise NoAnswer("ReadTimeout", f"nothing came for {TIMEOUT:.0f} s") from error
+        except ConnectTimeoutError as error:
+            if isinstance(error, NewConnectionError):  # refused, or no such host: no matter of time
+                raise NoAnswer("ConnectionFault", str(error)) from error
+            raise NoAnswer("ConnectTimeout", f"no connection within {TIMEOUT:.0f} s") from error
+        except (HTTPError, OSError) as error:
+            if _untrusted(error):
+                raise NoAnswer("CertificateNotTrusted", str(error)) from error
+            raise NoAnswer("ConnectionFault", str(error)) from error
+
+    def _get(self, url: str, headers: Mapping[str, str]) -> Answer:
+        deadline = time.monotonic() + LONGEST
+        answer = self._pool.request(
+            "GET",
+            url,
+            headers=headers,
+            timeout=TIMEOUT,
+            retries=False,
+            redirect=False,
+            preload_content=False,
+            decode_content=False,
+        )
+        whole = False
+        try:
+            body = _read(answer, deadline)
+            whole = True
+        finally:
+            # A connection with the rest of an answer in it must not serve the next request.
+            answer.release_conn() if whole else answer.close()
+        return Answer(answer.status, {name.lower(): value for name, value in answer.headers.items()}, body)
+
+
+def _read(answer: urllib3.BaseHTTPResponse, deadline: float) -> bytearray:
+    announced = answer.headers.get("content-length", "")
+    size = int(announced) if announced.isascii() and announced.isdigit() else None
+    if size is not None and size > LARGEST:
+        raise NoAnswer("AnswerTooLarge", f"the answer has {size} bytes, more than {LARGEST}")
+    body = bytearray()
+    while piece := answer.read1(_PIECE, decode_content=False):
+        body += piece
+        if len(body) > LARGEST:
+            raise NoAnswer("AnswerTooLarge", f"the answer has more than {LARGEST} bytes")
+        if time.monotonic() > deadline:
+            raise NoAnswer("AnswerTooSlow", f"the answer was not whole after {LONGEST:.0f} s")
+    if size is not None and len(body) != size:
+        raise NoAnswer("AnswerCut", f"the answer ended after {len(body)} of {size} bytes")
+    return body
+
+
+def _pool(scheme: str, host: str) -> urllib3.PoolManager:
+    """Connections by way of the proxy that the environment names, if any, trusting whom the environment says."""
+    context = ssl.create_default_context(
+        cafile=os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE") or certifi.where()
+    )
+    proxy = None if proxy_bypass(host) else getproxies().get(scheme)
+    if proxy:
+        login = urllib3.util.parse_url(proxy).auth
+        headers = urllib3.util.make_headers(proxy_basic_auth=unquote(login)) if login else None
+        return urllib3.ProxyManager(proxy, proxy_headers=headers, ssl_context=context, maxsize=_CONNECTIONS)
+    return urllib3.PoolManager(ssl_context=context, maxsize=_CONNECTIONS)
+
+
+def _untrusted(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError:
+        return False
+    return True

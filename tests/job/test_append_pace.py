@@ -1,0 +1,37 @@
+"""The tasks of a batch share what may be read of a shard."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_slshudi.config import Source
+from airflow_provider_slshudi.job.append import _limits
+from airflow_provider_slshudi.planning.split import split
+from airflow_provider_slshudi.ranges import Range
+
+
+@given(sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=6), tasks=st.integers(1, 8))
+def test_all_tasks_that_read_a_shard_take_together_what_the_pipeline_says(sizes: list[int], tasks: int) -> None:
+    source = Source(
+        project="p", logstore="l", read_bytes_per_second="5MB", reads_per_second=40, total_bytes_per_second="8MB"
+    )
+    work = split([Range(shard, 0, size) for shard, size in enumerate(sizes)], {}, tasks, 2**20)
+    limits = _limits(source, work)
+    taken: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for part in work:
+        for shard in {item.shard for item in part}:
+            taken[shard][0] += limits[shard].bytes_per_second
+            taken[shard][1] += limits[shard].reads_per_second
+            assert limits[shard].total_bytes_per_second == 8e6 / len(work)
+    assert set(taken) == set(limits) == set(range(len(sizes)))
+    for bytes_, reads in taken.values():
+        assert bytes_ == pytest.approx(5e6) and reads == pytest.approx(40)
+
+
+def test_without_a_total_there_is_none() -> None:
+    limits = _limits(Source(project="p", logstore="l"), [[Range(0, 0, 1)]])
+    assert (limits[0].bytes_per_second, limits[0].total_bytes_per_second) == (10_000_000, None)

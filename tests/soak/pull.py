@@ -1,0 +1,209 @@
+"""`python -m tests.soak.pull --logs 1000000`: logs put by the SDK and read back while a fifth of all requests fail.
+
+Every kind of fault that the local server knows takes its part. Ranges are read as tasks read them, each by a copy of
+the client, and one whose range fails for good is tried again from its begin, as Spark does. Every log must be there,
+once, and in the order of its shard.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import pickle
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from airflow_provider_slshudi.exceptions import SlsHudiError
+from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.local.faultplan import Kind
+from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.credentials import Credentials
+from airflow_provider_slshudi.sls.reader import Reader
+from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.sls.transport import Answer, Transport
+from tests.local.sdk import PROJECT, by_ip, log_group, make_logstore
+
+T = TypeVar("T")
+LOGSTORE, SHARDS, READERS = "soaked", 4, 4
+LOGS_PER_GROUP, GROUPS_PER_RANGE = 100, 10
+TRIES = 4
+"""How often a task is tried, as Spark's own default says."""
+
+
+@dataclass(frozen=True)
+class Issued:
+    """Keys as a token service gives them: with another end each time."""
+
+    connection: SlsConnection
+
+    def __call__(self) -> Credentials:
+        """The keys, good for another hour."""
+        there = self.connection
+        return Credentials(
+            there.access_key_id, there.access_key_secret, there.security_token, expires=time.time() + 3600
+        )
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What was put and what came back."""
+
+    seed: int
+    put: int = 0
+    missing: int = 0
+    twice: int = 0
+    disordered: int = 0
+    tasks: int = 0
+    retried: int = 0
+    requests: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether every log is there, once and in order."""
+        return not (self.missing or self.twice or self.disordered) and self.put > 0
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.faults.items()))
+        return (
+            f"pull soak: {self.put} logs put, {self.missing} missing, {self.twice} twice, {self.disordered} out of "
+            f"order; {sum(self.faults.values())} of {self.requests} requests failed ({kinds}); "
+            f"{self.retried} of {self.tasks} tasks tried again; {self.seconds:.0f} s (seed {self.seed})"
+        )
+
+
+def plan(share: float, seed: int) -> dict[str, object]:
+    """A fault plan in which `share` of all requests go wrong, in all ways alike."""
+    kinds = [kind for kind in get_args(Kind) if kind != "pass"]
+    # The first rule that fires counts, and each is asked only if those before it did not.
+    each = 1 - (1 - share) ** (1 / len(kinds))
+    rules: list[dict[str, object]] = [{"do": kind, "probability": each, "seconds": 0.1} for kind in kinds]
+    return {"seed": seed, "rules": rules}
+
+
+def soak(directory: Path, logs: int, failing: float, seed: int) -> Outcome:
+    """Puts `logs` logs, then reads them back under the fault plan."""
+    outcome, started = Outcome(seed), time.monotonic()
+    with _counted() as sent, LocalSls(directory, security_token="temporary") as server:
+        outcome.put = _put(server, logs)
+        connection = server.connection()
+        service = LogService(connection, PROJECT, LOGSTORE, budget=30.0, provider=Issued(connection))
+        server.faults = plan(failing, seed)
+        ends = {shard: _patient(partial(_bounds, service, shard)) for shard in _patient(partial(_ids, service))}
+        work = [
+            Range(shard, at, min(at + GROUPS_PER_RANGE, end))
+            for shard, (begin, end) in ends.items()
+            for at in range(begin, end, GROUPS_PER_RANGE)
+        ]
+        carried = pickle.dumps(service)
+        with ThreadPoolExecutor(READERS) as pool:
+            done = list(pool.map(partial(_task, carried), work))
+        outcome.requests = len(sent)
+        outcome.tasks, outcome.retried = len(work), sum(tries > 1 for _, tries in done)
+        for (_, kind), count in server.injected().items():
+            outcome.faults[kind] += count
+        _judge(outcome, work, [numbers for numbers, _ in done], logs)
+    outcome.seconds = time.monotonic() - started
+    return outcome
+
+
+def _put(server: LocalSls, logs: int) -> int:
+    """Numbered logs, in order, to the shards in turn."""
+    client = by_ip(server.connection())
+    make_logstore(client, LOGSTORE, SHARDS)
+    for first in range(0, logs, LOGS_PER_GROUP):
+        numbers = range(first, min(first + LOGS_PER_GROUP, logs))
+        client.put_log_raw(PROJECT, LOGSTORE, log_group(*(b"%d" % number for number in numbers)))
+    return logs
+
+
+def _patient(call: Callable[[], T], tries: int = TRIES) -> T:
+    """What a task does that failed for good: it is tried again."""
+    for _ in range(tries - 1):
+        with suppress(SlsHudiError):
+            return call()
+    return call()
+
+
+def _ids(service: LogService) -> list[int]:
+    return [shard.id for shard in service.shards()]
+
+
+def _bounds(service: LogService, shard: int) -> tuple[int, int]:
+    return service.begin(shard), service.end(shard)
+
+
+def _task(carried: bytes, item: Range) -> tuple[NDArray[np.int64], int]:
+    """The numbers in a range, and how many tries it took."""
+    tries = 0
+
+    def read() -> NDArray[np.int64]:
+        nonlocal tries
+        tries += 1
+        reader = Reader(pickle.loads(carried), "soak")
+        values = pa.concat_tables(table for _, table in reader.tables(item, ["value"]))["value"]
+        return np.asarray(values.cast(pa.string()).cast(pa.int64()))
+
+    return _patient(read), tries
+
+
+def _judge(outcome: Outcome, work: list[Range], done: list[NDArray[np.int64]], logs: int) -> None:
+    of_shard: dict[int, list[NDArray[np.int64]]] = {}
+    for item, numbers in zip(work, done, strict=True):
+        of_shard.setdefault(item.shard, []).append(numbers)
+    shards = [np.concatenate(parts) for parts in of_shard.values()]
+    outcome.disordered = sum(int((np.diff(numbers) <= 0).sum()) for numbers in shards)
+    times = np.bincount(np.concatenate(shards), minlength=logs)
+    outcome.missing, outcome.twice = int((times[:logs] == 0).sum()), int((times > 1).sum())
+
+
+@contextmanager
+def _counted() -> Iterator[list[None]]:
+    """An item for every request that is sent meanwhile."""
+    sent, get = list[None](), Transport.get
+
+    def counting(self: Transport, *args: Any) -> Answer:
+        sent.append(None)
+        return get(self, *args)
+
+    Transport.get = counting  # type: ignore[method-assign]
+    try:
+        yield sent
+    finally:
+        Transport.get = get  # type: ignore[method-assign]
+
+
+def main() -> int:
+    """Prints the outcome; 1 where a log is missing, there twice, or out of order."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--logs", type=int, default=1_000_000, help="how many logs (default: %(default)s)")
+    parser.add_argument("--failing", type=float, default=0.2, help="share of requests that fail (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=None, help="repeat a run's faults; without it, others each time")
+    given = parser.parse_args()
+    seed = random.randrange(1 << 32) if given.seed is None else given.seed
+    logging.getLogger("airflow_provider_slshudi").setLevel(logging.CRITICAL)  # thousands of faults are meant to be
+    print(f"seed {seed}", flush=True)
+    with tempfile.TemporaryDirectory() as directory:
+        outcome = soak(Path(directory), given.logs, given.failing, seed)
+    print(outcome)
+    return 0 if outcome.ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
