@@ -19,8 +19,8 @@ _NO_PROJECT = "slshudi-connection-test"
 class SlsHook(BaseHook):
     """The log service: host is the endpoint, login the AccessKey ID, password its secret.
 
-    Extra: `region`, `auth_version` (v1 or v4), `security_token` (of temporary credentials), `credentials` (where they are
-    fetched and renewed from, instead of login and password).
+    Extra: `region`, `auth_version` (v1 or v4), `security_token` (of temporary credentials), `credentials` (where keys
+    are fetched and renewed from, instead of login and password).
     """
 
     conn_name_attr = "sls_conn_id"
