@@ -214,7 +214,7 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     """Prepares Java, jars and archive, and prints one line for each; with `--s3` what tables on S3 need."""
     s3 = "--s3" in arguments
     start = time.monotonic()
