@@ -19,7 +19,7 @@ import pytest
 from aliyun.log import LogClient, LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.demo.airflow import AirflowRefused, LocalAirflow
-from airflow_provider_slshudi.ledger.engine import open_engine
+from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
@@ -55,7 +55,7 @@ class Place:
         return Ledger(open_engine(f"sqlite:///{self.ledger_file}"))
 
     def committed(self) -> list[Transaction]:
-        return self.ledger().last("ad_events", 100, State.COMMITTED) if self.ledger_file.exists() else []
+        return self.ledger().last("ad_events", 100, State.COMMITTED)
 
     def wait_for_rows(self, rows: int, seconds: float = 150) -> None:
         deadline = time.monotonic() + seconds
@@ -108,6 +108,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
                 "sls", host=server.endpoint, login=server.access_key_id, password=SECRET
             ),
         }
+        # Made here, so that no look at it meets a database that a task is just making.
+        migrate(open_engine(f"sqlite:///{ledger}"))
         before = {process.pid for process in psutil.Process().children(recursive=True)}
         with LocalAirflow(home / "airflow", ROOT / "dags", environment) as airflow:
             airflow.wait_for_dag(TAIL)
