@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.exceptions import LedgerAhead, LedgerError, LedgerLost, LedgerUnavailable
@@ -45,20 +46,15 @@ def look(storage: Storage, transaction: Transaction) -> Evidence:
 
 def open_instant_of(storage: Storage, transaction: Transaction) -> str | None:
     """The pending instant that an opener of this transaction put on the timeline, under the transaction's token."""
-    timeline = Timeline.load(storage)
-    for instant in timeline.pending():
-        owner = exchange.read_owner(storage, instant.time)
-        if owner and (owner.transaction, owner.token) == (transaction.id, transaction.token):
-            return instant.time
-    return None
+    wanted = transaction.id, transaction.token
+    owners = _pending_owners(storage, Timeline.load(storage))
+    return next((instant for instant, owner in owners if (owner.transaction, owner.token) == wanted), None)
 
 
 def pending_of(work: Work) -> list[tuple[str, str]]:
     """(instant, transaction id) of the pending instants that this pipeline opened."""
-    owners = [
-        (item.time, exchange.read_owner(work.storage, item.time)) for item in Timeline.load(work.storage).pending()
-    ]
-    return [(time, owner.transaction) for time, owner in owners if owner and owner.pipeline == work.pipeline.name]
+    owners = _pending_owners(work.storage, Timeline.load(work.storage))
+    return [(instant, owner.transaction) for instant, owner in owners if owner.pipeline == work.pipeline.name]
 
 
 def check_table_against_ledger(work: Work) -> None:
@@ -117,11 +113,15 @@ def _newest_commit(work: Work, timeline: Timeline) -> tuple[str, str] | None:
 
 
 def _owned(storage: Storage, timeline: Timeline, id_: str) -> str | None:
+    owners = _pending_owners(storage, timeline)
+    return next((instant for instant, owner in owners if owner.transaction == id_), None)
+
+
+def _pending_owners(storage: Storage, timeline: Timeline) -> Iterator[tuple[str, exchange.Owner]]:
     for instant in timeline.pending():
         owner = exchange.read_owner(storage, instant.time)
-        if owner and owner.transaction == id_:
-            return instant.time
-    return None
+        if owner is not None:
+            yield instant.time, owner
 
 
 def _gone(timeline: Timeline, instant: str, id_: str) -> InstantState:
