@@ -182,6 +182,17 @@ class TableMismatch(TableError, TerminalError):
     """The table at this path is not the one that the pipeline describes."""
 
 
+class ForeignWrite(TableError, TerminalError):
+    """Somebody else wrote to a table of ours.
+
+    Attributes: operation (Hudi's name of it).
+    """
+
+    def __init__(self, message: str, *, table: str, instant: str | None, operation: str) -> None:
+        super().__init__(message, table=table, instant=instant)
+        self.operation = operation
+
+
 class CommitStateUnknown(TableError, TransientError):
     """A commit was asked for and it is not known whether it happened. The next run's settle finds out."""
 

@@ -1,36 +1,103 @@
-"""The points at which a job can be made to die: one place that names them, for tests of recovery.
+"""The points of the protocol at which state changes: one place that names them, for tests of crashes.
 
-A process whose environment has SLSHUDI_DIE_AT set to a point's name kills its Spark driver, JVM and Python, with
-SIGKILL when it gets there. Without it a point is one look into the environment.
+A process whose environment has SLSHUDI_POINTS set to a folder looks there, at each point that it reaches, for a file
+of the point's name: `die` in it kills the Spark driver (JVM and Python) with SIGKILL, `hold` lets the process that
+comes first wait until somebody removes the file that it then turns into, `{point}.{pid}`. Without the variable a
+point is one look into the environment.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import time
 from enum import Enum
+from pathlib import Path
 
-DIE_AT = "SLSHUDI_DIE_AT"
+FOLDER = "SLSHUDI_POINTS"
+_POLL_SECONDS = 0.02
+
+
+class Where(Enum):
+    """The process that reaches a point: the task that runs a step, its Spark driver, an executor's Python worker."""
+
+    TASK = "task"
+    DRIVER = "driver"
+    WORKER = "worker"
 
 
 class Point(str, Enum):
-    """Before and after each change that a job makes to the table."""
+    """Before and after each change of ledger, timeline or storage; the first word is the step."""
 
-    OPEN_OWNED = "open-owned"
-    OPEN_REQUESTED = "open-requested"
-    APPEND_STARTED = "append-started"
-    APPEND_INFLIGHT = "append-inflight"
-    APPEND_WRITTEN = "append-written"
-    APPEND_LEFT_MANIFEST = "append-left-manifest"
-    COMMIT_STARTED = "commit-started"
-    COMMIT_COMPLETED = "commit-completed"
-    ROLLBACK_STARTED = "rollback-started"
-    ROLLBACK_COMPLETED = "rollback-completed"
+    where: Where
+
+    def __new__(cls, name: str, where: Where) -> Point:
+        """A member whose value is its name, as a file's name has it."""
+        made = str.__new__(cls, name)
+        made._value_ = name
+        made.where = where
+        return made
+
+    SETTLE_LEASED = "settle-leased", Where.TASK
+    SETTLE_TAKEN_OVER = "settle-taken-over", Where.TASK
+    SETTLE_DECIDED = "settle-decided", Where.TASK
+    SETTLE_FENCED = "settle-fenced", Where.TASK
+    ROLLBACK_STARTED = "rollback-started", Where.DRIVER
+    ROLLBACK_COMPLETED = "rollback-completed", Where.DRIVER
+    SETTLE_ROLLED_BACK = "settle-rolled-back", Where.TASK
+    SETTLE_ABORTED = "settle-aborted", Where.TASK
+    SETTLE_CLEANED = "settle-cleaned", Where.TASK
+    PLAN_LEASED = "plan-leased", Where.TASK
+    PLAN_SHARDS_SAVED = "plan-shards-saved", Where.TASK
+    PLAN_BEGINNING = "plan-beginning", Where.TASK
+    PLAN_BEGUN = "plan-begun", Where.TASK
+    OPEN_STARTED = "open-started", Where.TASK
+    OPEN_TABLE_READY = "open-table-ready", Where.DRIVER
+    OPEN_OWNED = "open-owned", Where.DRIVER
+    OPEN_REQUESTED = "open-requested", Where.DRIVER
+    OPEN_SEEN = "open-seen", Where.TASK
+    OPEN_ORDERED = "open-ordered", Where.TASK
+    OPEN_TOLD = "open-told", Where.TASK
+    APPEND_LAUNCHED = "append-launched", Where.TASK
+    APPEND_STARTED = "append-started", Where.DRIVER
+    APPEND_INFLIGHT = "append-inflight", Where.DRIVER
+    APPEND_TASK_STARTED = "append-task-started", Where.WORKER
+    APPEND_TASK_MARKED = "append-task-marked", Where.WORKER
+    APPEND_TASK_WRITTEN = "append-task-written", Where.WORKER
+    APPEND_WRITTEN = "append-written", Where.DRIVER
+    APPEND_LEFT_MANIFEST = "append-left-manifest", Where.DRIVER
+    APPEND_ENDED = "append-ended", Where.TASK
+    RECORD_CHECKED = "record-checked", Where.TASK
+    RECORD_HALF = "record-half", Where.TASK
+    RECORD_TOLD = "record-told", Where.TASK
+    COMMIT_LEASED = "commit-leased", Where.TASK
+    COMMIT_DECIDED = "commit-decided", Where.TASK
+    COMMIT_STARTED = "commit-started", Where.DRIVER
+    COMMIT_COMPLETED = "commit-completed", Where.DRIVER
+    COMMIT_SEEN = "commit-seen", Where.TASK
+    COMMIT_HALF = "commit-half", Where.TASK
+    COMMIT_TOLD = "commit-told", Where.TASK
+    COMMIT_CLEANED = "commit-cleaned", Where.TASK
 
 
 def reach(point: Point) -> None:
-    """Dies here where that was asked for."""
-    if os.environ.get(DIE_AT) == point.value:
+    """Dies or waits here where that was asked for."""
+    folder = os.environ.get(FOLDER)
+    if folder is not None:
+        _meet(Path(folder) / point.value)
+
+
+def _meet(armed: Path) -> None:
+    held = armed.with_name(f"{armed.name}.{os.getpid()}")
+    try:
+        armed.rename(held)  # one process gets it
+        asked = held.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return
+    if asked == "die":
+        held.unlink()
         # spark-submit's JVM started this interpreter; the JVM is what the driver is.
         os.kill(os.getppid(), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
+    while held.exists():
+        time.sleep(_POLL_SECONDS)

@@ -11,13 +11,14 @@ import airflow_provider_slshudi
 
 ROOT = Path(airflow_provider_slshudi.__file__).parent
 PACKAGE = "airflow_provider_slshudi"
-VOCABULARY = {"exceptions", "ranges", "config", "points"}
+VOCABULARY = {"exceptions", "ranges", "config", "points", "processes"}
 
 # What each room may import of this package, besides itself. Rooms that are not named here belong to Airflow.
 ALLOWED = {
     "exceptions": set(),
     "ranges": {"exceptions"},
     "points": set(),
+    "processes": set(),
     "config": {"exceptions", "ranges"},
     "sls": VOCABULARY,
     "hudi": VOCABULARY,

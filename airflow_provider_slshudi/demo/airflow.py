@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import requests
 
 from airflow_provider_slshudi.exceptions import RuntimeMissing, SlsHudiError, TransientError
 from airflow_provider_slshudi.hudi.packages import cache_dir, staging
-from airflow_provider_slshudi.job.orphans import end_with_parent
+from airflow_provider_slshudi.processes import ends_with_parent
 
 HOST = "127.0.0.1"
 _COMPONENTS = {
@@ -221,7 +222,7 @@ class LocalAirflow:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=end_with_parent,
+                preexec_fn=ends_with_parent(signal.SIGTERM),
             )
 
     def _log(self, name: str) -> Path:

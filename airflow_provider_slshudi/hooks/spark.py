@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -23,7 +24,7 @@ from airflow_provider_slshudi.job.launch import (
     submission,
 )
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
-from airflow_provider_slshudi.job.orphans import end_with_parent
+from airflow_provider_slshudi.processes import ends_with_parent
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ class SparkLauncher:
                 APPLICATION,
                 env={**os.environ, **made.environment, **secrets},
                 start_new_session=True,
-                preexec_fn=end_with_parent,
+                preexec_fn=ends_with_parent(signal.SIGKILL),
             )
         except AirflowException as error:
             code = re.search(r"Error code is: (-?\d+)", str(error))

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import uuid
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_slshudi.exceptions import ManifestError
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS
+from airflow_provider_slshudi.points import Point, reach
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,12 +58,15 @@ class BaseFileWriter:
         instant: the instant that the files belong to.
         write_token: `{partition}-{stage}-{attempt}` of the Spark task, part of each file's name.
         target_bytes: a file that has reached this size is closed.
+        still_wanted: raises ManifestError once somebody else decided about the instant.
 
     At most `OPEN_FILES` files are open and each buffers at most a row group, whatever the number of partitions.
     """
 
-    def __init__(self, storage: Storage, instant: str, write_token: str, target_bytes: int) -> None:
-        self._storage, self._instant = storage, instant
+    def __init__(
+        self, storage: Storage, instant: str, write_token: str, target_bytes: int, still_wanted: Callable[[], None]
+    ) -> None:
+        self._storage, self._instant, self._still_wanted = storage, instant, still_wanted
         self._token, self._target = write_token, target_bytes
         self._open: OrderedDict[str, _OpenFile] = OrderedDict()
         self._stats: list[dict[str, Any]] = []
@@ -110,7 +116,9 @@ class BaseFileWriter:
         file_id = f"{uuid.uuid4()}-0"
         name = f"{file_id}_{self._token}_{self._instant}.parquet"
         path = f"{partition}/{name}" if partition else name
+        self._still_wanted()
         self._storage.write(f".hoodie/.temp/{self._instant}/{path}.marker.CREATE", b"")
+        reach(Point.APPEND_TASK_MARKED)
         metadata = f"{partition}/.hoodie_partition_metadata" if partition else ".hoodie_partition_metadata"
         if not self._storage.exists(metadata):
             depth = 1 if partition else 0
@@ -165,6 +173,12 @@ class BaseFileWriter:
         if file.writer is not None:
             file.writer.close()
         file.sink.close()
+        try:
+            # Asked again: a rollback between the first answer and now may have looked before the file was there.
+            self._still_wanted()
+        except ManifestError:
+            self._storage.delete(file.path)
+            raise
         size = self._storage.size(file.path)
         self._stats.append(
             {

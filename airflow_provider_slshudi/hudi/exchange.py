@@ -24,6 +24,7 @@ RUN_KEY = "slshudi.run"
 
 
 _ROOT = ".hoodie/slshudi"
+_ORDER = "batch-"
 
 
 def folder(instant: str) -> str:
@@ -108,7 +109,7 @@ def read_owner(storage: Storage, instant: str) -> Owner | None:
 
 def write_order(storage: Storage, order: BatchOrder) -> None:
     """Leaves the order for the append."""
-    storage.write(f"{folder(order.instant)}/batch-{order.token}.json", json.dumps(asdict(order)).encode())
+    storage.write(_order_path(order.instant, order.token), json.dumps(asdict(order)).encode())
 
 
 def read_order(storage: Storage, transaction: str, instant: str, token: int) -> BatchOrder:
@@ -117,15 +118,30 @@ def read_order(storage: Storage, transaction: str, instant: str, token: int) -> 
     Raises:
         ManifestError: there is none for this token.
     """
-    content = storage.read(f"{folder(instant)}/batch-{token}.json")
+    content = storage.read(_order_path(instant, token))
     if content is None:
-        raise ManifestError(
-            f"{storage.uri}: no order for instant {instant} with token {token}; it was decided meanwhile",
-            table=storage.uri,
-            transaction=transaction,
-            instant=instant,
-        )
+        raise _no_order(storage, transaction, instant, token)
     return BatchOrder(**json.loads(content))
+
+
+def require_order(storage: Storage, transaction: str, instant: str, token: int) -> None:
+    """Asks whether an append is still wanted; an executor has no way to the ledger to ask there.
+
+    Raises:
+        ManifestError: it is not; somebody took the transaction over.
+    """
+    if not storage.exists(_order_path(instant, token)):
+        raise _no_order(storage, transaction, instant, token)
+
+
+def fence(storage: Storage, instant: str) -> None:
+    """Withdraws the instant's orders: an append that may still be alive writes no file that stays.
+
+    To be done before its rollback, which deletes what was written until then.
+    """
+    for name in storage.names(folder(instant)) or []:
+        if name.startswith(_ORDER):
+            storage.delete(f"{folder(instant)}/{name}")
 
 
 def write_manifest(storage: Storage, manifest: Manifest) -> None:
@@ -155,3 +171,16 @@ def read_manifest(storage: Storage, transaction: str, instant: str, token: int) 
 def delete(storage: Storage, instant: str) -> None:
     """Removes the instant's folder."""
     storage.delete_folder(folder(instant))
+
+
+def _order_path(instant: str, token: int) -> str:
+    return f"{folder(instant)}/{_ORDER}{token}.json"
+
+
+def _no_order(storage: Storage, transaction: str, instant: str, token: int) -> ManifestError:
+    return ManifestError(
+        f"{storage.uri}: no order for instant {instant} with token {token}; it was decided meanwhile",
+        table=storage.uri,
+        transaction=transaction,
+        instant=instant,
+    )

@@ -109,6 +109,15 @@ class Storage:
         """Bytes of a file that exists."""
         return int(self.filesystem.get_file_info(self.full(path)).size)
 
+    def delete(self, path: str) -> None:
+        """Removes a file; nothing happens where there is none."""
+        try:
+            self.filesystem.delete_file(self.full(path))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self._unreadable(path, error) from error
+
     def delete_folder(self, path: str) -> None:
         """Removes a folder and what is in it; nothing happens where there is none."""
         try:

@@ -118,6 +118,10 @@ class Timeline:
         """What the committer of a completed commit left with it."""
         return self._record(instant).get("extraMetadata") or {}
 
+    def operation(self, instant: Instant) -> str:
+        """What a completed commit did, as Hudi names it: BULK_INSERT, CLUSTER, DELETE, ..."""
+        return str(self._record(instant).get("operationType") or "UNKNOWN")
+
     def was_rolled_back(self, time: str) -> bool:
         """Whether a completed rollback of the active timeline names the instant."""
         return any(
@@ -126,15 +130,15 @@ class Timeline:
             if rollback.time > time
         )
 
-    def archived(self, time: str) -> dict[str, str] | None:
-        """Extra metadata of a commit that was archived, None where the archive has no such instant."""
+    def archived(self, time: str) -> tuple[str, dict[str, str]] | None:
+        """Completion time and extra metadata of an archived commit, None where the archive has no such instant."""
         for file in self._archive_files():
             first, last = file.split("_")[:2]
             if not first <= time <= last:
                 continue
             for row in self._archived_rows(file):
                 if row["instantTime"] == time:
-                    return _extra(row)
+                    return row["completionTime"], _extra(row)
         return None
 
     def archived_commits(self) -> Iterator[tuple[str, str, dict[str, str]]]:

@@ -47,6 +47,8 @@ class AppendTask:
 
     service: LogService
     storage: Storage
+    transaction: str
+    token: int
     instant: str
     rows: RowSpec
     partition_name: str | None
@@ -56,11 +58,17 @@ class AppendTask:
 
     def __call__(self, ranges: list[Range], write_token: str) -> TaskResult:
         """Pulls the ranges and writes their rows."""
+        reach(Point.APPEND_TASK_STARTED)
         maker = RowMaker(self.rows)
-        writer = BaseFileWriter(self.storage, self.instant, write_token, self.target_bytes)
+        writer = BaseFileWriter(self.storage, self.instant, write_token, self.target_bytes, self._still_wanted)
         readers = {item.shard: Reader(self.service, self.pipeline, Pacer(self.limits[item.shard])) for item in ranges}
         done = [self._append(item, readers[item.shard], maker, writer) for item in ranges]
-        return TaskResult(writer.close(), done, dict(maker.misfits))
+        stats = writer.close()
+        reach(Point.APPEND_TASK_WRITTEN)
+        return TaskResult(stats, done, dict(maker.misfits))
+
+    def _still_wanted(self) -> None:
+        exchange.require_order(self.storage, self.transaction, self.instant, self.token)
 
     def _append(self, item: Range, reader: Reader, maker: RowMaker, writer: BaseFileWriter) -> RangeDone:
         rows = size = 0
@@ -96,6 +104,8 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     task = AppendTask(
         service,
         storage,
+        order.transaction,
+        order.token,
         order.instant,
         RowSpec.of(pipeline),
         partition.name if partition else None,
@@ -117,6 +127,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         time.monotonic() - started,
     )
     reach(Point.APPEND_WRITTEN)
+    exchange.require_order(storage, order.transaction, order.instant, order.token)
     exchange.write_manifest(storage, manifest)
     return manifest
 

@@ -16,7 +16,7 @@ from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import JobFailed
 from airflow_provider_slshudi.hudi.runtime import control_conf, environment, session_conf
 from airflow_provider_slshudi.job.orders import REASON, JobOrder, Verb
-from airflow_provider_slshudi.job.orphans import end_with_parent
+from airflow_provider_slshudi.processes import ends_with_parent
 
 APPLICATION = str(Path(__file__).with_name("__main__.py"))
 # Verbs whose work is done by a cluster's executors; the others are a decision's seconds on the machine that decides.
@@ -92,7 +92,7 @@ class SubprocessLauncher:
             text=True,
             errors="replace",
             start_new_session=True,
-            preexec_fn=end_with_parent,
+            preexec_fn=ends_with_parent(signal.SIGKILL, order.until or None),
         ) as child:
             self._child = child
             for line in child.stdout or ():
@@ -114,5 +114,7 @@ def job_failed(name: str, verb: Verb, returncode: int | None, tail: Iterable[str
     lines = list(tail)
     reason = next((line.removeprefix(REASON) for line in reversed(lines) if line.startswith(REASON)), None)
     ended = f"{name} ended with exit code {'unknown' if returncode is None else returncode}"
+    if returncode == -signal.SIGALRM:
+        ended += " because its time was over: what decides about it may be somebody else's by now"
     said = f"{ended}: {reason}" if reason else f"{ended}; its last lines:\n" + "\n".join(lines)
     return JobFailed(said, verb=verb.value, returncode=returncode, tail="\n".join(lines))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config import Pipeline
@@ -27,11 +28,16 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
         instants.check_table(gateway, pipeline)
     else:
         instants.create_table(gateway, pipeline)
+    reach(Point.OPEN_TABLE_READY)
     instant = instants.new_instant_time(gateway, storage.uri)
     # The owner first: a crash in between leaves no instant that nobody knows.
-    exchange.write_owner(storage, instant, Owner(order.transaction, pipeline.name, order.token))
+    owner = Owner(order.transaction, pipeline.name, order.token)
+    exchange.write_owner(storage, instant, owner)
     reach(Point.OPEN_OWNED)
     instants.request(gateway, storage.uri, instant)
+    if exchange.read_owner(storage, instant) is None:
+        # The transaction was decided in between, and with its folder went what tells whose instant this is.
+        exchange.write_owner(storage, instant, owner)
     reach(Point.OPEN_REQUESTED)
     print(f"opened instant {instant} for transaction {order.transaction}")
 
@@ -71,6 +77,12 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
         )
     _require_inflight(storage, order.instant)
     reach(Point.COMMIT_STARTED)
+    if time.monotonic() > order.until > 0:
+        raise TableError(
+            f"{storage.uri}: the time to commit instant {order.instant} was over before it began; nothing was done",
+            table=storage.uri,
+            instant=order.instant,
+        )
     commit.commit(gateway, pipeline, order.instant, manifest.stats, order.extra)
     reach(Point.COMMIT_COMPLETED)
     print(f"committed instant {order.instant}: {manifest.rows} rows")

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-from sqlalchemy import Engine, or_, select, update
+from sqlalchemy import ColumnElement, Engine, or_, select, update
 
 from airflow_provider_slshudi.exceptions import LeaseHeld, LedgerError, LedgerUnavailable
 from airflow_provider_slshudi.ledger.engine import now, transaction
 from airflow_provider_slshudi.ledger.models import leases
+from airflow_provider_slshudi.processes import is_gone, this_process
 
 _POLL_SECONDS = 0.1
 _log = logging.getLogger(__name__)
@@ -60,21 +61,25 @@ def hold(engine: Engine, pipeline: str, holder: str, seconds: float, wait: float
 
 
 def _take(engine: Engine, pipeline: str, holder: str, seconds: float, nonce: str) -> datetime:
-    """Takes a free, expired or own lease and tells when it expires."""
+    """Takes a free, expired or own lease, or one whose holder is dead, and tells when it expires.
+
+    A Spark driver dies with the process that holds the lease, so a dead holder leaves nobody who could go on.
+    """
     with transaction(engine, write=True) as connection:
         at = now(connection)
         expires = at + timedelta(seconds=seconds)
-        free = or_(leases.c.nonce.is_(None), leases.c.nonce == nonce, leases.c.expires <= at)
-        taken = connection.execute(
-            update(leases)
-            .where(leases.c.pipeline == pipeline, free)
-            .values(holder=holder, nonce=nonce, expires=expires)
-        )
-        if taken.rowcount == 1:
+
+        def take(condition: ColumnElement[bool]) -> bool:
+            change = update(leases).where(leases.c.pipeline == pipeline, condition)
+            values = {"holder": holder, "nonce": nonce, "expires": expires, "process": this_process()}
+            return connection.execute(change.values(values)).rowcount == 1
+
+        if take(or_(leases.c.nonce.is_(None), leases.c.nonce == nonce, leases.c.expires <= at)):
             return expires
-        other = connection.execute(
-            select(leases.c.holder, leases.c.expires).where(leases.c.pipeline == pipeline)
-        ).one_or_none()
+        other = connection.execute(select(leases).where(leases.c.pipeline == pipeline)).one_or_none()
+        if other is not None and is_gone(other.process or "") and take(leases.c.nonce == other.nonce):
+            _log.warning("pipeline %s: %s held the lease and is dead", pipeline, other.holder)
+            return expires
     if other is None:
         raise LedgerError(f"the ledger knows no pipeline {pipeline}; register it first", pipeline=pipeline)
     raise LeaseHeld(
@@ -91,7 +96,7 @@ def _release(engine: Engine, pipeline: str, nonce: str) -> None:
             connection.execute(
                 update(leases)
                 .where(leases.c.pipeline == pipeline, leases.c.nonce == nonce)
-                .values(holder=None, nonce=None, expires=None)
+                .values(holder=None, nonce=None, expires=None, process=None)
             )
     except LedgerUnavailable as error:
         # What was decided stands; the lease ends by itself.

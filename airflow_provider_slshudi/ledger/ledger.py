@@ -122,6 +122,21 @@ class Ledger:
         with self._write() as connection:
             rebuild(connection, pipeline, batches)
 
+    def accept(self, pipeline: str, completion: str) -> None:
+        """Takes what others completed on the table until `completion`, Hudi's completion time, as meant."""
+        with self._write() as connection:
+            pipelines.accept(connection, pipeline, completion)
+
+    def accepted(self, pipeline: str) -> str:
+        """See `accept`; empty where nothing was."""
+        with self._read() as connection:
+            return reads.accepted(connection, pipeline)
+
+    def committed_instants(self, pipeline: str, instants: Sequence[str]) -> set[str]:
+        """Which of these instants are committed transactions of the pipeline."""
+        with self._read() as connection:
+            return reads.committed_instants(connection, pipeline, instants)
+
     def get(self, id: str) -> Transaction:
         """The transaction, or LedgerError."""
         with self._read() as connection:

@@ -64,12 +64,14 @@ metadata = MetaData(
     }
 )
 
+# `accepted`: what others completed on the table until then (Hudi's completion time) is known and meant to be there.
 pipelines = Table(
     f"{PREFIX}pipeline",
     metadata,
     Column("name", String(NAME_LENGTH), primary_key=True),
     Column("source", String(PATH_LENGTH), nullable=False),
     Column("base_path", String(PATH_LENGTH), nullable=False, unique=True),
+    Column("accepted", String(32)),
     Column("created", UtcTime, nullable=False),
     **_MYSQL,
 )
@@ -80,7 +82,7 @@ def _pipeline(primary_key: bool = True) -> Column[str]:
     return Column("pipeline", String(NAME_LENGTH), reference, primary_key=primary_key, nullable=False)
 
 
-# `nonce` tells two holders of one name apart: a task and its retry.
+# `nonce` tells two holders of one name apart: a task and its retry; `process` tells whether the holder still lives.
 leases = Table(
     f"{PREFIX}lease",
     metadata,
@@ -88,6 +90,7 @@ leases = Table(
     Column("holder", String(NAME_LENGTH)),
     Column("nonce", String(32)),
     Column("expires", UtcTime),
+    Column("process", String(NAME_LENGTH)),
     **_MYSQL,
 )
 

@@ -57,6 +57,12 @@ def _is_registered(connection: Connection, wanted: LedgerPipeline) -> bool:
     return bool(found)
 
 
+def accept(connection: Connection, pipeline: str, completion: str) -> None:
+    """See `Ledger.accept`."""
+    table = models.pipelines
+    connection.execute(update(table).where(table.c.name == pipeline).values(accepted=completion))
+
+
 def save_shards(connection: Connection, pipeline: str, shards: Sequence[LedgerShard]) -> None:
     """See `Ledger.save_shards`."""
     reads.lock_pipeline(connection, pipeline)

@@ -72,6 +72,22 @@ def by_instant(connection: Connection, pipeline: str, instant: str) -> Transacti
     return next(iter(_all(connection, query)), None)
 
 
+def committed_instants(connection: Connection, pipeline: str, instants: Sequence[str]) -> set[str]:
+    """Which of these instants are committed transactions of the pipeline."""
+    query = select(_transactions.c.instant).where(
+        _transactions.c.pipeline == pipeline,
+        _transactions.c.instant.in_(instants),
+        _transactions.c.state == State.COMMITTED.value,
+    )
+    return set(connection.execute(query).scalars())
+
+
+def accepted(connection: Connection, pipeline: str) -> str:
+    """Hudi's completion time until which the writes of others are meant to be there; empty where none are."""
+    table = models.pipelines
+    return connection.execute(select(table.c.accepted).where(table.c.name == pipeline)).scalar() or ""
+
+
 def latest_committed(connection: Connection, pipeline: str) -> Transaction | None:
     """The transaction that Hudi completed last."""
     completed = _transactions.c.completed

@@ -17,6 +17,7 @@ from airflow_provider_slshudi.ledger.coverage import cover, learn_density
 from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import LIVE, Kind, State, origins
+from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Range, overlap
 
 _TEXT_LENGTH = 10_000
@@ -98,6 +99,7 @@ def prepared(
     values = {"manifest": stored, "rows": rows, "bytes": bytes_}
 
     def store(_: Transaction) -> None:
+        reach(Point.RECORD_HALF)
         _check_totals(id, reads.ranges(connection, id), totals)
         table = models.ranges
         keys = (table.c.shard == bindparam("of_shard"), table.c.begin_cursor == bindparam("of_begin"))
@@ -135,6 +137,7 @@ def committed(connection: Connection, id: str, token: int, completed: str) -> Tr
     """See `Ledger.committed`."""
 
     def settle(transaction: Transaction) -> None:
+        reach(Point.COMMIT_HALF)
         reads.lock_pipeline(connection, transaction.pipeline)
         cover(connection, transaction.pipeline, reads.ranges(connection, id))
         learn_density(connection, transaction.pipeline, reads.totals(connection, id))

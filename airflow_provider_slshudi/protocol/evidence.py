@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from airflow_provider_slshudi.exceptions import LedgerAhead, LedgerError, LedgerLost, LedgerUnavailable
+from airflow_provider_slshudi.exceptions import (
+    ForeignWrite,
+    LedgerAhead,
+    LedgerError,
+    LedgerLost,
+    LedgerUnavailable,
+    PipelineConflict,
+)
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
@@ -14,11 +21,13 @@ from airflow_provider_slshudi.planning.recovery import InstantState, decide
 from airflow_provider_slshudi.protocol.work import Work
 
 REBUILD = "slshudi ledger rebuild"
+# What moves rows into other files and changes none.
+_SERVICES = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT", "INDEX"})
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """How far a transaction's instant is; `completion` is Hudi's completion time where it is completed and active."""
+    """How far a transaction's instant is; `completion` is Hudi's completion time where it is completed."""
 
     state: InstantState
     instant: str | None = None
@@ -37,7 +46,7 @@ def look(storage: Storage, transaction: Transaction) -> Evidence:
         return Evidence(InstantState.NOTHING)
     found = timeline.get(instant)
     if found is None:
-        return Evidence(_gone(timeline, instant, transaction.id), instant, instant)
+        return _gone(timeline, instant, transaction.id)
     if found.phase is not Phase.COMPLETED:
         phase = InstantState.REQUESTED if found.phase is Phase.REQUESTED else InstantState.INFLIGHT
         return Evidence(phase, instant)
@@ -52,9 +61,61 @@ def open_instant_of(storage: Storage, transaction: Transaction) -> str | None:
 
 
 def pending_of(work: Work) -> list[tuple[str, str]]:
-    """(instant, transaction id) of the pending instants that this pipeline opened."""
-    owners = _pending_owners(work.storage, Timeline.load(work.storage))
-    return [(instant, owner.transaction) for instant, owner in owners if owner.pipeline == work.pipeline.name]
+    """(instant, transaction id) of the pending instants that this pipeline opened.
+
+    An append that woke up after its instant's rollback leaves one without an owner; the ledger knows whose it was.
+    """
+    found = []
+    for instant in Timeline.load(work.storage).pending():
+        owner = exchange.read_owner(work.storage, instant.time)
+        if owner is not None and owner.pipeline == work.pipeline.name:
+            found.append((instant.time, owner.transaction))
+        elif owner is None and (known := work.ledger.by_instant(work.pipeline.name, instant.time)) is not None:
+            found.append((instant.time, known.id))
+    return found
+
+
+def refuse_foreign_writes(work: Work) -> None:
+    """Looks at what was completed on the table beside this pipeline's own transactions and table services.
+
+    Reads the commits that are neither in the ledger nor accepted by its rebuild, of which there mostly are none.
+
+    Raises:
+        PipelineConflict: another pipeline writes to the table.
+        ForeignWrite: another client does.
+    """
+    name, timeline = work.pipeline.name, Timeline.load(work.storage)
+    completed = timeline.completed("commit", "deltacommit", "replacecommit")
+    ours = work.ledger.committed_instants(name, [instant.time for instant in completed])
+    accepted = work.ledger.accepted(name)
+    for instant in completed:
+        if instant.time in ours or str(instant.completion) <= accepted:
+            continue
+        other = timeline.extra_metadata(instant).get(exchange.PIPELINE_KEY)
+        if other not in (None, name):
+            _refuse_pipeline(work, instant.time, str(other))
+        operation = timeline.operation(instant)
+        if other is None and operation not in _SERVICES:
+            raise ForeignWrite(
+                f"{work.storage.uri}: instant {instant.time} ({operation}) was written by somebody else than pipeline "
+                f"{name}. Nothing is written until it is known to be meant: then `{REBUILD} {name}` takes the table as "
+                "it is; otherwise find out who writes there, and restore the table to before it",
+                table=work.storage.uri,
+                instant=instant.time,
+                operation=operation,
+            )
+    for pending, owner in _pending_owners(work.storage, timeline):
+        if owner.pipeline != name:
+            _refuse_pipeline(work, pending, owner.pipeline)
+
+
+def _refuse_pipeline(work: Work, instant: str, other: str) -> None:
+    raise PipelineConflict(
+        f"{work.storage.uri}: instant {instant} is of pipeline {other}, which writes to the same table as pipeline "
+        f"{work.pipeline.name}, with another ledger: give one of them a table of its own",
+        pipeline=work.pipeline.name,
+        other=other,
+    )
 
 
 def check_table_against_ledger(work: Work) -> None:
@@ -124,11 +185,14 @@ def _pending_owners(storage: Storage, timeline: Timeline) -> Iterator[tuple[str,
             yield instant.time, owner
 
 
-def _gone(timeline: Timeline, instant: str, id_: str) -> InstantState:
+def _gone(timeline: Timeline, instant: str, id_: str) -> Evidence:
     if timeline.was_rolled_back(instant):
-        return InstantState.ROLLED_BACK
+        return Evidence(InstantState.ROLLED_BACK, instant)
     archived = timeline.archived(instant)
-    return InstantState.NOTHING if archived is None else _completed(archived, id_)
+    if archived is None:
+        return Evidence(InstantState.NOTHING, instant)
+    completion, extra = archived
+    return Evidence(_completed(extra, id_), instant, completion)
 
 
 def _completed(extra: dict[str, str], id_: str) -> InstantState:

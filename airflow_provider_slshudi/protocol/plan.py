@@ -10,6 +10,7 @@ from airflow_provider_slshudi.ledger.states import Kind
 from airflow_provider_slshudi.planning.backfill import plan_backfill
 from airflow_provider_slshudi.planning.batch import plan_tail
 from airflow_provider_slshudi.planning.windows import ShardWindow
+from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import Range
@@ -62,7 +63,10 @@ def preview_backfill(work: Work, request: BackfillRequest) -> list[Range]:
 def _begin(work: Work, kind: Kind, ranges: list[Range]) -> Transaction | None:
     if not ranges:
         return None
-    return work.ledger.begin(work.pipeline.name, kind, ranges, work.run.dag_id, work.run.run_id)
+    reach(Point.PLAN_BEGINNING)
+    begun = work.ledger.begin(work.pipeline.name, kind, ranges, work.run.dag_id, work.run.run_id)
+    reach(Point.PLAN_BEGUN)
+    return begun
 
 
 def _tail_ranges(work: Work, service: LogService, save: bool) -> list[Range]:
@@ -93,7 +97,9 @@ def _refreshed(work: Work, service: LogService, save: bool) -> list[LedgerShard]
     first_run = not known
     listed = [_ledger_shard(work, service, shard, known, first_run) for shard in service.shards()]
     if save:
+        reach(Point.PLAN_LEASED)
         work.ledger.save_shards(work.pipeline.name, listed)
+        reach(Point.PLAN_SHARDS_SAVED)
     return listed
 
 

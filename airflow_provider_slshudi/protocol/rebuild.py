@@ -26,7 +26,7 @@ class Rebuilt:
 
 
 def rebuild(work: Work) -> Rebuilt:
-    """Replaces what the ledger says of the pipeline by what the table says.
+    """Replaces what the ledger says of the pipeline by what the table says, and takes other clients' writes as meant.
 
     Pending instants of the pipeline are rolled back: what was recorded of them is lost, and their ranges are read
     again. The pipeline's DAGs have to be paused.
@@ -38,9 +38,12 @@ def rebuild(work: Work) -> Rebuilt:
     register(work)
     name = work.pipeline.name
     with work.lease():
-        batches = sorted(_committed(work), key=lambda batch: batch.completed)
+        timeline = Timeline.load(work.storage)
+        batches = sorted(_committed(work, timeline), key=lambda batch: batch.completed)
         # Refuses live transactions before an instant of theirs is touched.
         work.ledger.rebuild(name, batches)
+        completed = timeline.completed("commit", "deltacommit", "replacecommit")
+        work.ledger.accept(name, max((str(instant.completion) for instant in completed), default=""))
         pending = pending_of(work)
         for instant, id_ in pending:
             work.launcher.run(Verb.ROLLBACK, work.order(transaction=id_, instant=instant), {})
@@ -49,8 +52,7 @@ def rebuild(work: Work) -> Rebuilt:
     return Rebuilt(len(batches), [instant for instant, _ in pending])
 
 
-def _committed(work: Work) -> Iterator[CommittedBatch]:
-    timeline = Timeline.load(work.storage)
+def _committed(work: Work, timeline: Timeline) -> Iterator[CommittedBatch]:
     for instant in timeline.completed("commit"):
         yield from _batch(work, instant.time, str(instant.completion), timeline.extra_metadata(instant))
     for time, completion, extra in timeline.archived_commits():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 
 from airflow_provider_slshudi.exceptions import (
     CommitStateUnknown,
@@ -17,18 +18,20 @@ from airflow_provider_slshudi.exceptions import (
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision, InstantState, decide, why
+from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.evidence import REBUILD, Evidence, look
-from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.protocol.work import COMMIT_SECONDS, Work
 from airflow_provider_slshudi.ranges import Range
 
 _log = logging.getLogger(__name__)
 
 
-def resolve(work: Work, transaction: Transaction) -> Decision:
-    """Decides a transaction and acts on it; the caller holds the lease and the transaction's token.
+def resolve(work: Work, transaction: Transaction, lease: Lease) -> Decision:
+    """Decides a transaction and acts on it; the caller holds the pipeline's lease and the transaction's token.
 
     Raises:
         TimelineUnreadable, CommitStateUnknown: nothing is known; a later call finds out.
@@ -56,6 +59,7 @@ def resolve(work: Work, transaction: Transaction) -> Decision:
             "why": reason,
         },
     )
+    reach(Point.COMMIT_DECIDED if decision is Decision.RECOMMIT else Point.SETTLE_DECIDED)
     match decision:
         case Decision.ABORT:
             _abort(work, transaction, seen, reason)
@@ -63,7 +67,7 @@ def resolve(work: Work, transaction: Transaction) -> Decision:
             _roll_back(work, transaction, str(seen.instant))
             _abort(work, transaction, seen, reason)
         case Decision.RECOMMIT:
-            _commit(work, transaction, seen)
+            _commit(work, transaction, lease)
         case Decision.MARK_COMMITTED:
             _committed(work, transaction, seen)
         case Decision.NOTHING_TO_DO:
@@ -84,13 +88,18 @@ def roll_back_orphan(work: Work, transaction: Transaction, instant: str) -> None
 
 def _abort(work: Work, transaction: Transaction, seen: Evidence, reason: str) -> None:
     work.ledger.aborted(transaction.id, transaction.token, f"timeline {seen.state.value}: {reason}")
+    reach(Point.SETTLE_ABORTED)
     for instant in exchange.instants_of(work.storage, transaction.id):
         exchange.delete(work.storage, instant)
+    reach(Point.SETTLE_CLEANED)
 
 
 def _roll_back(work: Work, transaction: Transaction, instant: str) -> None:
+    exchange.fence(work.storage, instant)
+    reach(Point.SETTLE_FENCED)
     order = work.order(transaction=transaction.id, token=transaction.token, instant=instant)
     work.launcher.run(Verb.ROLLBACK, order, {})
+    reach(Point.SETTLE_ROLLED_BACK)
     if Timeline.load(work.storage).get(instant) is not None:
         raise TableError(
             f"{work.storage.uri}: instant {instant} is still on the timeline after its rollback",
@@ -99,8 +108,11 @@ def _roll_back(work: Work, transaction: Transaction, instant: str) -> None:
         )
 
 
-def _commit(work: Work, transaction: Transaction, seen: Evidence) -> None:
-    order = _commit_order(work, transaction)
+def _commit(work: Work, transaction: Transaction, lease: Lease) -> None:
+    # The driver's time begins before the lease's, so it is over first, whatever stops this process or the driver.
+    until = time.monotonic() + COMMIT_SECONDS
+    lease.renew()
+    order = _commit_order(work, transaction, until)
     try:
         work.launcher.run(Verb.COMMIT, order, {})
     except JobFailed as error:
@@ -123,7 +135,7 @@ def _commit(work: Work, transaction: Transaction, seen: Evidence) -> None:
     _committed(work, transaction, after)
 
 
-def _commit_order(work: Work, transaction: Transaction) -> JobOrder:
+def _commit_order(work: Work, transaction: Transaction, until: float) -> JobOrder:
     recorded = transaction.manifest
     if recorded is None or transaction.instant is None:
         raise ManifestError(
@@ -139,6 +151,7 @@ def _commit_order(work: Work, transaction: Transaction) -> JobOrder:
         transaction.id,
         token,
         transaction.instant,
+        until,
         str(recorded["digest"]),
         {
             exchange.TRANSACTION_KEY: transaction.id,
@@ -166,9 +179,12 @@ def ranges_text(ranges: list[Range], totals: list[RangeTotals]) -> str:
 
 
 def _committed(work: Work, transaction: Transaction, seen: Evidence) -> None:
+    reach(Point.COMMIT_SEEN)
     work.ledger.committed(transaction.id, transaction.token, seen.completion or "")
+    reach(Point.COMMIT_TOLD)
     if seen.instant is not None:
         exchange.delete(work.storage, seen.instant)
+    reach(Point.COMMIT_CLEANED)
 
 
 def _stop(work: Work, transaction: Transaction, seen: Evidence, decision: Decision, reason: str) -> Exception:

@@ -9,7 +9,14 @@ from datetime import datetime, timedelta, timezone
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision
-from airflow_provider_slshudi.protocol.evidence import check_table_against_ledger, find, ledger_lost, pending_of
+from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.protocol.evidence import (
+    check_table_against_ledger,
+    find,
+    ledger_lost,
+    pending_of,
+    refuse_foreign_writes,
+)
 from airflow_provider_slshudi.protocol.resolve import resolve, roll_back_orphan
 from airflow_provider_slshudi.protocol.work import Run, Work
 
@@ -54,20 +61,23 @@ def settle(work: Work, ended: Ended) -> list[Settled]:
 
     Raises:
         LeaseHeld, TimelineUnreadable, LedgerUnavailable, CommitStateUnknown: try again later.
-        LedgerAhead, LedgerLost, TableMismatch: a person has to look.
+        LedgerAhead, LedgerLost, TableMismatch, ForeignWrite, PipelineConflict: a person has to look.
     """
     register(work)
     settled = []
     if dangling(work, ended) or _orphans(work):
-        with work.lease():
+        with work.lease() as lease:
+            reach(Point.SETTLE_LEASED)
             for transaction in dangling(work, ended):
                 # The new token fences off whoever may still work on it.
                 taken = work.ledger.take_over(transaction.id)
-                settled.append(Settled(taken.id, taken.instant, resolve(work, taken)))
+                reach(Point.SETTLE_TAKEN_OVER)
+                settled.append(Settled(taken.id, taken.instant, resolve(work, taken, lease)))
             for transaction, instant in _orphans(work):
                 roll_back_orphan(work, transaction, instant)
                 settled.append(Settled(transaction.id, instant, Decision.ROLL_BACK))
     check_table_against_ledger(work)
+    refuse_foreign_writes(work)
     return settled
 
 

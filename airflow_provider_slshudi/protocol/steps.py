@@ -12,6 +12,7 @@ from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest, RangeDo
 from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.evidence import open_instant_of
 from airflow_provider_slshudi.protocol.resolve import resolve
 from airflow_provider_slshudi.protocol.work import Work
@@ -27,6 +28,7 @@ def open_instant(work: Work, id_: str, token: int) -> str:
     with work.heartbeat(id_, token):
         instant = open_instant_of(work.storage, transaction)
         if instant is None:
+            reach(Point.OPEN_STARTED)
             work.launcher.run(Verb.OPEN, work.order(transaction=id_, token=token), {})
             instant = open_instant_of(work.storage, transaction)
         if instant is None:
@@ -34,11 +36,14 @@ def open_instant(work: Work, id_: str, token: int) -> str:
                 f"{work.storage.uri}: the job ended well, but no instant of transaction {id_} is on the timeline",
                 table=work.storage.uri,
             )
+        reach(Point.OPEN_SEEN)
         density = {str(shard): found.bytes for shard, found in work.ledger.density(work.pipeline.name).items()}
         ranges = [[item.shard, item.begin, item.end] for item in work.ledger.ranges(id_) if not item.gap]
         pipeline = work.pipeline.model_dump(mode="json")
         exchange.write_order(work.storage, BatchOrder(id_, token, instant, pipeline, ranges, density))
+        reach(Point.OPEN_ORDERED)
         work.ledger.opened(id_, token, instant)
+        reach(Point.OPEN_TOLD)
     return instant
 
 
@@ -48,7 +53,9 @@ def append(work: Work, id_: str, token: int) -> None:
     _require(transaction, State.OPEN)
     order = work.order(transaction=id_, token=token, instant=transaction.instant or "")
     with work.heartbeat(id_, token):
+        reach(Point.APPEND_LAUNCHED)
         work.launcher.run(Verb.APPEND, order, work.connect().connection.to_env())
+        reach(Point.APPEND_ENDED)
 
 
 def record(work: Work, id_: str, token: int) -> Transaction:
@@ -60,18 +67,22 @@ def record(work: Work, id_: str, token: int) -> Transaction:
     manifest, digest = exchange.read_manifest(work.storage, id_, transaction.instant or "", token)
     with work.lease():
         totals = _checked(work, transaction, manifest)
-        return work.ledger.prepared(id_, token, {**asdict(manifest), "digest": digest}, totals)
+        reach(Point.RECORD_CHECKED)
+        recorded = work.ledger.prepared(id_, token, {**asdict(manifest), "digest": digest}, totals)
+        reach(Point.RECORD_TOLD)
+        return recorded
 
 
 def commit(work: Work, id_: str, token: int) -> Transaction:
     """Commits the instant and says so in the ledger: phase two."""
     work.held(id_, token)
-    with work.lease():
+    with work.lease() as lease:
+        reach(Point.COMMIT_LEASED)
         # Read again inside the lease: what was seen before it may be decided by now.
         transaction = work.held(id_, token)
         if transaction.state is not State.COMMITTED:
             _require(transaction, State.PREPARED)
-            resolve(work, transaction)
+            resolve(work, transaction, lease)
         committed = work.ledger.get(id_)
     _require(committed, State.COMMITTED)
     return committed

@@ -15,11 +15,13 @@ from airflow_provider_slshudi.exceptions import Fenced, LedgerError
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.job.launch import Launcher
 from airflow_provider_slshudi.job.orders import JobOrder
+from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.sls.service import LogService
 
-LEASE_SECONDS = 45.0
+COMMIT_SECONDS = 180.0
+LEASE_SECONDS = COMMIT_SECONDS + 15
 LEASE_WAIT_SECONDS = 60.0
 PULSE_SECONDS = 10.0
 
@@ -74,8 +76,10 @@ class Work:
         return transaction
 
     @contextmanager
-    def lease(self) -> Iterator[None]:
+    def lease(self) -> Iterator[Lease]:
         """The right to decide for the pipeline, renewed while the block runs.
+
+        It outlasts a commit's driver, so that whoever gets it next finds none alive.
 
         Raises:
             LeaseHeld: somebody else has it and keeps it.
@@ -84,7 +88,7 @@ class Work:
             self.ledger.lease(self.pipeline.name, str(self.run), LEASE_SECONDS, LEASE_WAIT_SECONDS) as lease,
             _pulse(lease.renew),
         ):
-            yield
+            yield lease
 
     @contextmanager
     def heartbeat(self, id_: str, token: int) -> Iterator[None]:

@@ -87,7 +87,7 @@ def test_a_failed_attempts_file_does_not_survive_the_commit(
 
 def test_many_partitions_open_a_bounded_number_of_files(storage: Storage, opened: Opened) -> None:
     instant = opened()
-    writer = BaseFileWriter(storage, instant, "0-0-0", target_bytes=1 << 20)
+    writer = BaseFileWriter(storage, instant, "0-0-0", 1 << 20, still_wanted=lambda: None)
     for first in range(0, 120, 40):
         table, keys, dates = event_rows(40, 40, first)
         writer.write(table, keys, "event_date", dates)
@@ -116,7 +116,7 @@ def test_a_partition_value_comes_back_as_it_was_written(
     instant = instants.new_instant_time(gateway, storage.uri)
     instants.request(gateway, storage.uri, instant)
     instants.to_inflight(gateway, storage.uri, instant)
-    writer = BaseFileWriter(storage, instant, "0-0-0", 1 << 20)
+    writer = BaseFileWriter(storage, instant, "0-0-0", 1 << 20, still_wanted=lambda: None)
     events = pa.array([value, "other"], pa.string())
     rows = pa.table({"event_id": events, "price": pa.array([1.0, 2.0])})
     writer.write(rows, pa.array(["0-1-0", "0-2-0"]), "event_id", events.dictionary_encode())

@@ -64,7 +64,7 @@ def test_an_archived_commit_is_still_found(spark: SparkSession, storage: Storage
     for number, time in enumerate(times):
         archived = timeline.archived(time)
         assert (archived is None) == (time in left)
-        assert archived is None or archived["note"] == str(number)
+        assert archived is None or archived[1]["note"] == str(number)
     assert timeline.archived("20200101000000000") is None
     assert {time: extra["note"] for time, _, extra in timeline.archived_commits()} == {
         time: str(number) for number, time in enumerate(times) if time not in left

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
+import signal
+import subprocess
+import sys
 import threading
 import time
 from datetime import datetime, timedelta, timezone
 
+import psutil
 import pytest
 from sqlalchemy import Engine
 
@@ -50,6 +54,28 @@ def test_an_expired_lease_is_taken_over_and_its_former_holder_finds_out(ledger: 
     # the slow one's end did not release what is no longer its own
     with ledger.lease(PIPELINE, "next", seconds=30), pytest.raises(LeaseHeld), ledger.lease(PIPELINE, "third"):
         pytest.fail("the lease was released by somebody else")
+
+
+DECIDER = """
+import sys
+from airflow_provider_slshudi.ledger.engine import open_engine
+from airflow_provider_slshudi.ledger.ledger import Ledger
+with Ledger(open_engine(sys.argv[1])).lease("clicks", "other", seconds=600):
+    print("decides", flush=True)
+    input()
+"""
+
+
+def test_a_dead_holders_lease_is_taken_at_once_and_a_living_ones_is_not(ledger: Ledger, url: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", DECIDER, url], stdin=-1, stdout=-1, text=True) as other:
+        assert other.stdout is not None and other.stdout.readline() == "decides\n"
+        other.send_signal(signal.SIGSTOP)
+        with pytest.raises(LeaseHeld, match="other"), ledger.lease(PIPELINE, "second"):
+            pytest.fail("a stopped holder may go on")
+        other.kill()
+        psutil.Process(other.pid).wait(10)
+        with ledger.lease(PIPELINE, "second") as lease:
+            assert lease.holder == "second"
 
 
 def test_leaving_an_expired_lease_does_not_release_its_new_holder(ledger: Ledger) -> None:

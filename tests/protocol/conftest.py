@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,7 @@ from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.local.process import LocalSls
-from airflow_provider_slshudi.points import DIE_AT, Point
+from airflow_provider_slshudi.points import FOLDER, Point
 from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Run, Work
@@ -67,11 +68,13 @@ class SessionLauncher:
 class DyingLauncher:
     """Runs jobs through spark-submit, whose driver is killed with SIGKILL at a point."""
 
-    def __init__(self, point: Point) -> None:
-        self._point = point
+    def __init__(self, point: Point, master: str = "local[2]") -> None:
+        self._point, self._launcher = point, SubprocessLauncher(master)
 
     def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
-        SubprocessLauncher().run(verb, order, {**secrets, DIE_AT: self._point.value})
+        with TemporaryDirectory() as folder:
+            Path(folder, self._point.value).write_text("die")
+            self._launcher.run(verb, order, {**secrets, FOLDER: folder})
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ def test_prepared_and_inflight_is_recommitted(spark: SparkSession, pipeline: Sce
 def test_prepared_and_completed_is_marked_committed(spark: SparkSession, pipeline: Scenario) -> None:
     prepared = pipeline.prepare(pipeline.by("run-1"))
     with pytest.raises(JobFailed):
-        order = _commit_order(pipeline.work, prepared)
+        order = _commit_order(pipeline.work, prepared, until=0.0)
         DyingLauncher(Point.COMMIT_COMPLETED).run(Verb.COMMIT, order, {})
     assert phase(pipeline, prepared) is Phase.COMPLETED
     assert settled(pipeline.by("run-2")) == [Decision.MARK_COMMITTED]

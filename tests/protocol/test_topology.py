@@ -10,11 +10,11 @@ from airflow_provider_slshudi.exceptions import CommitStateUnknown
 from airflow_provider_slshudi.job.launch import SubprocessLauncher
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision
-from airflow_provider_slshudi.points import DIE_AT, Point
+from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import steps
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
-from tests.protocol.conftest import Scenario
+from tests.protocol.conftest import DyingLauncher, Scenario
 from tests.services import postgres, s3_store, spark_cluster
 
 
@@ -33,9 +33,9 @@ def test_batches_and_a_recommit_with_postgresql_a_cluster_and_s3(
 
         pipeline.put(200, first=300)
         prepared = pipeline.prepare(pipeline.by("run-2"))
-        with monkeypatch.context() as dying, pytest.raises(CommitStateUnknown):
-            dying.setenv(DIE_AT, Point.COMMIT_STARTED.value)
-            steps.commit(pipeline.by("run-2"), prepared.id, prepared.token)
+        with pytest.raises(CommitStateUnknown):
+            dying = DyingLauncher(Point.COMMIT_STARTED, master)
+            steps.commit(pipeline.by("run-2", launcher=dying), prepared.id, prepared.token)
         assert [item.decision for item in settle(pipeline.by("run-3"), lambda run: True)] == [Decision.RECOMMIT]
 
         proof = verify(pipeline.work)
