@@ -110,7 +110,7 @@ def _install_native(environment: dict[str, str]) -> None:
         if not built.returncode:
             return
         said = [line.strip() for line in built.stderr.splitlines()]
-        reason = next((line for line in said if line.startswith("error")), "no error given")
+        reason = next((line for line in reversed(said) if line.startswith("error")), "no error given")
         print(f"setup: slshudi-native was not built, so ptars decodes ({reason})", flush=True)
     else:
         print("setup: no cargo was found, so ptars decodes, not the faster slshudi-native", flush=True)

@@ -8,21 +8,40 @@ use crate::wire::{Found, Malformed};
 pub struct Validity {
     bits: Vec<u8>,
     pub nulls: usize,
+    /// Rows that hold nothing and have no bits yet: they mostly follow one another.
+    run: (usize, usize),
 }
 
 impl Validity {
-    /// Rows `[from, to)` hold nothing.
+    /// Rows `[from, to)`, of which none was spoken of before, hold nothing.
+    #[inline]
     pub fn clear(&mut self, from: usize, to: usize) {
-        self.bits.resize(to.div_ceil(8).max(self.bits.len()), 0xFF);
-        for row in from..to {
-            self.bits[row / 8] &= !(1 << (row % 8));
-        }
         self.nulls += to - from;
+        if self.run.1 != from {
+            self.write();
+            self.run.0 = from;
+        }
+        self.run.1 = to;
+    }
+
+    fn write(&mut self) {
+        let (mut row, to) = self.run;
+        self.bits.resize(to.div_ceil(8).max(self.bits.len()), 0xFF);
+        while row < to {
+            if row % 8 == 0 && row + 8 <= to {
+                self.bits[row / 8..to / 8].fill(0);
+                row = to / 8 * 8;
+            } else {
+                self.bits[row / 8] &= !(1 << (row % 8));
+                row += 1;
+            }
+        }
     }
 
     /// The bitmap for `rows` rows, where one is needed.
     pub fn finish(mut self, rows: usize) -> Option<Vec<u8>> {
         (self.nulls > 0).then(|| {
+            self.write();
             self.bits.resize(rows.div_ceil(8), 0xFF);
             self.bits
         })

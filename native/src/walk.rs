@@ -37,7 +37,11 @@ pub struct Table<'a> {
     keys: Keys<'a>,
     /// The slots of keys that tags have.
     tagged: Vec<usize>,
+    /// The tags of the log group that is being read.
+    tags: Tags<'a>,
 }
+
+type Tags<'a> = Vec<(&'a [u8], &'a [u8])>;
 
 /// A key and its value.
 struct Pair<'a> {
@@ -64,6 +68,7 @@ fn read<'a>(body: &'a [u8], first: i64, keys: &'a [Vec<u8>]) -> Found<Table<'a>>
         rest: Rest::new(),
         keys: Keys::new(keys),
         tagged: (0..keys.len()).filter(|&slot| keys[slot].starts_with(TAG_PREFIX)).collect(),
+        tags: Tags::new(),
     };
     let mut reader = Reader(body);
     while !reader.is_at_end() {
@@ -108,13 +113,18 @@ impl<'a> Pair<'a> {
 
 impl<'a> Table<'a> {
     fn group(&mut self, mut reader: Reader<'a>, cursor: i64, body: usize, at: usize) -> Found<()> {
-        let (begin, mut topic, mut source, mut tags) = (self.rows, &b""[..], &b""[..], Vec::new());
+        let (begin, mut topic, mut source) = (self.rows, &b""[..], &b""[..]);
+        let mut tags = std::mem::take(&mut self.tags);
+        tags.clear();
         while !reader.is_at_end() {
             match reader.tag()? {
                 LOG => self.log(Reader(reader.bytes()?))?,
                 TOPIC => topic = reader.bytes()?,
                 SOURCE => source = reader.bytes()?,
-                LOG_TAG => tags.push(Pair::read(reader.bytes()?)?),
+                LOG_TAG => {
+                    let pair = Pair::read(reader.bytes()?)?;
+                    tags.push((pair.name, pair.value));
+                }
                 other => reader.skip(other)?,
             }
         }
@@ -125,25 +135,30 @@ impl<'a> Table<'a> {
         meta.sources.repeat(source, logs);
         meta.cursors.extend(std::iter::repeat_n(cursor.to_ne_bytes(), logs).flatten());
         meta.places.extend((0..logs as i32).flat_map(i32::to_ne_bytes));
-        self.tags(&tags, begin, body, at)
+        if !self.tagged.is_empty() {
+            self.hand_out(&mut tags, begin, body, at)?;
+        }
+        let found = self.rest.end_group(&self.keys, &tags, body, at);
+        self.tags = tags;
+        found
     }
 
-    /// Hands out the tags of the log group whose rows are those from `begin`.
-    fn tags(&mut self, tags: &[Pair<'a>], begin: usize, body: usize, at: usize) -> Found<()> {
-        let (mut unnamed, mut full) = (Vec::with_capacity(tags.len()), TAG_PREFIX.to_vec());
-        for tag in tags {
+    /// Takes the tags that have a column out of those of the log group whose rows are those from `begin`.
+    fn hand_out(&mut self, tags: &mut Tags<'a>, begin: usize, body: usize, at: usize) -> Found<()> {
+        let mut full = TAG_PREFIX.to_vec();
+        tags.retain(|(name, value)| {
             full.truncate(TAG_PREFIX.len());
-            full.extend_from_slice(tag.name);
-            let slot = if self.tagged.is_empty() { None } else { self.keys.slot(&full) };
-            match slot {
-                Some(slot) => self.columns[slot].tag = Some(tag.value),
-                None => unnamed.push((tag.name, tag.value)),
+            full.extend_from_slice(name);
+            let slot = self.keys.slot(&full);
+            if let Some(slot) = slot {
+                self.columns[slot].tag = Some(value);
             }
-        }
+            slot.is_none()
+        });
         for &slot in &self.tagged {
             self.columns[slot].end_group(begin, self.rows, body, at)?;
         }
-        self.rest.end_group(&self.keys, &unnamed, body, at)
+        Ok(())
     }
 
     fn log(&mut self, mut reader: Reader<'a>) -> Found<()> {
