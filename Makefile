@@ -39,5 +39,5 @@ constraints: setup ## Choose the versions of constraints.txt anew, within the ra
 	@$(VENV)/bin/python tools/setup.py constraints
 
 clean: ## Remove .venv and everything made by builds, tests and the demo
-	@rm -rf $(VENV) build dist .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
+	@rm -rf $(VENV) build dist native/target .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,14 +1,16 @@
-"""MB/s of raw protobuf that one core pulls into Arrow, beside the official SDK's own dicts in the same run.
+"""MB/s of raw protobuf that one core pulls into Arrow, by each decoder, beside the official SDK's own dicts.
 
     python benchmarks/decode.py [--rounds 7] [--pulls 10]
 
 The server is a process of its own that sends the same lz4 answer again and again, so that it is not what is measured:
-the figures are CPU seconds of this process, all threads together. Both clients check what they got in the same run.
+the figures are CPU seconds of this process, all threads together. All ways take turns in one run, and check what they
+got. The last line is about the decoder that is in use.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import multiprocessing
 import multiprocessing.dummy
@@ -24,13 +26,15 @@ from aliyun.log import LogClient
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 
 from airflow_provider_slshudi.demo.events import ad_events
-from airflow_provider_slshudi.sls import cursors
+from airflow_provider_slshudi.sls import cursors, ptars_decode
 from airflow_provider_slshudi.sls.connection import SlsConnection
-from airflow_provider_slshudi.sls.decode import decode
+from airflow_provider_slshudi.sls.decode import decoder
 from airflow_provider_slshudi.sls.service import LogService
 
 BEGIN = 100
 Measured = Callable[[], Any]
+DECODERS = {each.__name__.rsplit(".")[-1].removesuffix("_decode"): each for each in (decoder, ptars_decode)}
+"""By their names: the one in use first."""
 
 
 def demo_events() -> tuple[str, LogGroupListRaw, list[str]]:
@@ -103,7 +107,7 @@ def measure(name: str, listed: LogGroupListRaw, keys: list[str], rounds: int, pu
         def ours() -> Any:
             return service.pull(0, BEGIN, BEGIN + groups)
 
-        def arrow() -> Any:
+        def arrow(decode: Callable[..., Any]) -> Any:
             pull = ours()
             return decode(pull.body, 0, pull.begin, keys, pull.groups)
 
@@ -113,31 +117,37 @@ def measure(name: str, listed: LogGroupListRaw, keys: list[str], rounds: int, pu
         def dicts() -> Any:
             return sdk().get_flatten_logs_json()
 
-        table, flat = arrow(), dicts()
+        runs: dict[str, Measured] = {"answer as bytes, ours": ours, "answer as bytes, SDK": sdk}
+        for kind, module in DECODERS.items():
+            runs[f"Arrow table, {kind}"] = functools.partial(arrow, module.decode)
+            runs[f"decoding alone, {kind}"] = functools.partial(module.decode, body, 0, BEGIN, keys, groups)
+        runs["dicts, SDK"] = dicts
+        flat = dicts()
         wanted = [[log[key].encode() if key in log else None for log in flat] for key in keys]
-        if len(flat) != logs or [table[key].to_pylist() for key in keys] != wanted:
-            raise SystemExit(f"{name}: the two ways do not give the same logs")
+        for kind, module in DECODERS.items():
+            table = arrow(module.decode)
+            if len(flat) != logs or [table[key].to_pylist() for key in keys] != wanted:
+                raise SystemExit(f"{name}: {kind} and the SDK do not give the same logs")
         del table, flat, wanted
-        spent = _spent((ours, arrow, sdk, dicts), rounds, pulls)
+        spent = _spent(runs, rounds, pulls)
     finally:
         server.terminate()
         server.join()
     speed = {run: len(body) / seconds / 1e6 for run, seconds in spent.items()}
     print(f"{name}: {len(body) / 1e6:.1f} MB raw a pull, {len(body) / logs:.0f} bytes a log")
-    for text, run in (("answer as bytes, ours", ours), ("answer as bytes, SDK", sdk), ("Arrow table, ours", arrow)):
-        print(f"  {text:<24}{speed[run]:8.0f} MB/s   {1000 / speed[run]:6.2f} CPU s per GB")
-    print(f"  {'dicts, SDK':<24}{speed[dicts]:8.0f} MB/s   {1000 / speed[dicts]:6.2f} CPU s per GB")
-    return speed[arrow], speed[dicts]
+    for run, found in speed.items():
+        print(f"  {run:<24}{found:8.0f} MB/s   {1000 / found:6.2f} CPU s per GB")
+    return speed[f"Arrow table, {next(iter(DECODERS))}"], speed["dicts, SDK"]
 
 
-def _spent(runs: tuple[Measured, ...], rounds: int, pulls: int) -> dict[Measured, float]:
+def _spent(runs: dict[str, Measured], rounds: int, pulls: int) -> dict[str, float]:
     """CPU seconds of one pull in each way: the median of rounds that take turns."""
-    spent: dict[Measured, list[float]] = {run: [] for run in runs}
+    spent: dict[str, list[float]] = {run: [] for run in runs}
     for _ in range(rounds):
-        for run in runs:
+        for run, call in runs.items():
             started = time.process_time()
             for _ in range(pulls):
-                run()
+                call()
             spent[run].append((time.process_time() - started) / pulls)
     return {run: statistics.median(times) for run, times in spent.items()}
 
@@ -152,7 +162,7 @@ def main() -> None:
     (arrow, dicts), (small, small_dicts) = found
     print(
         f"{arrow / dicts:.1f} times the SDK's dicts: {arrow:.0f} MB/s of raw protobuf a core, SDK {dicts:.0f} MB/s "
-        f"(ad events); {small / small_dicts:.1f} times with small, ragged log groups"
+        f"(ad events); {small / small_dicts:.1f} times with small, ragged log groups; by {next(iter(DECODERS))}"
     )
 
 

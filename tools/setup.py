@@ -19,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+NATIVE = ROOT / "native"
 STAMP = VENV / "setup.stamp"
 UV = "uv==0.13.8"
 NAME = "airflow-provider-slshudi"
@@ -44,6 +45,7 @@ def main() -> None:
     command = [VENV / "bin" / "uv", "pip", "install", "--quiet", "--python", PYTHON]
     command += ["-c", ROOT / "constraints.txt", "-b", ROOT / "constraints.txt", "-e", f"{ROOT}[dev]"]
     _run(command, environment)
+    _install_native(environment)
     print("setup: preparing Java and Hudi", flush=True)
     _run([PYTHON, "-m", "airflow_provider_slshudi.hudi.runtime"], os.environ.copy())
     STAMP.write_text(state, encoding="utf-8")
@@ -76,9 +78,44 @@ def _same_python() -> bool:
 def _state() -> str:
     """What an up-to-date `.venv` was made from."""
     digest = hashlib.sha256(f"{UV} {_version()} {ROOT}\n".encode())
-    for name in ("constraints.txt", "pyproject.toml"):
-        digest.update((ROOT / name).read_bytes())
+    digest.update(f"{'with' if _cargo() else 'without'} cargo\n".encode())
+    for path in (ROOT / "constraints.txt", ROOT / "pyproject.toml", *_native_files()):
+        digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def _native_files() -> list[Path]:
+    """What slshudi-native is built from."""
+    return sorted([*NATIVE.glob("*.toml"), *NATIVE.glob("*.pyi"), *NATIVE.glob("src/*.rs")])
+
+
+def _cargo() -> str | None:
+    return shutil.which("cargo") or shutil.which("cargo", path=str(Path.home() / ".cargo" / "bin"))
+
+
+def _install_native(environment: dict[str, str]) -> None:
+    """Builds slshudi-native into `.venv`; without it everything works as well, with a slower decoder."""
+    cargo, uv = _cargo(), [VENV / "bin" / "uv", "pip"]
+    if cargo:
+        print("setup: building slshudi-native, the fast decoder, with cargo", flush=True)
+        path = os.pathsep.join([str(Path(cargo).parent), environment.get("PATH", os.defpath)])
+        command = [*uv, "install", "--quiet", "--python", PYTHON, "--reinstall-package", "slshudi-native", NATIVE]
+        built = subprocess.run(
+            [str(part) for part in command],
+            env={**environment, "PATH": path},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        if not built.returncode:
+            return
+        said = [line.strip() for line in built.stderr.splitlines()]
+        reason = next((line for line in reversed(said) if line.startswith("error")), "no error given")
+        print(f"setup: slshudi-native was not built, so ptars decodes ({reason})", flush=True)
+    else:
+        print("setup: no cargo was found, so ptars decodes, not the faster slshudi-native", flush=True)
+    # One that an earlier run built may be of other sources.
+    subprocess.run([*map(str, uv), "uninstall", "--quiet", "--python", str(PYTHON), "slshudi-native"], env=environment)
 
 
 def _make_venv() -> None:

@@ -1,47 +1,20 @@
-"""A pull's protobuf bytes to a flat Arrow table: ptars parses, numpy and pyarrow pivot.
-
-Nothing here loops over logs: every (log, key) pair is given a slot, and each column is one take of the values.
-"""
+"""A pull's protobuf bytes to a flat Arrow table, by slshudi-native where it is installed and otherwise by ptars."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from importlib import import_module
+from importlib.util import find_spec
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
-from ptars import HandlerPool
 
-from airflow_provider_slshudi.exceptions import DecodeError
-from airflow_provider_slshudi.sls import wire
+from airflow_provider_slshudi.sls.columns import META, REST, schema
 
-META = pa.schema(
-    [
-        pa.field("__cursor__", pa.int64(), nullable=False),
-        pa.field("__index__", pa.int32(), nullable=False),
-        pa.field("__time__", pa.uint32(), nullable=False),
-        pa.field("__time_ns_part__", pa.uint32()),
-        pa.field("__topic__", pa.binary(), nullable=False),
-        pa.field("__source__", pa.binary(), nullable=False),
-    ]
-)
-"""The columns that every log has: its row key's cursor and index, and what is not among its contents."""
+_NAME = "native_decode" if find_spec("slshudi_native") else "ptars_decode"
+decoder = import_module(f"airflow_provider_slshudi.sls.{_NAME}")
+"""The module whose `decode` is in use."""
 
-REST = pa.field("__rest__", pa.map_(pa.binary(), pa.binary()), nullable=False)
-"""Contents and tags that have no column of their own."""
-
-TAG = b"__tag__:"
-"""What precedes the name of a log group's tag where it stands beside content keys, as in the SDK."""
-
-_HANDLER = HandlerPool([wire.FILE]).get_for_message(wire.LOG_GROUP_LIST)
-_Ints = NDArray[Any]
-
-
-def schema(keys: Sequence[str]) -> pa.Schema:
-    """The schema of `decode`'s tables. Raises ValueError for a key given twice and for `__rest__`."""
-    return pa.schema([*META, *(pa.field(key, pa.binary()) for key in _columns(keys)), REST])
+__all__ = ["META", "REST", "decode", "schema"]
 
 
 def decode(pull_body: bytes, shard: int, first: int, keys: Sequence[str], groups: int | None = None) -> pa.Table:
@@ -56,174 +29,4 @@ def decode(pull_body: bytes, shard: int, first: int, keys: Sequence[str], groups
     Unlike the SDK's flattening, nanoseconds are a number, not the 1-tuple that a stray comma makes of them there, and
     each text is bytes, whether it is UTF-8 or not.
     """
-    parsed = _parse(pull_body, shard, first)
-    if groups is not None and len(parsed) != groups:
-        message = f"shard {shard} cursor {first}: {len(parsed)} log groups where the answer announced {groups}"
-        raise DecodeError(message, shard=shard, cursor=first)
-    logs_of_group = parsed.field("Logs")
-    logs = logs_of_group.flatten()
-    group, index = _expand(logs_of_group)
-    of_row = pa.array(group)
-    named = pa.array([key.encode() for key in _columns(keys)], pa.binary())
-    contents = _Pairs(logs.field("Contents"), named)
-    tags = _Pairs(parsed.field("LogTags"), named, prefix=TAG)
-    columns = [
-        pa.array(group.astype(np.int64) + first),
-        pa.array(index),
-        logs.field("Time").fill_null(0),
-        logs.field("Time_ns"),
-        parsed.field("Topic").fill_null(b"").take(of_row),
-        parsed.field("Source").fill_null(b"").take(of_row),
-    ]
-    for content, tag in zip(contents.columns(), tags.columns(), strict=True):
-        if tag is None:
-            columns.append(pa.nulls(len(group), pa.binary()) if content is None else content)
-        else:
-            tag = tag.take(of_row)
-            columns.append(tag if content is None else pc.coalesce(content, tag))
-    columns.append(_rest(contents, tags, group))
-    return pa.Table.from_arrays(columns, schema=schema(keys))
-
-
-class _Pairs:
-    """The key-value pairs of some owners (logs, or log groups): which key has a slot, and where its last value is."""
-
-    def __init__(self, lists: Any, named: Any, prefix: bytes = b"") -> None:
-        pairs = lists.flatten()
-        self.codes, names = _encoded(pairs.field("Key").fill_null(b""), np.diff(np.asarray(lists.offsets)))
-        self.names = pc.binary_join_element_wise(pa.scalar(prefix), names, pa.scalar(b"")) if prefix else names
-        self.values = _with_empty(pairs.field("Value").fill_null(b""))
-        self.owners, self._slots = len(lists), len(named)
-        self.owner = _expand(lists)[0]
-        slots = pc.index_in(self.names, value_set=named).fill_null(len(named)).to_numpy(zero_copy_only=False)
-        self._is_named = slots < len(named)
-        # Assigning through repeated indices keeps the last one, which is what a repeated key means.
-        last = np.full((len(named) + 1) * self.owners, len(self.codes), np.int32)
-        last[(slots.astype(np.int64) * self.owners)[self.codes] + self.owner] = np.arange(
-            len(self.codes), dtype=np.int32
-        )
-        self._last = last[: len(named) * self.owners]
-
-    def columns(self) -> list[Any]:
-        """For each slot, the value of its key, one per owner, NULL where it has none; None where no owner has any."""
-        # All at once, and without a NULL among what is taken: that is what costs least.
-        taken = pc.take(self.values, pa.array(self._last), boundscheck=False)
-        found = self._last != len(self.codes)
-        columns = []
-        for start in range(0, len(self._last), self.owners or 1):
-            column, valid = taken.slice(start, self.owners), found[start : start + self.owners]
-            if not valid.all():
-                column = _masked(column, valid) if valid.any() else None
-            columns.append(column)
-        return columns or [None] * self._slots
-
-    def unnamed(self) -> _Ints:
-        """The positions of the pairs whose key has no slot."""
-        return np.nonzero(~self._is_named[self.codes])[0]
-
-
-def _encoded(keys: Any, counts: _Ints) -> tuple[_Ints, Any]:
-    """Each key's place in a dictionary, and the dictionary.
-
-    Logs mostly have the same keys in the same order; then it is enough to look up those of the first log.
-    """
-    if len(counts) > 1 and counts[0] and (counts == counts[0]).all():
-        offsets = _offsets(keys)
-        lengths = np.diff(offsets)
-        data = np.frombuffer(keys.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
-        period = offsets[counts[0]] - offsets[0]
-        same = np.array_equal(lengths[counts[0] :], lengths[: -counts[0]])
-        if same and period and np.array_equal(data[period:], data[:-period]):
-            first = keys.slice(0, counts[0]).dictionary_encode()
-            return np.tile(np.asarray(first.indices), len(counts)), first.dictionary
-    encoded = keys.dictionary_encode()
-    return np.asarray(encoded.indices), encoded.dictionary
-
-
-def _offsets(values: Any) -> _Ints:
-    """Where in its data each element of a binary array begins, and where the last one ends."""
-    return np.asarray(pa.Array.from_buffers(pa.int32(), len(values) + 1, [None, values.buffers()[1]], 0, values.offset))
-
-
-def _with_empty(values: Any) -> Any:
-    """`values`, which holds no NULL, and an empty one after the last."""
-    offsets = _offsets(values)
-    longer = np.append(offsets, offsets[-1])
-    return pa.Array.from_buffers(values.type, len(values) + 1, [None, pa.py_buffer(longer), values.buffers()[2]], 0)
-
-
-def _masked(values: Any, valid: NDArray[np.bool_]) -> Any:
-    """`values`, which holds no NULL, with NULL where not `valid`."""
-    _, offsets, data = values.buffers()
-    bits = np.packbits(np.concatenate([np.zeros(values.offset % 8, bool), valid]), bitorder="little")
-    start = values.offset % 8
-    moved = offsets.slice((values.offset - start) * 4)
-    return pa.Array.from_buffers(values.type, len(values), [pa.py_buffer(bits), moved, data], -1, start)
-
-
-def _parse(body: bytes, shard: int, first: int) -> Any:
-    try:
-        return _HANDLER.list_to_record_batch([body]).column(0).flatten()
-    except ValueError as error:
-        message = f"shard {shard} cursor {first}: {len(body)} bytes are no LogGroupList: {error}"
-        raise DecodeError(message, shard=shard, cursor=first) from error
-
-
-def _columns(keys: Sequence[str]) -> list[str]:
-    columns = [key for key in keys if key not in META.names]
-    if REST.name in columns or len(set(columns)) != len(columns):
-        raise ValueError(f"keys {list(keys)}: every key once, and {REST.name} holds what is not named")
-    return columns
-
-
-def _expand(lists: Any) -> tuple[_Ints, _Ints]:
-    """For every element of a list array: which list it is in, and its place there."""
-    offsets = np.asarray(lists.offsets)
-    counts = np.diff(offsets)
-    owner = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-    return owner, _places(counts)
-
-
-def _places(counts: _Ints) -> _Ints:
-    """0..n-1 for each n of `counts`, one after the other."""
-    ends = np.cumsum(counts, dtype=np.int32)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total, dtype=np.int32) - np.repeat(ends - counts, counts).astype(np.int32)
-
-
-def _rest(contents: _Pairs, tags: _Pairs, group: _Ints) -> Any:
-    """The map column: a log's tags and contents that have no slot, each key once with its last value."""
-    rows = len(group)
-    pair = contents.unnamed()
-    tag_row, tag = _tags_of_rows(tags, group)
-    row = np.concatenate([tag_row, contents.owner[pair]])
-    names = pa.concat_arrays([tags.names, contents.names]).dictionary_encode()
-    name_of_code = np.asarray(names.indices)
-    name = np.concatenate([name_of_code[tags.codes[tag]], name_of_code[len(tags.names) + contents.codes[pair]]])
-    kept = _last_of_each(row.astype(np.int64) * len(names.dictionary) + name)
-    order = kept[np.argsort(row[kept], kind="stable")]
-    values = pa.concat_arrays([tags.values.take(pa.array(tag)), contents.values.take(pa.array(pair))])
-    offsets = np.zeros(rows + 1, np.int32)
-    np.cumsum(np.bincount(row[kept], minlength=rows), out=offsets[1:])
-    return pa.MapArray.from_arrays(
-        pa.array(offsets), names.dictionary.take(pa.array(name[order])), values.take(pa.array(order)), REST.type
-    )
-
-
-def _tags_of_rows(tags: _Pairs, group: _Ints) -> tuple[_Ints, _Ints]:
-    """Every unnamed tag of every row's group: the row, and the tag's position."""
-    unnamed = tags.unnamed()
-    counts = np.bincount(tags.owner[unnamed], minlength=tags.owners)
-    starts = np.cumsum(counts) - counts
-    per_row = counts[group]
-    row = np.repeat(np.arange(len(group), dtype=np.int32), per_row)
-    return row, unnamed[np.repeat(starts[group], per_row) + _places(per_row)]
-
-
-def _last_of_each(ids: _Ints) -> _Ints:
-    """The positions, in order, of the last occurrence of each id."""
-    ordered = np.sort(ids)
-    if not (ordered[1:] == ordered[:-1]).any():
-        return np.arange(len(ids))
-    _, from_end = np.unique(ids[::-1], return_index=True)
-    return np.sort(len(ids) - 1 - from_end)
+    return decoder.decode(pull_body, shard, first, keys, groups)

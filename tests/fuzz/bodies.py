@@ -2,7 +2,8 @@
 
 Whatever is done to an answer's body, packed or not, and to its headers, the client refuses it with an error of its own
 or believes it; what it believes has, by protobuf's own parser, the size and the log groups that were announced, and
-decodes to as many logs as that parser counts. Each worker is a process: one that crashes, stalls or grows is a failure.
+decodes to as many logs as that parser counts. The decoder in use and ptars must agree on it. Each worker is a process:
+one that crashes, stalls or grows is a failure.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import lz4.block
+import pyarrow as pa
 import zstd
 from google.protobuf import message_factory
 from google.protobuf.message import DecodeError as ParseError
 
 from airflow_provider_slshudi.exceptions import DecodeError
-from airflow_provider_slshudi.sls import answers, cursors, wire
+from airflow_provider_slshudi.sls import answers, cursors, ptars_decode, wire
 from airflow_provider_slshudi.sls.answers import Doubt, Pull
-from airflow_provider_slshudi.sls.decode import decode
+from airflow_provider_slshudi.sls.decode import decoder
 from airflow_provider_slshudi.sls.transport import Answer
 
 BEGIN = 1_614_750_027_373_205_714
@@ -66,7 +68,8 @@ class Outcome:
         return f"pull body fuzz: {total} mutated answers, {len(self.wrong)} promises broken; {found} (seed {self.seed})"
 
 
-def _list_of_groups(dice: random.Random) -> bytes:
+def list_of_groups(dice: random.Random) -> bytes:
+    """A few log groups with a few logs."""
     parts = []
     for _ in range(dice.randint(1, 4)):
         group = wire.LogGroup(Topic=b"topic", Source=b"10.0.0.1")
@@ -80,7 +83,7 @@ def _list_of_groups(dice: random.Random) -> bytes:
     return b"".join(parts)
 
 
-def _mutated(body: bytes, dice: random.Random) -> bytes:
+def mutated(body: bytes, dice: random.Random) -> bytes:
     """`body` with one to three changes: bits, bytes, a piece taken out, put in twice, moved, or the end cut off."""
     out = bytearray(body)
     for _ in range(dice.randint(1, 3)):
@@ -103,17 +106,17 @@ def _mutated(body: bytes, dice: random.Random) -> bytes:
 
 def _answer(dice: random.Random) -> tuple[Answer, int, bytes]:
     """A mutated answer, the end of what was asked for, and the body before packing."""
-    body, kind = _list_of_groups(dice), dice.choice(list(_PACK))
+    body, kind = list_of_groups(dice), dice.choice(list(_PACK))
     groups = wire.count_groups(body)
     end = BEGIN + groups + dice.choice((0, 0, 0, 5))
     size, where = len(body), dice.choice(("raw", "raw, announced", "packed", "headers"))
     if where.startswith("raw"):
-        body = _mutated(body, dice)
+        body = mutated(body, dice)
         # The hard ones: the size is what was announced, and sometimes so are the frames.
         size = len(body) if where.endswith("announced") else size
     packed = _PACK[kind](body)
     if where == "packed":
-        packed = _mutated(packed, dice)
+        packed = mutated(packed, dice)
     headers = {
         "x-log-count": str(groups),
         "x-log-bodyrawsize": str(size),
@@ -135,6 +138,36 @@ def _change(headers: Headers, dice: random.Random) -> None:
         headers[name] = dice.choice((*_ODD_HEADERS, cursors.text(dice.choice((0, BEGIN - 1, BEGIN, BEGIN + 9, 2**62)))))
 
 
+def agreed(body: bytes, first: int, keys: list[str]) -> pa.Table | None:
+    """What the decoder in use and ptars both make of a body, None where both refuse it.
+
+    Raises AssertionError where they differ. What ptars believes may be refused where protobuf's own parser does so.
+    """
+    table = _table(decoder.decode, body, first, keys)
+    other = table if decoder is ptars_decode else _table(ptars_decode.decode, body, first, keys)
+    if table is not None and other is not None:
+        if not (table.schema.equals(other.schema) and table.equals(other)):
+            raise AssertionError(f"{body!r}: {table.to_pylist()}, by ptars {other.to_pylist()}")
+    elif other is not None:
+        try:
+            _LIST().MergeFromString(body)
+        except ParseError:
+            return None
+        raise AssertionError(f"{body!r}: refused, though ptars and protobuf take it")
+    elif table is not None:
+        raise AssertionError(f"{body!r}: taken, though ptars refuses it")
+    return table
+
+
+def _table(decode: Callable[..., pa.Table], body: bytes, first: int, keys: list[str]) -> pa.Table | None:
+    try:
+        table = decode(body, 0, first, keys)
+    except DecodeError:
+        return None
+    table.validate(full=True)
+    return table
+
+
 def _try(dice: random.Random) -> str:
     """What became of one mutated answer; raises AssertionError where a promise is broken."""
     answer, end, _ = _answer(dice)
@@ -142,11 +175,9 @@ def _try(dice: random.Random) -> str:
         pull = answers.pull(answer, 0, BEGIN, end)
     except Doubt:
         return "refused"
-    try:
-        table = decode(pull.body, 0, pull.begin, ["id", "message", "__tag__:host"], pull.groups)
-    except DecodeError:
+    table = agreed(pull.body, pull.begin, ["id", "message", "__tag__:host"])
+    if table is None:
         return "not decoded"
-    table.validate(full=True)
     return _check(pull, answer, end, table.num_rows)
 
 

@@ -1,7 +1,10 @@
-"""The Arrow table of a pull says what the SDK's own flattening says, log by log."""
+"""The Arrow table of a pull says what the SDK's own flattening says, log by log, whichever decoder makes it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import pyarrow as pa
@@ -13,12 +16,20 @@ from hypothesis import strategies as st
 
 from airflow_provider_slshudi.exceptions import DecodeError
 from airflow_provider_slshudi.sls import wire
-from airflow_provider_slshudi.sls.decode import META, REST, decode, schema
+from airflow_provider_slshudi.sls.decode import META, REST, schema
 
 NAMES = ["a", "b", "ü", "", "__tag__:t", "__tag__:", "unknown"]
 KEYS = [*NAMES, "__time__", "__topic__", "__source__", "__time_ns_part__", "__cursor__", "never there"]
 VALUES = st.binary(max_size=12)
 TEXTS = st.none() | st.text(max_size=5)
+Decode = Callable[..., pa.Table]
+needs_native = pytest.mark.skipif(find_spec("slshudi_native") is None, reason="slshudi-native is not installed")
+
+
+@pytest.fixture(scope="module", params=["ptars", pytest.param("native", marks=needs_native)])
+def decode(request: pytest.FixtureRequest) -> Decode:
+    decoder: Decode = import_module(f"airflow_provider_slshudi.sls.{request.param}_decode").decode
+    return decoder
 
 
 @st.composite
@@ -79,7 +90,9 @@ def logs_of(table: pa.Table) -> list[dict[bytes, Any]]:
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(listed=groups() | alike(), keys=st.lists(st.sampled_from(KEYS), unique=True), first=st.integers(0, 2**62))
-def test_every_log_is_what_the_sdk_flattens_it_to(listed: LogGroupListRaw, keys: list[str], first: int) -> None:
+def test_every_log_is_what_the_sdk_flattens_it_to(
+    decode: Decode, listed: LogGroupListRaw, keys: list[str], first: int
+) -> None:
     body = listed.SerializeToString()
     assert wire.count_groups(body) == len(listed.LogGroups)
     table = decode(body, 3, first, keys, len(listed.LogGroups))
@@ -93,7 +106,7 @@ def test_every_log_is_what_the_sdk_flattens_it_to(listed: LogGroupListRaw, keys:
 
 
 @pytest.mark.parametrize("odd", [["b", "a"], ["a", "c"], ["a", "a"], ["aa", "b"], ["a"]])
-def test_one_log_with_other_keys_among_many_alike_is_not_taken_for_one_of_them(odd: list[str]) -> None:
+def test_one_log_with_other_keys_among_many_alike_is_not_taken_for_one_of_them(decode: Decode, odd: list[str]) -> None:
     listed = LogGroupListRaw()
     group = listed.LogGroups.add(Topic="t", Source="s")
     for number in range(20):
@@ -103,19 +116,19 @@ def test_one_log_with_other_keys_among_many_alike_is_not_taken_for_one_of_them(o
     assert logs_of(decode(listed.SerializeToString(), 0, 0, ["a", "b"])) == flattened(listed)
 
 
-def test_columns_come_in_the_order_of_the_keys_with_the_rest_last() -> None:
+def test_columns_come_in_the_order_of_the_keys_with_the_rest_last(decode: Decode) -> None:
     assert schema(["b", "__time__", "a"]).names == [*META.names, "b", "a", "__rest__"]
     assert decode(b"", 0, 5, ["b"]).schema == schema(["b"])
     assert decode(b"", 0, 5, ["b"]).num_rows == 0
 
 
 @pytest.mark.parametrize("keys", [["a", "a"], ["__rest__"]])
-def test_keys_that_cannot_all_be_columns_are_refused(keys: list[str]) -> None:
+def test_keys_that_cannot_all_be_columns_are_refused(decode: Decode, keys: list[str]) -> None:
     with pytest.raises(ValueError, match="every key once"):
         decode(b"", 0, 0, keys)
 
 
-def test_text_that_is_not_utf8_survives_wherever_it_stands() -> None:
+def test_text_that_is_not_utf8_survives_wherever_it_stands(decode: Decode) -> None:
     group = wire.LogGroup(Topic=b"\xff1", Source=b"\xff2")
     group.LogTags.add(Key=b"\xff3", Value=b"\xff4")
     group.Logs.add(Time=1).Contents.add(Key=b"\xff5", Value=b"\xff6")
@@ -125,7 +138,7 @@ def test_text_that_is_not_utf8_survives_wherever_it_stands() -> None:
     assert row["__rest__"] == [(b"__tag__:\xff3", b"\xff4"), (b"\xff5", b"\xff6")]
 
 
-def test_a_content_named_like_a_column_of_every_log_stays_in_the_rest() -> None:
+def test_a_content_named_like_a_column_of_every_log_stays_in_the_rest(decode: Decode) -> None:
     listed = LogGroupListRaw()
     log = listed.LogGroups.add(Topic="topic").Logs.add(Time=7)
     for name in ("__time__", "__cursor__", "__rest__"):
@@ -143,7 +156,7 @@ def body() -> bytes:
     return listed.SerializeToString()
 
 
-def test_a_cut_body_is_an_error_that_says_where(body: bytes) -> None:
+def test_a_cut_body_is_an_error_that_says_where(decode: Decode, body: bytes) -> None:
     for length in range(1, len(body)):
         with pytest.raises(DecodeError, match="shard 4 cursor 77") as error:
             decode(body[:length], 4, 77, ["k"], groups=3)
@@ -151,6 +164,6 @@ def test_a_cut_body_is_an_error_that_says_where(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("junk", [b"\xff" * 20, b"\x0a\xff", b"not protobuf at all", b"\x0a\x03\x0a\x05a"])
-def test_bytes_that_are_no_pull_are_an_error(junk: bytes) -> None:
+def test_bytes_that_are_no_pull_are_an_error(decode: Decode, junk: bytes) -> None:
     with pytest.raises(DecodeError, match="no LogGroupList"):
         decode(junk, 0, 0, ["k"])
