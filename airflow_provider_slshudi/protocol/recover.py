@@ -97,9 +97,8 @@ def decisions(events: Sequence[Event]) -> list[Decided]:
                     event.transaction,
                     event.at,
                     detail["by"],
-                    # A late instant of a decided transaction is rolled back for being there.
-                    detail.get("ledger", ""),
-                    detail.get("timeline", ""),
+                    detail["ledger"],
+                    detail["timeline"],
                     detail["instant"],
                     Decision(detail["decision"]),
                     detail["why"],

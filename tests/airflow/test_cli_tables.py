@@ -14,10 +14,12 @@ from airflow.sdk.exceptions import AirflowFailException
 from sqlalchemy import create_engine, update
 
 from airflow_provider_slshudi import cli
+from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.operators.verify import SlsHudiVerifyOperator
+from airflow_provider_slshudi.protocol import plan
 from airflow_provider_slshudi.protocol.settle import SILENT_AFTER
 from tests.airflow.conftest import connection
 from tests.protocol.conftest import Scenario
@@ -104,6 +106,21 @@ def test_a_transaction_that_may_be_worked_on_is_left_alone_unless_it_is_named(
     code, told = slshudi("recover", "ad_events", "--transaction", opened.id)
     assert code == 0 and "ROLL_BACK_AND_ABORT" in told and "REQUESTED" in told
     assert pipeline.work.ledger.get(opened.id).state is State.ABORTED
+
+
+def test_a_late_instant_of_a_decided_transaction_is_told_with_both_sides(
+    pipeline: Scenario, slshudi: Callable[..., tuple[int, Any]]
+) -> None:
+    planned = plan.tail(pipeline.by("run-2"))
+    assert planned is not None
+    assert slshudi("recover", "ad_events", "--transaction", planned.id)[0] == 0
+    late = pipeline.work.order(transaction=planned.id, token=planned.token)
+    pipeline.work.launcher.run(Verb.OPEN, late, {})
+    code, told = slshudi("recover", "ad_events", "--json")
+    (decided,) = told["decided"]
+    assert (code, decided["transaction"], decided["decision"]) == (0, planned.id, "ROLL_BACK")
+    assert (decided["ledger"], decided["timeline"]) == ("ABORTED", "REQUESTED")
+    assert slshudi("ledger", "show", planned.id)[1].count("ROLL_BACK") == 1
 
 
 def test_what_a_person_has_to_look_at_has_an_exit_code_of_its_own(
