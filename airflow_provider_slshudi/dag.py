@@ -26,6 +26,7 @@ from airflow_provider_slshudi.operators.steps import (
     SlsHudiPlanOperator,
     SlsHudiRecordOperator,
 )
+from airflow_provider_slshudi.operators.verify import SlsHudiVerifyOperator
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 
 _RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=10)}
@@ -90,6 +91,20 @@ def recovery_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     given = {"params": params, "description": f"{found.table.path}: decide what runs left undecided"}
     with _dag(found, "recovery", dag_kwargs, **given) as dag:
         SlsHudiRecoverOperator(task_id="recover", pipeline=pipeline)
+    return dag
+
+
+def verify_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
+    """`{name}_verify`: proves the table and fails where it cannot; arguments and errors as `tail_dag`."""
+    found = settings.pipeline(pipeline)
+    params = {
+        "source": Param(
+            False, type="boolean", title="Source", description="Compare with what the log service still holds, too"
+        )
+    }
+    given = {"params": params, "description": f"{found.table.path}: every log once"}
+    with _dag(found, "verify", dag_kwargs, **given) as dag:
+        SlsHudiVerifyOperator(task_id="verify", pipeline=pipeline)
     return dag
 
 

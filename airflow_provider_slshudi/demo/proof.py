@@ -27,7 +27,7 @@ class Proof:
 def prove(work: Work, put: int) -> Proof:
     """Counts the table."""
     found = verify(work)
-    distinct = found.rows - sum(item.doubled for item in found.shards)
+    distinct = found.rows - found.totals.doubled
     return Proof(put, found.rows, _rows_by_hudi_rs(work.storage.uri), distinct, found.ok)
 
 

@@ -111,7 +111,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         partition.name if partition else None,
         pipeline.batch.target_file_bytes,
         pipeline.name,
-        _limits(pipeline.source, work),
+        read_limits(pipeline.source, work),
     )
     results = spark.parallelize(work, max(1, len(work))).mapPartitions(_runner(task)).collect() if work else []
     misfits: Counter[str] = Counter()
@@ -132,7 +132,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     return manifest
 
 
-def _limits(source: Source, work: Sequence[Sequence[Range]]) -> dict[int, Limits]:
+def read_limits(source: Source, work: Sequence[Sequence[Range]]) -> dict[int, Limits]:
     """The pace at which each task that reads a shard reads it: no more tasks are made than run at the same time."""
     whole = Limits(source.read_bytes_per_second, source.reads_per_second, source.total_bytes_per_second)
     readers = Counter(shard for part in work for shard in {item.shard for item in part})

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    from airflow_provider_slshudi.sls.service import LogService
+
 
 def open_instant(gateway: Gateway, order: JobOrder) -> None:
     """Makes the table where there is none and puts a new instant of the transaction on its timeline."""
@@ -45,13 +47,10 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
 def append(spark: SparkContext, order: JobOrder) -> None:
     """Carries out the batch order that the transaction left on the table."""
     from airflow_provider_slshudi.job.append import append
-    from airflow_provider_slshudi.sls.connection import SlsConnection
-    from airflow_provider_slshudi.sls.service import LogService
 
     pipeline, storage = _table(order)
     batch = exchange.read_order(storage, order.transaction, order.instant, order.token)
-    source = pipeline.source
-    service = LogService(SlsConnection.from_env(os.environ), source.project, source.logstore)
+    service = _service(pipeline)
     reach(Point.APPEND_STARTED)
     manifest = append(spark, Gateway.of(spark), storage, batch, service)
     reach(Point.APPEND_LEFT_MANIFEST)
@@ -98,11 +97,20 @@ def roll_back(gateway: Gateway, order: JobOrder) -> None:
 
 
 def verify(spark: SparkSession, order: JobOrder) -> None:
-    """Counts the table's rows for the verification that the order names."""
-    from airflow_provider_slshudi.job.verify import verify
+    """Carries out the verification that the order names."""
+    from airflow_provider_slshudi.job import verify
 
     pipeline, storage = _table(order)
-    verify(spark, pipeline, storage, order.transaction)
+    service = _service(pipeline) if verify.asks_service(storage, order.transaction) else None
+    verify.verify(spark, pipeline, storage, order.transaction, service)
+
+
+def _service(pipeline: Pipeline) -> LogService:
+    """The source, with the credentials that came in this process's environment."""
+    from airflow_provider_slshudi.sls.connection import SlsConnection
+    from airflow_provider_slshudi.sls.service import LogService
+
+    return LogService(SlsConnection.from_env(os.environ), pipeline.source.project, pipeline.source.logstore)
 
 
 def _table(order: JobOrder) -> tuple[Pipeline, Storage]:

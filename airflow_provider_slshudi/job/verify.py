@@ -1,92 +1,82 @@
-"""Reads shard and cursor back from the row keys and counts them against the coverage, by Spark, in parallel."""
+"""A verification: what is asked and what Spark finds; both travel as files beside the table's own."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.hudi.gateway import hadoop_path
 from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.job.compare import compare
+from airflow_provider_slshudi.job.findings import Findings
+from airflow_provider_slshudi.job.recount import recount
+from airflow_provider_slshudi.ledger.records import Density
+from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.sls.service import LogService
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-_FOLDER = ".hoodie/slshudi/verify"
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
-class ShardCount:
-    """One shard's rows in the table: all, distinct row keys, and rows outside the coverage."""
+class Question:
+    """What a verification compares the table with.
 
-    shard: int
-    rows: int
-    distinct: int
-    foreign: int
+    Attributes:
+        as_of: Hudi's completion time of the newest commit that is compared; what completes later is left out.
+        ranges: what was recorded, each [shard, begin, end, instant]; a range's place in the list is its number.
+        source: what the service is asked for, each [number, begin, end]; None where it is not asked.
+        density: raw bytes per log group that each shard showed lately, by its id as text.
+    """
 
-
-@dataclass(frozen=True)
-class TableCount:
-    """All shards, and rows whose key names no shard and cursor."""
-
-    shards: list[ShardCount]
-    unreadable: int
-
-
-def leave_coverage(storage: Storage, id_: str, coverage: list[tuple[int, int, int]]) -> None:
-    """What a verification compares with: (shard, begin, end)."""
-    storage.write(f"{_FOLDER}/{id_}-coverage.json", json.dumps(coverage).encode())
+    as_of: str
+    ranges: list[tuple[int, int, int, str]]
+    source: list[tuple[int, int, int]] | None = None
+    density: dict[str, float] = field(default_factory=dict)
 
 
-def take_counts(storage: Storage, id_: str) -> TableCount | None:
-    """What a verification found; its files are removed."""
-    content = storage.read(f"{_FOLDER}/{id_}-counts.json")
-    storage.delete_folder(_FOLDER)
-    if content is None:
-        return None
-    data = json.loads(content)
-    return TableCount([ShardCount(**shard) for shard in data["shards"]], data["unreadable"])
+def ask(storage: Storage, id_: str, question: Question) -> None:
+    """Leaves the question of a verification."""
+    storage.write(f"{_folder(id_)}/question.json", json.dumps(asdict(question), separators=(",", ":")).encode())
 
 
-def verify(spark: SparkSession, pipeline: Pipeline, storage: Storage, id_: str) -> None:
-    """Counts the table's rows and leaves the counts."""
-    coverage = [tuple(item) for item in json.loads(storage.read(f"{_FOLDER}/{id_}-coverage.json") or b"[]")]
-    keys = spark.read.format("hudi").load(hadoop_path(pipeline.table.path)).select("_hoodie_record_key")
-    covered = spark.createDataFrame(coverage, "covered_shard int, begin_cursor bigint, end_cursor bigint")
-    counts = count(keys, covered)
-    storage.write(f"{_FOLDER}/{id_}-counts.json", json.dumps(asdict(counts)).encode())
+def take_answer(storage: Storage, id_: str) -> Findings | None:
+    """What a verification found, None where it left nothing."""
+    content = storage.read(f"{_folder(id_)}/findings.json")
+    return None if content is None else Findings.from_json(content)
 
 
-def count(keys: DataFrame, covered: DataFrame) -> TableCount:
-    """The counts of a table's row keys, given the covered ranges."""
-    from pyspark.sql import functions as f
+def forget(storage: Storage, id_: str) -> None:
+    """Removes a verification's files."""
+    storage.delete_folder(_folder(id_))
 
-    key = f.col("_hoodie_record_key")
-    parts = f.split(key, "-")
-    readable = key.rlike(r"^\d+-\d+-\d+$")
-    rows = keys.select(
-        key.alias("key"),
-        f.when(readable, parts[0].cast("int")).alias("shard"),
-        f.when(readable, parts[1].cast("bigint")).alias("cursor"),
-    )
-    # A row is grouped with its doubles first, so that the count of distinct keys needs no second pass.
-    distinct = rows.groupBy("key", "shard", "cursor").agg(f.count("*").alias("copies"))
-    inside = (
-        (f.col("shard") == f.col("covered_shard"))
-        & (f.col("cursor") >= f.col("begin_cursor"))
-        & (f.col("cursor") < f.col("end_cursor"))
-    )
-    placed = distinct.join(f.broadcast(covered), inside, "left")
-    found = placed.groupBy("shard").agg(
-        f.sum("copies").alias("rows"),
-        f.count("*").alias("distinct"),
-        f.sum(f.when(f.col("covered_shard").isNull(), f.col("copies")).otherwise(0)).alias("foreign"),
-    )
-    shards, unreadable = [], 0
-    for row in found.collect():
-        if row["shard"] is None:
-            unreadable += row["rows"]
-        else:
-            shards.append(ShardCount(row["shard"], row["rows"], row["distinct"], row["foreign"]))
-    return TableCount(sorted(shards, key=lambda item: item.shard), unreadable)
+
+def asks_service(storage: Storage, id_: str) -> bool:
+    """Whether a verification compares with the service, which takes credentials."""
+    return _question(storage, id_).source is not None
+
+
+def verify(spark: SparkSession, pipeline: Pipeline, storage: Storage, id_: str, service: LogService | None) -> None:
+    """Compares the table with what was asked, and leaves what it found."""
+    question = _question(storage, id_)
+    table = spark.read.format("hudi").load(hadoop_path(pipeline.table.path))
+    # Looked at once the table's snapshot is fixed, so this names every later commit that the snapshot may hold.
+    late = [item.time for item in Timeline.load(storage) if (item.completion or "") > question.as_of]
+    groups = None
+    if question.source is not None and service is not None:
+        wanted = [(number, Range(question.ranges[number][0], begin, end)) for number, begin, end in question.source]
+        density = {int(shard): Density(size, 0.0) for shard, size in question.density.items()}
+        groups = recount(spark, service, pipeline, wanted, density)
+    found = compare(spark, table, question.ranges, late, groups)
+    storage.write(f"{_folder(id_)}/findings.json", found.to_json())
+
+
+def _question(storage: Storage, id_: str) -> Question:
+    return Question(**json.loads(storage.read(f"{_folder(id_)}/question.json") or b""))
+
+
+def _folder(id_: str) -> str:
+    return f".hoodie/slshudi/verify/{id_}"

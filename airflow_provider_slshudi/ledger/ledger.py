@@ -18,6 +18,7 @@ from airflow_provider_slshudi.ledger.records import (
     LedgerPipeline,
     LedgerShard,
     RangeTotals,
+    RecordedRange,
     Transaction,
 )
 from airflow_provider_slshudi.ledger.states import Kind, State
@@ -197,10 +198,10 @@ class Ledger:
         with self._read() as connection:
             return reads.density(connection, pipeline)
 
-    def committed_rows(self, pipeline: str) -> dict[int, int]:
-        """Rows that committed transactions recorded for each shard; reads the whole history."""
+    def recorded(self, pipeline: str) -> list[RecordedRange]:
+        """The ranges of PREPARED and COMMITTED transactions with their rows, sorted; reads the whole history."""
         with self._read() as connection:
-            return reads.committed_rows(connection, pipeline)
+            return reads.recorded(connection, pipeline)
 
     def events(self, id: str) -> list[Event]:
         """What happened to a transaction, in order."""

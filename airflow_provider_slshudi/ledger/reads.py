@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, func, literal, select
+from sqlalchemy import Connection, Row, Select, literal, select
 
 from airflow_provider_slshudi.exceptions import LedgerError
 from airflow_provider_slshudi.ledger import models
@@ -15,6 +15,7 @@ from airflow_provider_slshudi.ledger.records import (
     LedgerPipeline,
     LedgerShard,
     RangeTotals,
+    RecordedRange,
     Transaction,
 )
 from airflow_provider_slshudi.ledger.states import LIVE, Kind, State
@@ -147,12 +148,16 @@ def events(connection: Connection, id: str) -> list[Event]:
     return [Event(*row) for row in connection.execute(query)]
 
 
-def committed_rows(connection: Connection, pipeline: str) -> dict[int, int]:
-    """Rows recorded for each shard by committed transactions; grows with history, for verification only."""
-    query = select(_ranges.c.shard, func.sum(_ranges.c.rows))
-    query = query.join(_transactions, _ranges.c.transaction_id == _transactions.c.id)
-    query = query.where(_transactions.c.pipeline == pipeline, _transactions.c.state == State.COMMITTED.value)
-    return {shard: int(rows or 0) for shard, rows in connection.execute(query.group_by(_ranges.c.shard))}
+def recorded(connection: Connection, pipeline: str) -> list[RecordedRange]:
+    """Every range whose data was written, sorted; grows with history, for verification only."""
+    of = _transactions.c
+    query = select(_ranges, of.state, of.instant, of.completed)
+    query = query.join(_transactions, _ranges.c.transaction_id == of.id)
+    query = query.where(of.pipeline == pipeline, of.state.in_([State.PREPARED.value, State.COMMITTED.value]))
+    return [
+        RecordedRange(_range(row), row.transaction_id, State(row.state), row.instant, row.completed, row.rows)
+        for row in connection.execute(query.order_by(_ranges.c.shard, _ranges.c.begin_cursor))
+    ]
 
 
 def _is_live(pipeline: str) -> tuple[Any, Any]:

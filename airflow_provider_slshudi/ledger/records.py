@@ -54,6 +54,21 @@ class RangeTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedRange:
+    """A range whose data was written: by which transaction, under which instant, and how many rows (None: a gap).
+
+    `completed` is Hudi's completion time, None where the transaction is not COMMITTED yet.
+    """
+
+    range: Range
+    transaction: str
+    state: State
+    instant: str
+    completed: str | None
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction:
     """One batch. Times are UTC.
 

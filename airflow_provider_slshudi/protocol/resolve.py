@@ -80,7 +80,15 @@ def resolve(work: Work, transaction: Transaction, lease: Lease) -> Decision:
 def roll_back_orphan(work: Work, transaction: Transaction, instant: str) -> None:
     """Takes an instant off the timeline that its transaction does not go on with."""
     reason = why(State.ABORTED, InstantState.REQUESTED)
-    detail = {"by": str(work.run), "instant": instant, "decision": Decision.ROLL_BACK.value, "why": reason}
+    pending = Timeline.load(work.storage).get(instant)
+    detail = {
+        "by": str(work.run),
+        "ledger": transaction.state.value,
+        "timeline": pending.phase.name if pending else InstantState.NOTHING.value,
+        "instant": instant,
+        "decision": Decision.ROLL_BACK.value,
+        "why": reason,
+    }
     work.ledger.note(transaction.id, "decision", detail)
     _roll_back(work, transaction, instant)
     exchange.delete(work.storage, instant)

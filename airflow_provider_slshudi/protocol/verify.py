@@ -1,84 +1,77 @@
-"""Proof: the rows of the table, by their keys, against what the ledger says was committed."""
+"""Proof: the rows of the table, by their keys, against what the ledger recorded and what the service holds."""
 
 from __future__ import annotations
 
 import uuid
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from airflow_provider_slshudi.exceptions import TableError
+from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.job.orders import Verb
-from airflow_provider_slshudi.job.verify import leave_coverage, take_counts
+from airflow_provider_slshudi.job.verify import Question, ask, forget, take_answer
+from airflow_provider_slshudi.ledger.records import RecordedRange
 from airflow_provider_slshudi.protocol.evidence import check_table_against_ledger
+from airflow_provider_slshudi.protocol.proof import Proof, prove
 from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.sls.service import LogService
 
 
-@dataclass(frozen=True)
-class ShardProof:
-    """One shard: rows that the ledger recorded, rows in the table, and what is wrong with them.
+def verify(work: Work, source: bool = False) -> Proof:
+    """Compares the table with the ledger, and where `source` is set also with what the service still holds.
 
-    `doubled` rows have a key that another row has; `foreign` ones lie outside the coverage; `missing` is how many
-    recorded logs have no row.
-    """
-
-    shard: int
-    recorded: int
-    rows: int
-    missing: int
-    doubled: int
-    foreign: int
-
-
-@dataclass(frozen=True)
-class Proof:
-    """All shards, and rows whose key names no shard and cursor at all."""
-
-    shards: list[ShardProof]
-    unreadable: int
-
-    @property
-    def ok(self) -> bool:
-        """Nothing missing, doubled or foreign."""
-        return not self.unreadable and all(not (item.missing or item.doubled or item.foreign) for item in self.shards)
-
-    @property
-    def rows(self) -> int:
-        """Rows in the table."""
-        return sum(item.rows for item in self.shards) + self.unreadable
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {**asdict(self), "ok": self.ok, "rows": self.rows}
-
-
-def verify(work: Work) -> Proof:
-    """Compares the table with the ledger.
-
-    A batch that commits meanwhile shows as foreign rows: verify a pipeline that is paused or between two batches.
+    What is compared is the table as of its newest commit at this moment: batches may go on meanwhile.
 
     Raises:
         LedgerAhead, LedgerLost: already the newest commits disagree.
         TableError: there is no table yet.
-        JobFailed: the job that counts did not end well.
+        SourceError: the service does not answer.
+        JobFailed: the job that compares did not end well.
     """
     check_table_against_ledger(work)
     if not work.storage.exists(".hoodie/hoodie.properties"):
         raise TableError(
             f"{work.storage.uri} has no table yet: nothing was committed, run a batch first", table=work.storage.uri
         )
-    name, id_ = work.pipeline.name, uuid.uuid4().hex
-    recorded = work.ledger.committed_rows(name)
-    leave_coverage(work.storage, id_, [(item.shard, item.begin, item.end) for item in work.ledger.coverage(name)])
-    work.launcher.run(Verb.VERIFY, work.order(transaction=id_), {})
-    counts = take_counts(work.storage, id_)
-    if counts is None:
-        raise TableError(f"{work.storage.uri}: the job that verifies left no counts", table=work.storage.uri)
-    found = {item.shard: item for item in counts.shards}
-    shards = []
-    for shard in sorted({*recorded, *found}):
-        wanted, seen = recorded.get(shard, 0), found.get(shard)
-        rows, distinct, foreign = (seen.rows, seen.distinct, seen.foreign) if seen else (0, 0, 0)
-        doubled = rows - distinct
-        missing = max(0, wanted - (distinct - foreign))
-        shards.append(ShardProof(shard, wanted, rows, missing, doubled, foreign))
-    return Proof(shards, counts.unreadable)
+    # The timeline first: the ledger has recorded whatever is completed on it before the instant was completed.
+    timeline = Timeline.load(work.storage)
+    as_of = max((item.completion or "" for item in timeline), default="")
+    completed = {item.time for item in timeline if item.phase is Phase.COMPLETED}
+    recorded = [item for item in work.ledger.recorded(work.pipeline.name) if _is_compared(item, as_of, completed)]
+    secrets: Mapping[str, str] = {}
+    question = Question(
+        as_of, [(item.range.shard, item.range.begin, item.range.end, item.instant) for item in recorded]
+    )
+    if source:
+        service = work.connect()
+        secrets = service.connection.to_env()
+        density = {str(shard): item.bytes for shard, item in work.ledger.density(work.pipeline.name).items()}
+        question = Question(as_of, question.ranges, _held(service, recorded), density)
+    id_ = uuid.uuid4().hex
+    try:
+        ask(work.storage, id_, question)
+        work.launcher.run(Verb.VERIFY, work.order(transaction=id_), secrets)
+        found = take_answer(work.storage, id_)
+    finally:
+        forget(work.storage, id_)
+    if found is None:
+        raise TableError(f"{work.storage.uri}: the job that verifies left no findings", table=work.storage.uri)
+    return prove(as_of, recorded, found, source)
+
+
+def _is_compared(item: RecordedRange, as_of: str, completed: set[str]) -> bool:
+    """Whether the range's instant was completed by then, be it that the ledger was not told yet."""
+    if item.completed is None:
+        return item.instant in completed
+    return item.completed <= as_of
+
+
+def _held(service: LogService, recorded: Sequence[RecordedRange]) -> list[tuple[int, int, int]]:
+    """The parts of the ranges, by number, that the service still holds; none of a shard that it lists no more."""
+    listed = {shard.id for shard in service.shards()}
+    oldest = {shard: service.begin(shard) for shard in {item.range.shard for item in recorded} & listed}
+    held = []
+    for number, item in enumerate(recorded):
+        begin = max(item.range.begin, oldest.get(item.range.shard, item.range.end))
+        if not item.range.gap and begin < item.range.end:
+            held.append((number, begin, item.range.end))
+    return held

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from airflow_provider_slshudi.local import LocalSls
+from tests.protocol.conftest import scenario, server  # noqa: F401  pipelines with tables, for the command line
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,5 +67,5 @@ def write_pipeline(file: Path, table: Path, **changes: object) -> None:
 @pytest.fixture(scope="session")
 def sls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSls]:
     """A local log service; tests keep apart by logstores of their own."""
-    with LocalSls(tmp_path_factory.mktemp("sls")) as server:
-        yield server
+    with LocalSls(tmp_path_factory.mktemp("sls")) as running:
+        yield running

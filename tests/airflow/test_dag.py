@@ -12,7 +12,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
 
 from airflow_provider_slshudi import settings
-from airflow_provider_slshudi.dag import backfill_dag, micro_batch, table_asset, tail_dag
+from airflow_provider_slshudi.dag import backfill_dag, micro_batch, table_asset, tail_dag, verify_dag
 from airflow_provider_slshudi.exceptions import ConfigError
 from tests.airflow.conftest import ROOT
 
@@ -22,7 +22,7 @@ STEPS = ["settle", "plan", "open", "append", "record", "commit"]
 def test_the_example_dags_parse() -> None:
     bag = DagBag(str(ROOT / "dags"))
     assert bag.import_errors == {}
-    assert set(bag.dags) == {"ad_events_tail", "ad_events_backfill", "ad_events_recovery"}
+    assert set(bag.dags) == {f"ad_events_{role}" for role in ("tail", "backfill", "recovery", "verify")}
     assert {Path(dag.fileloc).parent for dag in bag.dags.values()} == {ROOT / "dags"}
 
 
@@ -48,6 +48,12 @@ def test_a_backfill_is_started_by_hand_with_params(pipelines: Path) -> None:
     assert dag.schedule is None
     assert set(dag.params) == {"cursors", "from", "to"}
     assert [task.task_id for task in dag.topological_sort()] == [*(f"batch.{step}" for step in STEPS), "rest"]
+
+
+def test_a_proof_is_started_by_hand_and_asks_the_service_only_where_it_is_told_to(pipelines: Path) -> None:
+    dag = verify_dag("ad_events")
+    assert (dag.schedule, dag.task_ids) == (None, ["verify"])
+    assert dag.params.dump() == {"source": False}
 
 
 def test_the_commit_updates_the_tables_asset(pipelines: Path, tmp_path: Path) -> None:

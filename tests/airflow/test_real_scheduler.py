@@ -27,7 +27,7 @@ from airflow_provider_slshudi.local import LocalSls
 from tests.airflow.conftest import ROOT, connection, write_pipeline
 from tests.local.sdk import by_ip
 
-TAIL, BACKFILL, RECOVERY = "ad_events_tail", "ad_events_backfill", "ad_events_recovery"
+TAIL, BACKFILL, RECOVERY, VERIFY = (f"ad_events_{role}" for role in ("tail", "backfill", "recovery", "verify"))
 SECRET = "never-to-be-seen-0451"
 GROUP = 50
 SPARK = {"connection": "spark_default", "conf": {"spark.sql.shuffle.partitions": "4"}}
@@ -231,6 +231,14 @@ def test_recovery_by_hand_finds_nothing_left(place: Place) -> None:
     assert "none-such" in airflow.task_log(RECOVERY, run, "recover")
 
 
+def test_the_table_is_proven_by_a_task(place: Place) -> None:
+    airflow = place.airflow
+    airflow.pause(VERIFY, False)
+    run = airflow.trigger(VERIFY, {"source": True})
+    assert airflow.wait_for_run(VERIFY, run) == "success"
+    assert "every log is in the table once" in airflow.task_log(VERIFY, run, "verify")
+
+
 def test_the_command_line_sees_the_same(place: Place) -> None:
     def slshudi(*arguments: str) -> Any:
         command = [sys.executable, "-m", "airflow_provider_slshudi.cli", *arguments, "--json"]
@@ -241,8 +249,10 @@ def test_the_command_line_sees_the_same(place: Place) -> None:
     assert slshudi("plan", "ad_events") == {"pipeline": "ad_events", "ranges": []}
     listed = slshudi("ledger", "show")
     assert sum(item["rows"] for item in listed if item["state"] == "COMMITTED") == 4700
-    report = slshudi("verify", "ad_events")
+    report = slshudi("verify", "ad_events", "--source")
     assert (report["ok"], report["rows"]) == (True, 4700)
+    assert report["totals"]["compared"] > 0 and report["totals"]["not_comparable"] == 0
+    assert slshudi("recover", "ad_events") == {"pipeline": "ad_events", "decided": [], "left": []}
     committed = len(place.committed())
     assert slshudi("ledger", "rebuild", "ad_events") == {
         "pipeline": "ad_events",

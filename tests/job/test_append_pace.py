@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_slshudi.config import Source
-from airflow_provider_slshudi.job.append import _limits
+from airflow_provider_slshudi.job.append import read_limits
 from airflow_provider_slshudi.planning.split import split
 from airflow_provider_slshudi.ranges import Range
 
@@ -20,7 +20,7 @@ def test_all_tasks_that_read_a_shard_take_together_what_the_pipeline_says(sizes:
         project="p", logstore="l", read_bytes_per_second="5MB", reads_per_second=40, total_bytes_per_second="8MB"
     )
     work = split([Range(shard, 0, size) for shard, size in enumerate(sizes)], {}, tasks, 2**20)
-    limits = _limits(source, work)
+    limits = read_limits(source, work)
     taken: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for part in work:
         for shard in {item.shard for item in part}:
@@ -33,5 +33,5 @@ def test_all_tasks_that_read_a_shard_take_together_what_the_pipeline_says(sizes:
 
 
 def test_without_a_total_there_is_none() -> None:
-    limits = _limits(Source(project="p", logstore="l"), [[Range(0, 0, 1)]])
+    limits = read_limits(Source(project="p", logstore="l"), [[Range(0, 0, 1)]])
     assert (limits[0].bytes_per_second, limits[0].total_bytes_per_second) == (10_000_000, None)

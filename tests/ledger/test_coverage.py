@@ -7,8 +7,8 @@ import random
 import pytest
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Density, LedgerShard, RangeTotals
-from airflow_provider_slshudi.ledger.states import Kind
+from airflow_provider_slshudi.ledger.records import Density, LedgerShard, RangeTotals, RecordedRange
+from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.ranges import Range, merge
 
 PIPELINE = "clicks"
@@ -55,3 +55,18 @@ def test_density_is_learnt_from_commits_and_follows_them(ledger: Ledger) -> None
     assert ledger.density(PIPELINE) == {0: Density(100.0, 4.0)}  # shard 7 was never saved
     commit(ledger, [Range(0, 20, 30), Range(1, 0, 5, gap=True)], "run-2", bytes_=3_000, rows=80)
     assert ledger.density(PIPELINE) == {0: Density(200.0, 6.0)}
+
+
+def test_what_was_recorded_of_each_range_is_told_from_prepared_on(ledger: Ledger) -> None:
+    commit(ledger, [Range(1, 0, 5, gap=True), Range(0, 0, 10)], "run-1", rows=7)
+    prepared = ledger.begin(PIPELINE, Kind.TAIL, [Range(0, 10, 20)], "dag", "run-2").id
+    ledger.opened(prepared, 1, "run-2")
+    (first,) = ledger.last(PIPELINE, 1, State.COMMITTED)
+    done = [
+        RecordedRange(Range(0, 0, 10), first.id, State.COMMITTED, "run-1", "run-1", 7),
+        RecordedRange(Range(1, 0, 5, gap=True), first.id, State.COMMITTED, "run-1", "run-1", None),
+    ]
+    assert ledger.recorded(PIPELINE) == done
+    ledger.prepared(prepared, 1, {}, [RangeTotals(Range(0, 10, 20), 3, 1, 1, 2)])
+    half = RecordedRange(Range(0, 10, 20), prepared, State.PREPARED, "run-2", None, 3)
+    assert ledger.recorded(PIPELINE) == [done[0], half, done[1]]

@@ -1,0 +1,59 @@
+"""The command `slshudi`: looks at pipelines and their ledger, recovers, proves tables, runs the demo.
+
+Connections are Airflow's: AIRFLOW_CONN_* variables, secrets backends, or its metadata database.
+Exit codes: 0 well, 1 an error, a failed proof or something undecided, 2 wrong usage, 3 a person has to look.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+
+from airflow_provider_slshudi.cli import ledger, plan, recover, verify
+from airflow_provider_slshudi.exceptions import SlsHudiError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] and arguments[0] in _FORWARDED:
+        return _FORWARDED[arguments[0]](arguments[1:])
+    options = _parser().parse_args(arguments)
+    # As Airflow's own commands do: connections may also come from its metadata database.
+    os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
+    os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "WARNING")
+    options.out = sys.stdout
+    try:
+        with redirect_stdout(sys.stderr):  # where Airflow's log belongs
+            return int(options.run(options))
+    except SlsHudiError as error:
+        print(f"slshudi: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="slshudi", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands.add_parser("demo", help="the whole way on this machine, with a proof")
+    commands.add_parser("local-sls", help="an SLS-compatible server on this machine, in the foreground")
+    for command in (plan, ledger, recover, verify):
+        command.add_to(commands)
+    return parser
+
+
+def _demo(arguments: Sequence[str]) -> int:
+    from airflow_provider_slshudi import demo
+
+    return demo.main(arguments)
+
+
+def _local_sls(arguments: Sequence[str]) -> int:
+    os.execv(sys.executable, [sys.executable, "-m", "airflow_provider_slshudi.local", *arguments])  # noqa: S606
+
+
+_FORWARDED: dict[str, Callable[[Sequence[str]], int]] = {"demo": _demo, "local-sls": _local_sls}

@@ -1,0 +1,67 @@
+"""What commands share: their way to a pipeline, and tables and JSON on standard output."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from airflow_provider_slshudi.protocol.work import Work
+
+Commands = Any
+"""What argparse's `add_subparsers` returns."""
+
+
+def add_pipeline(command: argparse.ArgumentParser) -> None:
+    """The argument that names a pipeline."""
+    command.add_argument("pipeline", help="a pipeline's name or file")
+
+
+def add_json(command: argparse.ArgumentParser) -> None:
+    """The option that asks for JSON."""
+    command.add_argument("--json", action="store_true", help="JSON instead of a table")
+
+
+def work_of(name_or_path: str) -> Work:
+    """What a command works with; raises as `hooks.work.work_of`."""
+    from airflow_provider_slshudi.hooks.work import work_of
+    from airflow_provider_slshudi.protocol.work import Run
+
+    return work_of(name_or_path, Run("slshudi", f"process-{os.getpid()}"))
+
+
+def print_json(out: TextIO, value: Any) -> None:
+    """One JSON value, indented."""
+    print(json.dumps(value, default=_plain, indent=2), file=out)
+
+
+def print_table(out: TextIO, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table, or that there is nothing in it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    # What reads a pipe has no width to keep to.
+    console = Console(file=out, highlight=False, markup=False, width=None if out.isatty() else 240)
+    console.print(table if table.row_count else f"{title}: none")
+
+
+def _plain(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    if isinstance(value, Enum):
+        return str(value.value)
+    return "" if value is None else str(value)

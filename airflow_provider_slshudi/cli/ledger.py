@@ -1,0 +1,112 @@
+"""`slshudi ledger show` and `slshudi ledger rebuild`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, work_of
+
+if TYPE_CHECKING:
+    from airflow_provider_slshudi.ledger.ledger import Ledger
+    from airflow_provider_slshudi.ledger.records import Event, Transaction
+
+
+def add_to(commands: Commands) -> None:
+    """Adds the commands."""
+    ledger = commands.add_parser("ledger", help="what was decided").add_subparsers(required=True, metavar="COMMAND")
+    show = ledger.add_parser("show", help="transactions, or one of them in full")
+    show.add_argument("transaction", nargs="?", help="a transaction's id")
+    show.add_argument("--pipeline", help="only of this pipeline, by its name in the ledger")
+    show.add_argument("--limit", type=int, default=20, help="how many of each pipeline, newest first (default: 20)")
+    show.set_defaults(run=_show)
+
+    rebuild = ledger.add_parser("rebuild", help="make a pipeline's ledger anew from its table; pause its DAGs first")
+    add_pipeline(rebuild)
+    rebuild.set_defaults(run=_rebuild)
+    for command in (show, rebuild):
+        add_json(command)
+
+
+def _show(options: argparse.Namespace) -> int:
+    from airflow_provider_slshudi import settings
+    from airflow_provider_slshudi.hooks.ledger import LedgerHook
+
+    ledger = LedgerHook(settings.ledger_conn_id()).ledger()
+    if options.transaction:
+        _show_one(ledger, options)
+        return 0
+    names = [options.pipeline] if options.pipeline else [item.name for item in ledger.pipelines()]
+    found = [item for name in names for item in ledger.last(name, options.limit)]
+    if options.json:
+        print_json(options.out, [_as_dict(item) for item in found])
+    else:
+        columns = ("transaction", "pipeline", "kind", "state", "instant", "rows", "changed (UTC)", "run")
+        print_table(options.out, "Transactions", columns, [_row(item) for item in found])
+    return 0
+
+
+def _show_one(ledger: Ledger, options: argparse.Namespace) -> None:
+    from airflow_provider_slshudi.protocol.recover import DECISION, decisions
+
+    id_ = options.transaction
+    found, totals = ledger.get(id_), {item.range: item for item in ledger.totals(id_)}
+    ranges = []
+    for item in ledger.ranges(id_):
+        read = totals.get(item)
+        ranges.append({**asdict(item), "rows": read and read.rows, "bytes": read and read.bytes})
+    events = ledger.events(id_)
+    if options.json:
+        print_json(options.out, {**_as_dict(found), "ranges": ranges, "events": [asdict(event) for event in events]})
+        return
+    print_table(options.out, f"Transaction {id_}", ("", ""), list(_as_dict(found).items()))
+    print_table(options.out, "Ranges", tuple(ranges[0]) if ranges else (), [tuple(item.values()) for item in ranges])
+    others = [(event.at, event.what, _told(event)) for event in events if event.what != DECISION]
+    print_table(options.out, "Events", ("at (UTC)", "what", "detail"), others)
+    made = [
+        (item.at, item.ledger, item.timeline, item.instant, item.decision, item.why, item.by)
+        for item in decisions(events)
+    ]
+    columns = ("at (UTC)", "ledger", "timeline", "instant", "decision", "why", "by")
+    print_table(options.out, "Decisions, with what was seen on both sides", columns, made)
+
+
+def _told(event: Event) -> str:
+    """An event's detail as a person reads it: `name value, ...` where it is a JSON object."""
+    try:
+        detail = json.loads(event.detail)
+    except ValueError:
+        return event.detail
+    if not isinstance(detail, dict):
+        return event.detail
+    return ", ".join(f"{name} {value}" for name, value in detail.items())
+
+
+def _rebuild(options: argparse.Namespace) -> int:
+    from airflow_provider_slshudi.protocol.rebuild import rebuild
+
+    work = work_of(options.pipeline)
+    found = rebuild(work)
+    if options.json:
+        print_json(options.out, {"pipeline": work.pipeline.name, **asdict(found)})
+    else:
+        print(
+            f"{work.pipeline.name}: {found.committed} committed transactions of the table are in the ledger, "
+            f"{len(found.rolled_back)} pending instants were rolled back",
+            file=options.out,
+        )
+    return 0
+
+
+def _as_dict(transaction: Transaction) -> dict[str, Any]:
+    """Everything but the manifest, which lists every file."""
+    fields = asdict(transaction)
+    del fields["manifest"]
+    return fields
+
+
+def _row(item: Transaction) -> tuple[object, ...]:
+    run = f"{item.dag_id}/{item.run_id}"
+    return (item.id, item.pipeline, item.kind.value, item.state.value, item.instant, item.rows, item.changed, run)

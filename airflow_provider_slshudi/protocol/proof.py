@@ -1,0 +1,192 @@
+"""What a verification proves: figures per range and shard, and whether anything is wrong."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from airflow_provider_slshudi.job.findings import Findings, Outside, RangeFound
+from airflow_provider_slshudi.ledger.records import RecordedRange
+
+_COUNTS = ("recorded", "rows", "missing", "doubled", "foreign")
+_OF_SERVICE = ("compared", "not_comparable", "lacking", "strange")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Rows of a range, a shard or the table.
+
+    Attributes:
+        recorded: rows that the ledger recorded.
+        rows: rows in the table.
+        missing: recorded rows that are not there.
+        doubled: rows too many of keys that are there already.
+        foreign: rows that no transaction of the pipeline wrote: outside all that was recorded, or there under an
+            instant that is not their range's, or more than was recorded.
+        compared: log groups that were compared with the service; None where it was not asked, as the next three.
+        not_comparable: log groups that the service no longer holds, of which nothing is known.
+        lacking: logs that the service has and the table has not.
+        strange: rows of log groups that the service has, without such a log.
+    """
+
+    recorded: int
+    rows: int
+    missing: int
+    doubled: int
+    foreign: int
+    compared: int | None = None
+    not_comparable: int | None = None
+    lacking: int | None = None
+    strange: int | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Nothing is wrong; what could not be compared with the service is not."""
+        return not (self.missing or self.doubled or self.foreign or self.lacking or self.strange)
+
+    def to_dict(self) -> dict[str, int]:
+        """For JSON; without the service's figures where it was not asked."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class RangeProof:
+    """One recorded range. `examples` says where a kind of wrong rows begins: a row key, or a cursor."""
+
+    shard: int
+    begin: int
+    end: int
+    gap: bool
+    transaction: str
+    instant: str
+    counts: Counts
+    examples: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        ids = {name: getattr(self, name) for name in ("shard", "begin", "end", "gap", "transaction", "instant")}
+        return {**ids, **self.counts.to_dict(), "examples": dict(self.examples)}
+
+
+@dataclass(frozen=True)
+class ShardProof:
+    """One shard: its ranges together, and rows outside of them, which are foreign, with the key of one."""
+
+    shard: int
+    counts: Counts
+    outside: int
+    example: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"shard": self.shard, **self.counts.to_dict(), "outside": self.outside, "example": self.example}
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The whole table as of a commit; `unreadable` rows have a key that names no shard and cursor."""
+
+    as_of: str
+    ranges: list[RangeProof]
+    shards: list[ShardProof]
+    totals: Counts
+    unreadable: int
+    unreadable_example: str | None
+
+    @property
+    def ok(self) -> bool:
+        """Nothing is wrong."""
+        return self.totals.ok and not self.unreadable
+
+    @property
+    def rows(self) -> int:
+        """Rows in the table."""
+        return self.totals.rows + self.unreadable
+
+    @property
+    def wrong(self) -> list[RangeProof]:
+        """The ranges that are not as recorded."""
+        return [item for item in self.ranges if not item.counts.ok]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "ok": self.ok,
+            "as_of": self.as_of,
+            "rows": self.rows,
+            "totals": self.totals.to_dict(),
+            "unreadable": self.unreadable,
+            "unreadable_example": self.unreadable_example,
+            "shards": [item.to_dict() for item in self.shards],
+            "ranges": [item.to_dict() for item in self.ranges],
+        }
+
+    def complaint(self) -> str:
+        """What is wrong, in one sentence; empty where nothing is."""
+        counts = {**self.totals.to_dict(), "unreadable": self.unreadable}
+        kinds = ("missing", "doubled", "foreign", "unreadable", "lacking", "strange")
+        said = [f"{counts[kind]} {kind}" for kind in kinds if counts.get(kind)]
+        places = [f"{item.shard}:[{item.begin}, {item.end}) of {item.transaction}" for item in self.wrong]
+        places += [
+            f"shard {item.shard} outside all ranges, like {item.example}" for item in self.shards if item.outside
+        ]
+        if self.unreadable:
+            places.append(f"keys like {self.unreadable_example!r}")
+        more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+        return f"{', '.join(said)} rows: {'; '.join(places[:3])}{more}" if said else ""
+
+
+def prove(as_of: str, recorded: Sequence[RecordedRange], found: Findings, with_source: bool) -> Proof:
+    """Puts what was recorded and what was found side by side."""
+    by_number = {item.number: item for item in found.ranges}
+    ranges = [_range_proof(item, by_number.get(number), with_source) for number, item in enumerate(recorded)]
+    outside = {item.shard: item for item in found.outside if item.shard is not None}
+    unreadable = next((item for item in found.outside if item.shard is None), Outside(None, 0, None))
+    of_shard: dict[int, list[Counts]] = defaultdict(list)
+    for item in ranges:
+        of_shard[item.shard].append(item.counts)
+    shards = [
+        _shard_proof(shard, of_shard[shard], outside.get(shard, Outside(shard, 0, None)))
+        for shard in sorted({*of_shard, *outside})
+    ]
+    totals = _sum((item.counts for item in shards), with_source)
+    return Proof(as_of, ranges, shards, totals, unreadable.rows, unreadable.example)
+
+
+def _range_proof(recorded: RecordedRange, found: RangeFound | None, with_source: bool) -> RangeProof:
+    item = recorded.range
+    seen = found or RangeFound(0, 0, 0, 0, None, 0, 0, 0, 0, None, None)
+    wanted = recorded.rows or 0
+    compared = seen.groups if with_source else None
+    # A gap was gone before it was read: there is nothing to compare with.
+    held = 0 if item.gap else len(item)
+    counts = Counts(
+        wanted,
+        seen.rows,
+        max(0, wanted - seen.own),
+        seen.rows - seen.distinct,
+        seen.distinct - seen.own + max(0, seen.own - wanted),
+        compared,
+        held - seen.groups if with_source else None,
+        seen.lacking if with_source else None,
+        seen.strange if with_source else None,
+    )
+    places = {"row": seen.example, "lacking": seen.lacking_at, "strange": seen.strange_at}
+    examples = {name: str(place) for name, place in places.items() if place is not None}
+    return RangeProof(
+        item.shard, item.begin, item.end, item.gap, recorded.transaction, recorded.instant, counts, examples
+    )
+
+
+def _shard_proof(shard: int, ranges: Sequence[Counts], outside: Outside) -> ShardProof:
+    with_source = any(item.compared is not None for item in ranges)
+    rows = Counts(0, outside.rows, 0, 0, outside.rows)
+    return ShardProof(shard, _sum([*ranges, rows], with_source), outside.rows, outside.example)
+
+
+def _sum(counts: Iterable[Counts], with_source: bool) -> Counts:
+    listed = list(counts)
+    names = (*_COUNTS, *(_OF_SERVICE if with_source else ()))
+    return Counts(**{name: sum(getattr(item, name) or 0 for item in listed) for name in names})

@@ -1,0 +1,130 @@
+"""Recovery by hand: what dangles is decided now, and what is left alone is told with the reason."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.ledger.records import Event
+from airflow_provider_slshudi.planning.recovery import Decision
+from airflow_provider_slshudi.protocol.settle import SILENT_AFTER, Ended, Settled, settle
+from airflow_provider_slshudi.protocol.work import Run, Work
+
+DECISION = "decision"
+"""What an event of the ledger is called that holds a decision."""
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A decision with what was seen on both sides."""
+
+    transaction: str
+    at: datetime
+    by: str
+    ledger: str
+    timeline: str
+    instant: str | None
+    decision: Decision
+    why: str
+
+
+@dataclass(frozen=True)
+class Left:
+    """A live transaction that was not decided, and why; `heartbeat` is when somebody last worked on it (UTC)."""
+
+    transaction: str
+    state: str
+    instant: str | None
+    run: str
+    heartbeat: datetime
+    why: str
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What a recovery did, and what it left alone."""
+
+    settled: list[Settled]
+    decisions: list[Decided]
+    left: list[Left]
+
+
+def recover(work: Work, ended: Ended, named: Sequence[str] = ()) -> Recovered:
+    """Decides every dangling transaction, and those that are `named`, whatever their runs do.
+
+    Whoever works on a named transaction finds out by the fencing token and stops.
+
+    Raises:
+        ConfigError: a named transaction is none that waits for a decision.
+        LedgerAhead, LedgerLost, TableMismatch: a person has to look.
+        TransientError: try again later.
+    """
+    runs = _runs(work, named)
+    settled = settle(work, lambda run: True if run in runs else ended(run))
+    made = [
+        decision
+        for id_, count in Counter(item.transaction for item in settled).items()
+        for decision in decisions(work.ledger.events(id_))[-count:]
+    ]
+    now = datetime.now(timezone.utc)
+    left = [
+        Left(
+            live.id,
+            live.state.value,
+            live.instant,
+            f"{live.dag_id}/{live.run_id}",
+            live.heartbeat,
+            _why_left(ended(Run(live.dag_id, live.run_id)), now - live.heartbeat),
+        )
+        for live in work.ledger.live(work.pipeline.name)
+    ]
+    return Recovered(settled, made, left)
+
+
+def decisions(events: Sequence[Event]) -> list[Decided]:
+    """The decisions among a transaction's events."""
+    made = []
+    for event in events:
+        if event.what == DECISION:
+            detail: dict[str, Any] = json.loads(event.detail)
+            made.append(
+                Decided(
+                    event.transaction,
+                    event.at,
+                    detail["by"],
+                    detail["ledger"],
+                    detail["timeline"],
+                    detail["instant"],
+                    Decision(detail["decision"]),
+                    detail["why"],
+                )
+            )
+    return made
+
+
+def _why_left(over: bool | None, silent: timedelta) -> str:
+    if over is False:
+        return "its run has not ended"
+    seconds = max(0, int(silent.total_seconds()))
+    limit = int(SILENT_AFTER.total_seconds())
+    return f"its heartbeat is {seconds} s old, and only one of more than {limit} s means that nobody works on it"
+
+
+def _runs(work: Work, named: Sequence[str]) -> set[Run]:
+    """The runs of named transactions; a run has one live transaction."""
+    live = {item.id: Run(item.dag_id, item.run_id) for item in work.ledger.live(work.pipeline.name)}
+    for id_ in named:
+        if id_ not in live:
+            raise ConfigError(
+                f"transactions: {id_!r} is none of pipeline {work.pipeline.name} that waits for a decision; those are "
+                f"{', '.join(live) or 'none'}",
+                source="transactions",
+                field="transactions",
+                value=id_,
+            )
+    return {live[id_] for id_ in named}

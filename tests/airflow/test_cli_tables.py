@@ -1,0 +1,160 @@
+"""`slshudi recover`, `verify` and `ledger show` on real tables; jobs run in the tests' own Spark session."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+from sqlalchemy import create_engine, update
+
+from airflow_provider_slshudi import cli
+from airflow_provider_slshudi.job.orders import Verb
+from airflow_provider_slshudi.ledger import models
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.operators.verify import SlsHudiVerifyOperator
+from airflow_provider_slshudi.protocol import plan
+from airflow_provider_slshudi.protocol.settle import SILENT_AFTER
+from tests.airflow.conftest import connection
+from tests.protocol.conftest import Scenario
+from tests.protocol.damage import damaged_batch
+
+LOGS = 50
+
+
+@pytest.fixture
+def pipeline(scenario: Callable[..., Scenario], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
+    """A pipeline of one shard with a committed batch and logs for another, which the command line finds."""
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
+    monkeypatch.setenv("AIRFLOW__LOGGING__LOGGING_LEVEL", "WARNING")
+    ledger = connection("slshudi_ledger", schema=str(tmp_path / "ledger.db"), extra={"dialect": "sqlite"})
+    monkeypatch.setenv("AIRFLOW_CONN_SLSHUDI_LEDGER", ledger)
+    made = scenario(shards=1)
+    made.put(LOGS)
+    made.batch("run-1")
+    made.put(LOGS, first=LOGS)
+    for command in (cli.recover, cli.verify):
+        monkeypatch.setattr(command, "work_of", lambda name: made.by("by-hand"))
+    return made
+
+
+@pytest.fixture
+def slshudi(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, Any]]:
+    """Runs a command; gives its exit code and what it said, parsed where that is JSON."""
+
+    def run(*arguments: str) -> tuple[int, Any]:
+        capsys.readouterr()
+        code = cli.main(arguments)
+        told = capsys.readouterr()
+        return code, json.loads(told.out) if "--json" in arguments and told.out else told.out + told.err
+
+    return run
+
+
+def fall_silent(transaction: Transaction, tmp_path: Path) -> None:
+    """Nobody has worked on the transaction for long."""
+    engine = create_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
+    long_ago = datetime.now(timezone.utc) - SILENT_AFTER - timedelta(seconds=1)
+    with engine.begin() as connected:
+        table = models.transactions
+        connected.execute(update(table).where(table.c.id == transaction.id).values(heartbeat=long_ago))
+    engine.dispose()
+
+
+def test_a_silent_transaction_is_recovered_and_both_sides_are_told(
+    pipeline: Scenario, slshudi: Callable[..., tuple[int, Any]], tmp_path: Path
+) -> None:
+    prepared = pipeline.prepare(pipeline.by("run-2"))
+    fall_silent(prepared, tmp_path)
+    code, told = slshudi("recover", "ad_events", "--json")
+    (decided,) = told["decided"]
+    assert (code, told["pipeline"], told["left"]) == (0, "ad_events", [])
+    assert (decided["transaction"], decided["instant"]) == (prepared.id, prepared.instant)
+    assert (decided["ledger"], decided["timeline"], decided["decision"]) == ("PREPARED", "INFLIGHT", "RECOMMIT")
+    assert decided["by"] == "tail/by-hand" and "the data is there" in decided["why"]
+    assert pipeline.work.ledger.get(prepared.id).state is State.COMMITTED
+
+    code, told = slshudi("recover", "ad_events")
+    assert code == 0 and "decided: none" in told and "left alone: none" in told
+    code, told = slshudi("ledger", "show", prepared.id)
+    assert code == 0 and "Decisions, with what was seen on both sides" in told
+    (line,) = (line for line in told.splitlines() if "RECOMMIT" in line)
+    for seen in ("PREPARED", "INFLIGHT", prepared.instant or "", "the data is there", "tail/by-hand"):
+        assert seen in line
+    assert "taken over" in told and "token 2" in told and "{" not in told
+
+
+def test_a_transaction_that_may_be_worked_on_is_left_alone_unless_it_is_named(
+    pipeline: Scenario, slshudi: Callable[..., tuple[int, Any]]
+) -> None:
+    opened = pipeline.open(pipeline.by("run-2"))
+    code, told = slshudi("recover", "ad_events", "--json")
+    (left,) = told["left"]
+    assert (code, told["decided"], left["transaction"], left["state"]) == (1, [], opened.id, "OPEN")
+    assert left["run"] == "tail/run-2" and "only one of more than 600 s" in left["why"]
+    code, told = slshudi("recover", "ad_events")
+    assert code == 1 and opened.id in told and "only one of more than 600 s" in told
+
+    code, told = slshudi("recover", "ad_events", "--transaction", "nobody")
+    assert code == 1 and f"those are {opened.id}" in told
+    code, told = slshudi("recover", "ad_events", "--transaction", opened.id)
+    assert code == 0 and "ROLL_BACK_AND_ABORT" in told and "REQUESTED" in told
+    assert pipeline.work.ledger.get(opened.id).state is State.ABORTED
+
+
+def test_a_late_instant_of_a_decided_transaction_is_told_with_both_sides(
+    pipeline: Scenario, slshudi: Callable[..., tuple[int, Any]]
+) -> None:
+    planned = plan.tail(pipeline.by("run-2"))
+    assert planned is not None
+    assert slshudi("recover", "ad_events", "--transaction", planned.id)[0] == 0
+    late = pipeline.work.order(transaction=planned.id, token=planned.token)
+    pipeline.work.launcher.run(Verb.OPEN, late, {})
+    code, told = slshudi("recover", "ad_events", "--json")
+    (decided,) = told["decided"]
+    assert (code, decided["transaction"], decided["decision"]) == (0, planned.id, "ROLL_BACK")
+    assert (decided["ledger"], decided["timeline"]) == ("ABORTED", "REQUESTED")
+    assert slshudi("ledger", "show", planned.id)[1].count("ROLL_BACK") == 1
+
+
+def test_what_a_person_has_to_look_at_has_an_exit_code_of_its_own(
+    pipeline: Scenario, slshudi: Callable[..., tuple[int, Any]]
+) -> None:
+    shutil.rmtree(pipeline.work.storage.full(""))
+    code, told = slshudi("recover", "ad_events")
+    assert code == 3 and "slshudi ledger rebuild ad_events" in told
+
+
+def test_a_proof_is_a_table_for_people_json_for_programs_and_a_task_for_airflow(
+    pipeline: Scenario, slshudi: Callable[..., tuple[int, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SlsHudiVerifyOperator, "work", lambda self, context: pipeline.work)
+    task = SlsHudiVerifyOperator(task_id="verify", pipeline="ad_events")
+    proven = task.execute({"params": {"source": True}})
+    assert (proven["rows"], proven["compared"], proven["lacking"], proven["ranges"]) == (LOGS, 5, 0, 1)
+    code, told = slshudi("verify", "ad_events")
+    assert code == 0 and "every log once" in told and "Ranges that are not" not in told
+
+    def damage(keys: list[str]) -> list[str]:
+        return [f"{keys[0]} damaged", f"{keys[1]} 9-1-1", *keys[3:], keys[3]]
+
+    batch = damaged_batch(pipeline, damage)
+    code, told = slshudi("verify", "ad_events", "--source")
+    assert code == 1 and "NOT every log once" in told and batch.id in told
+    assert "1 rows have a key that names no shard, cursor and index, like 'damaged'" in told
+    assert "shard 9: 1 rows outside of all that was recorded, like 9-1-1" in told
+    code, told = slshudi("verify", "ad_events", "--source", "--json")
+    assert (code, told["ok"], told["pipeline"], told["unreadable"]) == (1, False, "ad_events", 1)
+    healthy, wrong = told["ranges"]
+    assert (healthy["missing"], wrong["transaction"], wrong["missing"], wrong["doubled"]) == (0, batch.id, 3, 1)
+    assert [(item["shard"], item["foreign"]) for item in told["shards"]] == [(0, 0), (9, 1)]
+    with pytest.raises(
+        AirflowFailException, match=rf"3 missing, 1 doubled, 1 foreign, 1 unreadable rows: .*{batch.id}"
+    ):
+        task.execute({"params": {}})
