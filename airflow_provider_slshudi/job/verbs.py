@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config import Pipeline
@@ -52,8 +53,10 @@ def append(spark: SparkContext, order: JobOrder) -> None:
     print(f"instant {order.instant}: {manifest.rows} rows in {len(manifest.stats)} files")
 
 
-def commit_instant(gateway: Gateway, order: JobOrder) -> None:
+def commit_instant(gateway: Gateway, order: JobOrder, in_time: Callable[[], None] = lambda: None) -> None:
     """Commits the instant with the manifest that was recorded.
+
+    `in_time` is called last before anything changes, and raises where that may no longer be.
 
     Raises:
         ManifestError: the manifest is not that one.
@@ -71,7 +74,7 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
         )
     _require_inflight(storage, order.instant)
     reach(Point.COMMIT_STARTED)
-    commit.commit(gateway, pipeline, order.instant, manifest.stats, order.extra)
+    commit.commit(gateway, pipeline, order.instant, manifest.stats, order.extra, in_time)
     reach(Point.COMMIT_COMPLETED)
     print(f"committed instant {order.instant}: {manifest.rows} rows")
 
