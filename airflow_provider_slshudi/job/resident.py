@@ -10,6 +10,7 @@ the deadline has passed (`resident_driver`).
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import logging
 import os
@@ -115,21 +116,25 @@ class Resident:
         A job that has not ended after `seconds` ends with its process.
         """
         deadline = time.monotonic() + seconds
+        asked = {"verb": verb.value, "order": asdict(order), "deadline": deadline}
         try:
             place = Place(private_folder(), identity(conf, environment))
-            connection = self._reach(place, conf, environment)
-        except OSError as error:
-            _log.info("no resident process, so the job has one of its own: %s", error)
+            try:
+                connection, accepted = self._accepted(place, conf, environment, asked)
+            except ConnectionError:
+                # It was about to end.
+                connection, accepted = self._accepted(place, conf, environment, asked)
+        except (OSError, ValueError) as error:
+            _log.info("no resident process (%s), so the job has one of its own", error)
             return Outcome.NOT_BEGUN
         with connection, connection.makefile("rb") as answers:
-            asked = {"identity": place.identity, "verb": verb.value, "order": asdict(order), "deadline": deadline}
-            accepted = _handshake(connection, answers, asked)
-            if accepted is None:
-                return Outcome.NOT_BEGUN
             self._connection = connection
             try:
+                # It ends itself at the deadline; one that cannot is ended a little later.
+                connection.settimeout(max(0.0, deadline - time.monotonic()) + HANDSHAKE_SECONDS)
+                connection.sendall(GO)
                 heard(f"slshudi {verb.value}: by resident process {accepted['pid']}")
-                return _follow(connection, answers, deadline, heard)
+                return _follow(answers, heard)
             except (OSError, ValueError) as error:
                 # It may stand still and wake when nobody expects it.
                 with suppress(OSError):
@@ -145,6 +150,26 @@ class Resident:
         if connection is not None:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
+
+    def _accepted(
+        self, place: Place, conf: Mapping[str, str], environment: Mapping[str, str], asked: Mapping[str, Any]
+    ) -> tuple[socket.socket, dict[str, Any]]:
+        """A connection that waits for our go.
+
+        Raises:
+            OSError, ValueError: there is none, it is busy, or it refuses.
+        """
+        connection = self._reach(place, conf, environment)
+        try:
+            send(connection, {"identity": place.identity, **asked})
+            with connection.makefile("rb", buffering=0) as answers:
+                answer = receive(answers)
+            if "pid" not in answer:
+                raise PermissionError(f"it refuses: {answer.get('refused')}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection, answer
 
     def _reach(self, place: Place, conf: Mapping[str, str], environment: Mapping[str, str]) -> socket.socket:
         with suppress(OSError):
@@ -207,7 +232,7 @@ def send(connection: socket.socket, message: Mapping[str, Any]) -> None:
     connection.sendall(json.dumps(message).encode() + b"\n")
 
 
-def receive(stream: IO[bytes]) -> dict[str, Any]:
+def receive(stream: io.IOBase) -> dict[str, Any]:
     """The next message.
 
     Raises:
@@ -236,23 +261,7 @@ def _connect(place: Place) -> socket.socket:
     return connection
 
 
-def _handshake(connection: socket.socket, answers: IO[bytes], asked: Mapping[str, Any]) -> dict[str, Any] | None:
-    try:
-        send(connection, asked)
-        answer = receive(answers)
-    except (OSError, ValueError) as error:
-        _log.info("the resident process is busy or ends (%s), so the job has one of its own", error)
-        return None
-    if "pid" not in answer:
-        _log.info("the resident process refuses (%s), so the job has one of its own", answer.get("refused"))
-        return None
-    return answer
-
-
-def _follow(connection: socket.socket, answers: IO[bytes], deadline: float, heard: Callable[[str], None]) -> Outcome:
-    # It ends itself at the deadline; one that cannot is ended a little later.
-    connection.settimeout(max(0.0, deadline - time.monotonic()) + HANDSHAKE_SECONDS)
-    connection.sendall(GO)
+def _follow(answers: io.IOBase, heard: Callable[[str], None]) -> Outcome:
     while True:
         message = receive(answers)
         if "outcome" in message:
@@ -300,7 +309,7 @@ def _start(place: Place, conf: Mapping[str, str], environment: Mapping[str, str]
         if not _says_ready(starter.stdout, time.monotonic() + _START_SECONDS):
             with suppress(OSError):
                 os.killpg(starter.pid, signal.SIGKILL)
-            raise ConnectionError(f"it did not start; see {place.log}")
+            raise OSError(f"it did not start; see {place.log}")
 
 
 def _says_ready(stream: IO[bytes] | None, deadline: float) -> bool:

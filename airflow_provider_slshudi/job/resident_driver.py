@@ -19,7 +19,7 @@ import time
 import traceback
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from airflow_provider_slshudi.exceptions import SlsHudiError
 from airflow_provider_slshudi.hudi.gateway import Gateway
@@ -78,7 +78,7 @@ class Server:
                 send(connection, {"outcome": outcome.value})
             return fit
 
-    def _accepted(self, connection: socket.socket, requests: IO[bytes]) -> dict[str, Any] | None:
+    def _accepted(self, connection: socket.socket, requests: io.IOBase) -> dict[str, Any] | None:
         """The request, once its client has said go."""
         connection.settimeout(HANDSHAKE_SECONDS)
         try:
