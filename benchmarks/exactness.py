@@ -38,6 +38,7 @@ from airflow_provider_slshudi.config import Pipeline, load_pipeline
 from airflow_provider_slshudi.demo.example import DAGS
 from airflow_provider_slshudi.hudi.runtime import control_conf, environment, make_archive
 from airflow_provider_slshudi.job.launch import SubprocessLauncher
+from airflow_provider_slshudi.job.resident import IDLE
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.protocol import plan, steps
@@ -47,6 +48,8 @@ from airflow_provider_slshudi.sls.service import LogService
 
 STEPS = ("settle", "plan", "open", "append", "record", "commit")
 FIRST_BATCH_BYTES = 2_000_000
+# Longer than any pause between two of our batches here.
+RESIDENT_SECONDS = "180"
 MINUTE_SHARE, FIVE_MINUTES_SHARE = 0.03, 0.01
 Figures = dict[str, float]
 
@@ -54,8 +57,8 @@ Figures = dict[str, float]
 class Bench:
     """Two tables and a ledger in one directory, and the server that both sides read."""
 
-    def __init__(self, folder: Path, server: Replay, ledger_url: str) -> None:
-        self._folder, self._server = folder, server
+    def __init__(self, folder: Path, server: Replay, ledger_url: str, resident: bool) -> None:
+        self._folder, self._server, self._resident = folder, server, resident
         self._engine = open_engine(ledger_url or f"sqlite:///{folder / 'ledger.db'}")
         migrate(self._engine)
         self._ledger = Ledger(self._engine)
@@ -67,7 +70,7 @@ class Bench:
         work = Work(
             pipeline,
             self._ledger,
-            SubprocessLauncher(),
+            SubprocessLauncher(resident=self._resident),
             lambda: LogService(self._server.connection, pipeline.source.project, pipeline.source.logstore),
             Run("bench", run),
         )
@@ -137,14 +140,15 @@ class Bench:
         self._engine.dispose()
 
 
-def measure(server: Replay, size: float, rounds: int, ledger_url: str, keep: Path | None) -> list[dict[str, Figures]]:
+def measure(server: Replay, size: float, given: argparse.Namespace) -> list[dict[str, Figures]]:
     """The figures of both sides in each round of a size in GB raw."""
+    keep: Path | None = given.keep
     found: list[dict[str, Figures]] = []
     server.end.value = 0
     with tempfile.TemporaryDirectory(prefix="slshudi-exactness-", dir=keep) as made:
-        bench = Bench(Path(made), server, ledger_url)
+        bench = Bench(Path(made), server, given.ledger, not given.one_shot)
         try:
-            for number in range(rounds + 1):
+            for number in range(given.rounds + 1):
                 ranges = server.grow(size * 1e9 if number else FIRST_BATCH_BYTES)
                 run = f"{size:g} GB, {number}"
                 sides = {"ours": lambda: bench.ours(run, ranges), "bare": lambda: bench.bare(ranges)}  # noqa: B023
@@ -202,15 +206,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="rounds whose median counts (default: %(default)s)")
     parser.add_argument("--sizes", type=float, nargs="+", default=[0.1, 1, 5], help="GB raw (default: 0.1 1 5)")
     parser.add_argument("--ledger", default="", help="SQLAlchemy URL of a ledger, else SQLite files of its own")
+    parser.add_argument("--one-shot", action="store_true", help="open and commit in JVMs of their own, none resident")
     parser.add_argument("--json", type=Path, help="a file for all figures")
     parser.add_argument("--keep", type=Path, help="an existing folder in which the tables are left")
     given = parser.parse_args(arguments)
     make_archive()
+    os.environ.setdefault(IDLE, RESIDENT_SECONDS)
     pulls = min(POOL_PULLS, math.ceil(max(given.sizes) * 1e9 / (GROUPS_A_PULL * LOGS_A_GROUP * 600)))
     figures: dict[str, Any] = {}
     with replay(max(4, pulls)) as server:
         for size in given.sizes:
-            found = measure(server, size, given.rounds, given.ledger, given.keep)
+            found = measure(server, size, given)
             figures[f"{size:g}"] = {"median": summary(size, found), "rounds": found}
     if given.json:
         given.json.write_text(json.dumps(figures, indent=1))
