@@ -58,6 +58,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(made)
 
 
+@pytest.fixture(autouse=True)
+def nothing_stands_still(folder: Path) -> Iterator[None]:
+    """A test that failed must not leave the next one with a process that never answers."""
+    yield
+    for process in drivers(folder):
+        if process.status() == psutil.STATUS_STOPPED:
+            process.kill()
+
+
 def drivers(folder: Path) -> list[psutil.Process]:
     """The JVMs and interpreters of resident processes found at `folder`."""
     found = []
