@@ -260,6 +260,8 @@ def _settings(directory: Path, dags_folder: Path, port: int) -> dict[str, str]:
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        # Whoever kills a driver here finds the one of the batch, and nothing stays when Airflow stops.
+        "SLSHUDI_RESIDENT_SECONDS": "0",
         "NO_PROXY": HOST,
         "no_proxy": HOST,
     }

@@ -35,13 +35,14 @@ class SparkLauncher:
 
     Secrets are in the environment of the driver, which is a child of this process, whatever the master: neither in
     the configuration nor in the arguments, which process lists and Spark's web pages show. A driver ends with the
-    process that started it, where the system can do that (Linux).
+    process that started it, where the system can do that (Linux); what runs in a resident process on behalf of a task
+    ends with that task's process too.
     """
 
     def __init__(self, conn_id: str) -> None:
         self._conn_id = conn_id
         self._hook: _Hook | None = None
-        self._control = SubprocessLauncher(say=_log.info)
+        self._control = SubprocessLauncher(say=_log.info, resident=True)
 
     def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
         """Runs the job and waits for it.

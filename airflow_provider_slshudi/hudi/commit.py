@@ -6,7 +6,7 @@ Nothing here decides anything: callers hold the pipeline's lease and have read t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,11 +24,13 @@ def commit(
     instant: str,
     stats: Sequence[Mapping[str, Any]],
     extra: Mapping[str, str],
+    in_time: Callable[[], None] = lambda: None,
 ) -> None:
     """Completes an INFLIGHT instant with the files that `stats` list and `extra` in its metadata.
 
     Hudi does not fence: called twice this leaves two completed files for one instant, and a marked file that
     `stats` does not list is deleted. Callers hold the lease and have compared `stats` with what was recorded.
+    `in_time` is called right before, and raises where it is too late to commit.
     """
     mapper = gateway.hudi.common.util.JsonUtils.getObjectMapper()
     stat_class = gateway.java_class(_WRITE_STAT)
@@ -39,6 +41,7 @@ def commit(
     for key, value in extra.items():
         java_extra.put(key, value)
     with _client(gateway, pipeline) as client:
+        in_time()
         client.commitStats(instant, java_stats, gateway.hudi.common.util.Option.of(java_extra), ACTION)
 
 

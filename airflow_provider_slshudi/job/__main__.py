@@ -29,10 +29,10 @@ def main(arguments: list[str]) -> None:
                 gateway = Gateway.of(spark)
                 verbs.append(spark, order)
         case Verb.COMMIT:
-            with _control_context() as gateway:
+            with control_context() as gateway:
                 verbs.commit_instant(gateway, order)
         case Verb.ROLLBACK:
-            with _control_context() as gateway:
+            with control_context() as gateway:
                 verbs.roll_back(gateway, order)
         case Verb.VERIFY:
             session = SparkSession.builder.getOrCreate()
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> None:
 
 
 @contextmanager
-def _control_context() -> Iterator[Gateway]:
+def control_context() -> Iterator[Gateway]:
     """A SparkContext on this machine, whatever master spark-submit was given: a commit needs no cluster."""
     from pyspark import SparkConf, SparkContext
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -16,12 +17,16 @@ from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import JobFailed
 from airflow_provider_slshudi.hudi.runtime import control_conf, environment, session_conf
 from airflow_provider_slshudi.job.orders import REASON, JobOrder, Verb
+from airflow_provider_slshudi.job.resident import VERBS, Outcome, Resident, end_stopped, idle_seconds
+from airflow_provider_slshudi.points import FOLDER
 from airflow_provider_slshudi.processes import ends_with_parent
 
 APPLICATION = str(Path(__file__).with_name("__main__.py"))
 # Verbs whose work is done by a cluster's executors; the others are a decision's seconds on the machine that decides.
 DISTRIBUTED = frozenset({Verb.APPEND, Verb.VERIFY})
 TAIL_LINES = 40
+# A job without a time of its own that takes longer than this in a resident process is ended.
+RESIDENT_JOB_SECONDS = 900.0
 
 
 class Launcher(Protocol):
@@ -66,17 +71,45 @@ class SubprocessLauncher:
     Args:
         master: the master of distributed verbs.
         say: takes each line that the job prints.
+        resident: whether open, commit and rollback are left to a process that stays (see `resident`).
     """
 
-    def __init__(self, master: str = "local[2]", say: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, master: str = "local[2]", say: Callable[[str], None] | None = None, resident: bool = False
+    ) -> None:
         self._master = master
         self._say = say or (lambda line: None)
         self._child: subprocess.Popen[str] | None = None
+        self._resident = Resident() if resident else None
 
     def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
         """Runs the job and waits for it."""
         master = self._master if verb in DISTRIBUTED else "local[2]"
         made = submission(verb, order, master)
+        if verb is Verb.COMMIT:
+            end_stopped()
+        if not self._by_resident(made, verb, order, secrets):
+            self._by_child(made, order, master, secrets)
+
+    def _by_resident(self, made: Submission, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> bool:
+        """Whether a resident process did it; False where nothing has begun."""
+        variables = {**os.environ, **made.environment}
+        fits = verb in VERBS and not secrets and FOLDER not in variables and idle_seconds(variables) > 0
+        if self._resident is None or not fits:
+            return False
+        tail: deque[str] = deque(maxlen=TAIL_LINES)
+
+        def heard(line: str) -> None:
+            tail.append(line)
+            self._say(line)
+
+        seconds = order.until - time.monotonic() if order.until else RESIDENT_JOB_SECONDS
+        outcome = self._resident.run(made.conf, variables, verb, order, seconds, heard)
+        if outcome in (Outcome.FAILED, Outcome.UNKNOWN):
+            raise job_failed(made.name, verb, 1 if outcome is Outcome.FAILED else None, tail)
+        return outcome is Outcome.DONE
+
+    def _by_child(self, made: Submission, order: JobOrder, master: str, secrets: Mapping[str, str]) -> None:
         command = ["spark-submit", "--master", master, "--name", made.name]
         for key, value in made.conf.items():
             command += ["--conf", f"{key}={value}"]
@@ -100,10 +133,12 @@ class SubprocessLauncher:
                 self._say(line.rstrip())
         self._child = None
         if child.returncode:
-            raise job_failed(made.name, verb, child.returncode, tail)
+            raise job_failed(made.name, Verb(made.arguments[0]), child.returncode, tail)
 
     def kill(self) -> None:
         """Ends the driver that runs, if one does, with all that it started."""
+        if self._resident is not None:
+            self._resident.kill()
         if self._child is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._child.pid, signal.SIGKILL)

@@ -62,7 +62,7 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
 
     Raises:
         ManifestError: the manifest is not that one.
-        TableError: the instant is not INFLIGHT.
+        TableError: the instant is not INFLIGHT, or the time to commit it is over.
     """
     pipeline, storage = _table(order)
     manifest, digest = exchange.read_manifest(storage, order.transaction, order.instant, order.token)
@@ -76,13 +76,16 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
         )
     _require_inflight(storage, order.instant)
     reach(Point.COMMIT_STARTED)
-    if time.monotonic() > order.until > 0:
-        raise TableError(
-            f"{storage.uri}: the time to commit instant {order.instant} was over before it began; nothing was done",
-            table=storage.uri,
-            instant=order.instant,
-        )
-    commit.commit(gateway, pipeline, order.instant, manifest.stats, order.extra)
+
+    def in_time() -> None:
+        if time.monotonic() > order.until > 0:
+            raise TableError(
+                f"{storage.uri}: the time to commit instant {order.instant} was over; nothing was done",
+                table=storage.uri,
+                instant=order.instant,
+            )
+
+    commit.commit(gateway, pipeline, order.instant, manifest.stats, order.extra, in_time)
     reach(Point.COMMIT_COMPLETED)
     print(f"committed instant {order.instant}: {manifest.rows} rows")
 

@@ -1,0 +1,164 @@
+"""The application of a resident process, see `resident`: `SOCKET IDENTITY IDLE_SECONDS`.
+
+It serves one request at a time, and ends once nobody asked for IDLE_SECONDS, after many requests, or after one that
+failed by an error that is not the package's own. While a request runs, a thread watches its client and its deadline:
+with the client gone, or the deadline passed, the whole process group is killed, the JVM and what it is doing included,
+so that nobody's job goes on behind the back of who decides next.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_slshudi.exceptions import SlsHudiError
+from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.runtime import leave
+from airflow_provider_slshudi.job import verbs
+from airflow_provider_slshudi.job.__main__ import control_context, reason
+from airflow_provider_slshudi.job.orders import REASON, JobOrder, Verb
+from airflow_provider_slshudi.job.resident import GO, HANDSHAKE_SECONDS, READY, Outcome, receive, same_user, send
+
+# What a JVM that stays may gather is thrown away now and then.
+_REQUESTS = 1000
+_GLANCE_SECONDS = 1.0
+
+
+class Server:
+    """Serves the requests of one identity."""
+
+    def __init__(self, gateway: Gateway, identity: str) -> None:
+        self._gateway, self._identity = gateway, identity
+        self._jvm = os.getppid()
+
+    def serve(self, listener: socket.socket, idle: float) -> None:
+        """Until it has been idle for long, or should not go on."""
+        listener.settimeout(_GLANCE_SECONDS)
+        last, left = time.monotonic(), _REQUESTS
+        # Without its JVM, which is who started this interpreter, nothing can be served.
+        while left and time.monotonic() - last < idle and os.getppid() == self._jvm:
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:
+                continue
+            with connection:
+                if not self._answer(connection):
+                    return
+            last, left = time.monotonic(), left - 1
+
+    def _answer(self, connection: socket.socket) -> bool:
+        """Whether this process may go on after the request."""
+        with connection.makefile("rb") as requests:
+            asked = self._accepted(connection, requests)
+            if asked is None:
+                return True
+            over = threading.Event()
+            watched = connection.dup(), float(asked["deadline"]), over
+            threading.Thread(target=_watch, args=watched, daemon=True).start()
+            lines, fit = _Lines(connection), True
+            try:
+                with redirect_stdout(lines), redirect_stderr(lines):
+                    self._run(Verb(asked["verb"]), JobOrder(**asked["order"]), float(asked["deadline"]))
+                outcome = Outcome.DONE
+            except Exception as error:
+                outcome, fit = Outcome.FAILED, isinstance(error, SlsHudiError)
+                print(f"{traceback.format_exc()}{REASON}{reason(error)}", file=lines)
+            over.set()
+            with suppress(OSError):
+                send(connection, {"outcome": outcome.value})
+            return fit
+
+    def _accepted(self, connection: socket.socket, requests: io.IOBase) -> dict[str, Any] | None:
+        """The request, once its client has said go."""
+        connection.settimeout(HANDSHAKE_SECONDS)
+        try:
+            asked = receive(requests)
+            if not same_user(connection) or asked["identity"] != self._identity:
+                send(connection, {"refused": "it serves another user, version or environment"})
+                return None
+            send(connection, {"pid": os.getpid(), "group": os.getpgrp()})
+            return asked if requests.readline() == GO else None
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def _run(self, verb: Verb, order: JobOrder, deadline: float) -> None:
+        def in_time() -> None:
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"the deadline of the {verb.value} has passed, and it has changed nothing")
+
+        in_time()
+        match verb:
+            case Verb.OPEN:
+                verbs.open_instant(self._gateway, order)
+            case Verb.COMMIT:
+                verbs.commit_instant(self._gateway, order)
+            case Verb.ROLLBACK:
+                verbs.roll_back(self._gateway, order)
+            case _:
+                raise ValueError(f"a resident process does no {verb.value}")
+
+
+class _Lines(io.TextIOBase):
+    """Sends what is printed, line by line."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._begun = connection, ""
+
+    def write(self, text: str) -> int:
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            # A client that is gone is the watcher's matter.
+            with suppress(OSError):
+                send(self._connection, {"line": line})
+        return len(text)
+
+
+def _watch(connection: socket.socket, deadline: float, over: threading.Event) -> None:
+    with connection:
+        while not over.is_set():
+            left = deadline - time.monotonic()
+            # A client says nothing after its go: what there is to read is its end.
+            gone = select.select([connection], [], [], max(0.0, min(left, _GLANCE_SECONDS)))[0]
+            if not over.is_set() and (gone or time.monotonic() >= deadline):
+                os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _listen(path: Path) -> socket.socket:
+    """Listens at `path`, in the place of one that ended without removing it."""
+    made = path.with_suffix(f".{os.getpid()}")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(made))
+    made.chmod(0o600)
+    listener.listen(16)
+    made.rename(path)
+    return listener
+
+
+def main(arguments: list[str]) -> None:
+    """Serves, then ends the driver."""
+    path, identity, idle = Path(arguments[0]), arguments[1], float(arguments[2])
+    with control_context() as gateway:
+        listener = _listen(path)
+        mine = path.stat().st_ino
+        print(READY, flush=True)
+        with listener:
+            Server(gateway, identity).serve(listener, idle)
+            with suppress(OSError):
+                if path.stat().st_ino == mine:
+                    path.unlink()
+                    path.with_suffix(".log").unlink()
+    leave(gateway.jvm)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

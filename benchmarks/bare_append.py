@@ -1,0 +1,72 @@
+"""A Spark application that reads fixed ranges, writes base files and commits at once: what exactness is compared with.
+
+`spark-submit bare_append.py ORDER`: no ledger, no owner, no order and manifest on the table, no digest, no lease. Tasks
+read, decode and write by the package's own code. The last line is what it took, in JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from pyspark import SparkContext
+
+from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.hudi import commit, instants
+from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.runtime import leave, quiet
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.job.append import AppendTask, _limits, _runner
+from airflow_provider_slshudi.job.rows import RowSpec
+from airflow_provider_slshudi.ledger.records import Density
+from airflow_provider_slshudi.planning.split import split
+from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.service import LogService
+
+
+def main(order: str) -> None:
+    """Appends what the order names: pipeline, ranges, density."""
+    given = json.loads(Path(order).read_text(encoding="utf-8"))
+    pipeline = Pipeline.model_validate(given["pipeline"])
+    source, table = pipeline.source, pipeline.table
+    storage = Storage(table.path)
+    service = LogService(SlsConnection.from_env(os.environ), source.project, source.logstore)
+    with SparkContext.getOrCreate() as spark:
+        quiet(spark._jvm)
+        gateway = Gateway.of(spark)
+        began = time.monotonic()
+        if not storage.exists(".hoodie/hoodie.properties"):
+            instants.create_table(gateway, pipeline)
+        instant = instants.new_instant_time(gateway, storage.uri)
+        instants.request(gateway, storage.uri, instant)
+        opened = time.monotonic()
+        instants.to_inflight(gateway, storage.uri, instant)
+        density = {int(shard): Density(size, 0.0) for shard, size in given["density"].items()}
+        ranges = [Range(*item) for item in given["ranges"]]
+        work = split(ranges, density, spark.defaultParallelism, pipeline.batch.task_bytes)
+        task = AppendTask(
+            service,
+            storage,
+            instant,
+            RowSpec.of(pipeline),
+            table.partition.name if table.partition else None,
+            pipeline.batch.target_file_bytes,
+            pipeline.name,
+            _limits(source, work),
+        )
+        results = spark.parallelize(work, len(work)).mapPartitions(_runner(task)).collect()
+        written = time.monotonic()
+        commit.commit(gateway, pipeline, instant, [stat for result in results for stat in result.stats], {})
+        committed = time.monotonic()
+    rows = sum(done.rows for result in results for done in result.ranges)
+    took = {"open": opened - began, "write": written - opened, "commit": committed - written}
+    print(json.dumps({"instant": instant, "rows": rows, **took}))
+    leave(gateway.jvm)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

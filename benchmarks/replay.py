@@ -1,0 +1,140 @@
+"""A log service that replays answers made and compressed beforehand, so that it takes little of the machine it shares.
+
+It knows one logstore, whatever its name, of `SHARDS` shards. Its log groups are ad events of a pool that no two of them
+share, repeated once a range is longer than the pool; where its shards end is a number that the benchmark moves on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import multiprocessing
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import lz4.block
+from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
+
+from airflow_provider_slshudi.demo.events import ad_events
+from airflow_provider_slshudi.sls import cursors
+from airflow_provider_slshudi.sls.connection import SlsConnection
+
+SHARDS = 4
+GROUPS_A_PULL = 10
+LOGS_A_GROUP = 1000
+POOL_PULLS = 24
+"""About 150 MB: more than what one row group of a file holds, so nothing in a file repeats that does not in reality."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A server that runs: how to reach it, raw bytes of a log group on average, and the end of every shard."""
+
+    connection: SlsConnection
+    group_bytes: float
+    end: Any
+
+    def grow(self, raw_bytes: float) -> list[list[int]]:
+        """Adds about `raw_bytes` of logs; gives what is new as [shard, begin, end]."""
+        begin = self.end.value
+        self.end.value = begin + max(1, round(raw_bytes / self.group_bytes / SHARDS))
+        return [[shard, begin, self.end.value] for shard in range(SHARDS)]
+
+
+@contextmanager
+def replay(pulls: int = POOL_PULLS) -> Iterator[Replay]:
+    """Runs the server, with a pool of so many answers, as a process of its own."""
+    here, there = multiprocessing.Pipe()
+    end = multiprocessing.Value("q", 0)
+    server = multiprocessing.Process(target=_serve, args=(there, pulls, end), daemon=True)
+    server.start()
+    try:
+        port, group_bytes = here.recv()
+        yield Replay(SlsConnection(f"127.0.0.1:{port}", "id", "key"), group_bytes, end)
+    finally:
+        server.terminate()
+        server.join()
+
+
+def _serve(ready: Any, pulls: int, end: Any) -> None:
+    events = ad_events(1, 1_700_000_000_000)
+    pool = [[_group(events) for _ in range(GROUPS_A_PULL)] for _ in range(pulls)]
+    packed = [_packed(b"".join(groups)) for groups in pool]
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1
+
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            asked = {key: values[0] for key, values in parse_qs(parts.query).items()}
+            shard = parts.path.rpartition("/shards/")[2]
+            if asked.get("type") == "log":
+                self._pull(int(shard), cursors.parse(asked["cursor"]), cursors.parse(asked["end_cursor"]))
+            elif asked.get("type") == "cursor":
+                cursor = 0 if asked["from"] == "begin" else end.value
+                self._answer(json.dumps({"cursor": cursors.text(cursor)}).encode(), {})
+            else:
+                self._answer(json.dumps([_shard(number) for number in range(SHARDS)]).encode(), {})
+
+        def _pull(self, shard: int, begin: int, last: int) -> None:
+            number, first = divmod(begin, GROUPS_A_PULL)
+            # Shards begin at different places of the pool.
+            chosen = (number + shard * pulls // SHARDS) % pulls
+            stop = min(first + last - begin, GROUPS_A_PULL)
+            groups = pool[chosen][first:stop]
+            whole = len(groups) == GROUPS_A_PULL
+            headers = {
+                "x-log-count": len(groups),
+                "x-log-bodyrawsize": sum(map(len, groups)),
+                "x-log-cursor": cursors.text(begin + len(groups)),
+                "x-log-compresstype": "lz4",
+            }
+            self._answer(packed[chosen] if whole else _packed(b"".join(groups)), headers)
+
+        def _answer(self, body: bytes, headers: dict[str, Any]) -> None:
+            self.send_response(200)
+            for key, value in {**headers, "content-length": len(body), "x-log-requestid": "A"}.items():
+                self.send_header(key, str(value))
+            self.end_headers()
+            self.wfile.write(body)
+            self.wfile.flush()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        size = sum(len(group) for groups in pool for group in groups)
+        ready.send((server.server_port, size / pulls / GROUPS_A_PULL))
+        server.serve_forever()
+
+
+def _group(events: Iterator[list[tuple[str, str]]]) -> bytes:
+    """One log group as a LogGroupList of its own; several of them, one after the other, are a LogGroupList too."""
+    listed = LogGroupListRaw()
+    group = listed.LogGroups.add(Topic="ad_events", Source="10.0.0.1")
+    for pairs in itertools.islice(events, LOGS_A_GROUP):
+        log = group.Logs.add(Time=int(pairs[1][1]) // 1000)
+        for key, value in pairs:
+            log.Contents.add(Key=key, Value=value.encode())
+    return bytes(listed.SerializeToString())
+
+
+def _packed(body: bytes) -> bytes:
+    return bytes(lz4.block.compress(body, store_size=False))
+
+
+def _shard(number: int) -> dict[str, Any]:
+    step = 2**128 // SHARDS
+    return {
+        "shardID": number,
+        "status": "readwrite",
+        "inclusiveBeginKey": f"{number * step:032x}",
+        "exclusiveEndKey": f"{min((number + 1) * step, 2**128 - 1):032x}",
+        "createTime": 1_700_000_000,
+    }

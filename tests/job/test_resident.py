@@ -1,0 +1,322 @@
+"""A driver that stays: who is served by it, and that no job goes on in it unseen."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_provider_slshudi.exceptions import JobFailed, TableError
+from airflow_provider_slshudi.hudi import exchange
+from airflow_provider_slshudi.hudi.exchange import Manifest
+from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.job import resident, verbs
+from airflow_provider_slshudi.job.launch import SubprocessLauncher, submission
+from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from airflow_provider_slshudi.job.resident import Outcome, Place, Resident
+from airflow_provider_slshudi.points import FOLDER, Point
+from tests.job.test_launch import wait_until
+from tests.pipelines import ad_events
+
+CLIENT = """
+import sys, time
+from airflow_provider_slshudi.job.launch import SubprocessLauncher
+from airflow_provider_slshudi.job.orders import JobOrder, Verb
+say = lambda line: print(line, flush=True)
+SubprocessLauncher(say=say, resident=True).run(Verb(sys.argv[1]), JobOrder.from_json(sys.argv[2]), {})
+print("ended", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where this module's resident processes are found: nobody else's, and short enough for a socket's name."""
+    tmp_path_factory.getbasetemp()  # before it would be made in the folder that goes
+    made = Path(tempfile.mkdtemp(prefix="sls-", dir="/tmp"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(made))
+        patch.setattr(tempfile, "tempdir", str(made))
+        patch.delenv(resident.IDLE, raising=False)
+        yield made / f"slshudi-{os.geteuid()}"
+    for process in drivers(made):
+        process.kill()
+    shutil.rmtree(made)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stands_still(folder: Path) -> Iterator[None]:
+    """A test that failed must not leave the next one with a process that never answers."""
+    yield
+    for process in drivers(folder):
+        if process.status() == psutil.STATUS_STOPPED:
+            process.kill()
+
+
+def drivers(folder: Path) -> list[psutil.Process]:
+    """The JVMs and interpreters of resident processes found at `folder`."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        words = process.info["cmdline"] or []
+        is_driver = any("resident_driver.py" in word for word in words) and words[0] != "/bin/sh"
+        if is_driver and process.info["status"] != psutil.STATUS_ZOMBIE and any(str(folder) in word for word in words):
+            found.append(process)
+    return found
+
+
+def jvm(folder: Path) -> psutil.Process:
+    [found] = [process for process in drivers(folder) if process.name() == "java"]
+    return found
+
+
+class Told:
+    """What a launcher said, and which resident process that was by."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.launcher = SubprocessLauncher(say=self.lines.append, resident=True)
+
+    @property
+    def by(self) -> list[int]:
+        return [int(line.rpartition(" ")[2]) for line in self.lines if "by resident process" in line]
+
+
+def opening(table: Path, transaction: str = "t1") -> JobOrder:
+    return JobOrder(ad_events(table).model_dump(mode="json"), transaction=transaction, token=1)
+
+
+def prepared(table: Path) -> JobOrder:
+    """The order to commit an instant that a resident process opened: an inflight one, without files."""
+    SubprocessLauncher(resident=True).run(Verb.OPEN, opening(table), {})
+    storage = Storage(f"file://{table}")
+    [instant] = Timeline.load(storage).pending()
+    storage.write(f".hoodie/timeline/{instant.time}.inflight", b"")
+    exchange.write_manifest(storage, Manifest("t1", 1, instant.time, [], []))
+    digest = exchange.read_manifest(storage, "t1", instant.time, 1)[1]
+    extra = {exchange.TRANSACTION_KEY: "t1"}
+    return JobOrder(ad_events(table).model_dump(mode="json"), "t1", 1, instant.time, digest, extra)
+
+
+def phase(table: Path, order: JobOrder) -> Phase:
+    found = Timeline.load(Storage(f"file://{table}")).get(order.instant)
+    assert found is not None
+    return found.phase
+
+
+def client(verb: Verb, order: JobOrder) -> subprocess.Popen[str]:
+    """A task's process of its own, which goes on after the job."""
+    command = [sys.executable, "-c", CLIENT, verb.value, order.to_json()]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def heard(started: subprocess.Popen[str], text: str) -> str:
+    """The client's next line with this text."""
+    assert started.stdout is not None
+    return next(line for line in started.stdout if text in line)
+
+
+def test_one_process_serves_jobs_of_several_tasks_and_outlives_their_process_groups(
+    folder: Path, tmp_path: Path
+) -> None:
+    first = client(Verb.OPEN, opening(tmp_path / "a"))
+    pid = int(heard(first, "by resident process").rpartition(" ")[2])
+    heard(first, "ended")
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    told = Told()
+    told.launcher.run(Verb.OPEN, opening(tmp_path / "b"), {})
+    told.launcher.run(Verb.OPEN, opening(tmp_path / "b", "t2"), {})
+    assert told.by == [pid, pid]
+    assert [line for line in told.lines if line.startswith("opened instant") and "transaction t2" in line]
+    assert len(Timeline.load(Storage(f"file://{tmp_path / 'b'}")).pending()) == 2
+
+
+def test_nobody_else_reaches_it(folder: Path, tmp_path: Path) -> None:
+    Told().launcher.run(Verb.OPEN, opening(tmp_path / "a"), {})
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    [socket] = folder.glob("*.sock")
+    assert stat.S_IMODE(socket.stat().st_mode) == 0o600 and socket.owner() == Path("/proc/self").owner()
+
+
+def test_a_folder_that_others_can_enter_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / f"slshudi-{os.geteuid()}").mkdir(mode=0o755)
+    with pytest.raises(PermissionError, match="nobody else can enter"):
+        resident.private_folder()
+    lines: list[str] = []
+    SubprocessLauncher(say=lines.append, resident=True).run(Verb.OPEN, opening(tmp_path / "table"), {})
+    assert not [line for line in lines if "by resident process" in line]
+    assert len(Timeline.load(Storage(f"file://{tmp_path / 'table'}")).pending()) == 1
+
+
+def test_it_commits_and_rolls_back(folder: Path, tmp_path: Path) -> None:
+    order, told = prepared(tmp_path / "a"), Told()
+    told.launcher.run(Verb.COMMIT, order, {})
+    timeline = Timeline.load(Storage(f"file://{tmp_path / 'a'}"))
+    [committed] = timeline.completed("commit")
+    assert committed.time == order.instant
+    assert timeline.extra_metadata(committed)[exchange.TRANSACTION_KEY] == "t1"
+    dropped = prepared(tmp_path / "b")
+    told.launcher.run(Verb.ROLLBACK, dropped, {})
+    assert Timeline.load(Storage(f"file://{tmp_path / 'b'}")).get(dropped.instant) is None
+    assert len(told.by) == 2
+
+
+def test_a_job_that_fails_says_why_and_the_next_one_is_served(folder: Path, tmp_path: Path) -> None:
+    told, order = Told(), JobOrder(ad_events(tmp_path / "a").model_dump(mode="json"), "t1", 1, "20260101000000000")
+    with pytest.raises(JobFailed) as failed:
+        told.launcher.run(Verb.COMMIT, order, {})
+    assert "ended with exit code 1: ManifestError: " in str(failed.value)
+    assert "no manifest for instant 20260101000000000" in str(failed.value) and "\n" not in str(failed.value)
+    assert "Traceback" in failed.value.tail
+    told.launcher.run(Verb.OPEN, opening(tmp_path / "a"), {})
+    assert len(told.by) == 2 and len(set(told.by)) == 1
+
+
+def test_two_tasks_at_once_are_both_served(folder: Path, tmp_path: Path) -> None:
+    told = [Told() for _ in range(4)]
+
+    def run(number: int) -> None:
+        told[number].launcher.run(Verb.OPEN, opening(tmp_path / str(number)), {})
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(told))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(len(Timeline.load(Storage(f"file://{tmp_path / str(n)}")).pending()) == 1 for n in range(len(told)))
+    assert all(by == told[0].by and len(by) == 1 for by in (item.by for item in told))
+
+
+def test_another_version_or_environment_is_refused_before_anything_begins(folder: Path, tmp_path: Path) -> None:
+    order = opening(tmp_path / "a")
+    Told().launcher.run(Verb.OPEN, order, {})
+    made = submission(Verb.OPEN, order, "local[2]")
+    environment = {**os.environ, **made.environment}
+    here = resident.identity(made.conf, environment)
+    assert here == resident.identity(made.conf, {**environment, "AIRFLOW_CTX_TASK_ID": "open"})
+    for name in ("AWS_PROFILE", "JAVA_HOME", "HADOOP_CONF_DIR", "https_proxy"):
+        assert here != resident.identity(made.conf, {**environment, name: "/other"}), name
+    assert here != resident.identity({**made.conf, "spark.hadoop.fs.s3a.endpoint": "x"}, environment)
+    assert Place(folder, here).socket.exists()
+    # One that finds the way all the same, to the same socket, is told so.
+    with resident._connect(Place(folder, here)) as connection, connection.makefile("rb") as answers:
+        resident.send(connection, {"identity": f"{here[:16]}-another", "verb": "open"})
+        assert "another user, version or environment" in resident.receive(answers)["refused"]
+
+
+def test_a_test_of_crashes_has_a_driver_of_its_own(folder: Path, tmp_path: Path) -> None:
+    told = Told()
+    (tmp_path / Point.OPEN_OWNED.value).write_text("die")
+    with pytest.raises(JobFailed):
+        told.launcher.run(Verb.OPEN, opening(tmp_path / "a"), {FOLDER: str(tmp_path)})
+    assert told.by == []
+
+
+def test_a_commit_ends_with_the_task_that_asked_for_it(folder: Path, tmp_path: Path) -> None:
+    order = prepared(tmp_path / "a")
+    running = drivers(folder)
+    jvm(folder).suspend()  # so that the commit is not over before its client is
+    task = client(Verb.COMMIT, order)
+    heard(task, "by resident process")
+    task.kill()
+    task.wait()
+    wait_until(lambda: not any(process in drivers(folder) for process in running))
+    assert phase(tmp_path / "a", order) is Phase.INFLIGHT
+    told = Told()
+    told.launcher.run(Verb.COMMIT, order, {})
+    assert phase(tmp_path / "a", order) is Phase.COMPLETED
+    assert told.by and told.by[0] not in [process.pid for process in running]
+
+
+def test_a_task_that_is_killed_by_airflow_ends_its_commit(folder: Path, tmp_path: Path) -> None:
+    order, told = prepared(tmp_path / "a"), Told()
+    running = drivers(folder)
+    jvm(folder).suspend()
+    failures: list[JobFailed] = []
+
+    def run() -> None:
+        with pytest.raises(JobFailed) as failed:
+            told.launcher.run(Verb.COMMIT, order, {})
+        failures.append(failed.value)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_until(lambda: bool(told.by))
+    told.launcher.kill()
+    thread.join()
+    assert failures[0].returncode is None and "did not say how the commit ended" in str(failures[0])
+    wait_until(lambda: not any(process in drivers(folder) for process in running))
+    assert phase(tmp_path / "a", order) is Phase.INFLIGHT
+
+
+def test_whoever_commits_next_ends_one_that_stands_still_and_would_wake_later(folder: Path, tmp_path: Path) -> None:
+    order = prepared(tmp_path / "a")
+    running = drivers(folder)
+    jvm(folder).suspend()
+    task = client(Verb.COMMIT, order)
+    heard(task, "by resident process")
+    for process in running:
+        process.suspend()
+    task.kill()
+    task.wait()
+    assert all(process in drivers(folder) for process in running)
+    told = Told()
+    told.launcher.run(Verb.COMMIT, order, {})
+    assert not any(process in drivers(folder) for process in running)
+    assert phase(tmp_path / "a", order) is Phase.COMPLETED
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["its JVM stands still", "all of it stands still"])
+def test_a_commit_does_not_outlive_its_deadline(folder: Path, tmp_path: Path, whole: bool) -> None:
+    order = prepared(tmp_path / "a")
+    made = submission(Verb.COMMIT, order, "local[2]")
+    running, lines = drivers(folder), list[str]()
+    java = jvm(folder)
+    java.suspend()
+
+    def heard(line: str) -> None:
+        lines.append(line)
+        for process in running if whole else ():
+            process.suspend()
+
+    started = time.monotonic()
+    environment = {**os.environ, **made.environment}
+    outcome = Resident().run(made.conf, environment, Verb.COMMIT, order, 1.0, heard)
+    assert outcome is Outcome.UNKNOWN and time.monotonic() - started < 30
+    wait_until(lambda: not any(process in drivers(folder) for process in running))
+    assert phase(tmp_path / "a", order) is Phase.INFLIGHT
+
+
+def test_what_is_too_late_is_not_committed(folder: Path, tmp_path: Path, spark: SparkSession) -> None:
+    order = replace(prepared(tmp_path / "a"), until=time.monotonic() - 1)
+    with pytest.raises(TableError, match="was over"):
+        verbs.commit_instant(Gateway.of(spark.sparkContext), order)
+    assert phase(tmp_path / "a", order) is Phase.INFLIGHT
+
+
+def test_it_ends_by_itself_once_idle(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(resident.IDLE, "2")
+    others, told = set(drivers(folder)), Told()
+    told.launcher.run(Verb.OPEN, opening(tmp_path / "a"), {})
+    started = [process for process in drivers(folder) if process not in others]
+    assert told.by[0] in [process.pid for process in started] and len(started) == 2
+    sockets = len(list(folder.glob("*.sock")))
+    wait_until(lambda: not any(process in drivers(folder) for process in started))
+    assert len(list(folder.glob("*.sock"))) == sockets - 1
+    assert resident.idle_seconds({resident.IDLE: "0"}) == 0 == resident.idle_seconds({resident.IDLE: "soon"})
