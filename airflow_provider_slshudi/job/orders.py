@@ -28,18 +28,18 @@ class JobOrder:
     Attributes:
         pipeline: the pipeline as its model's JSON.
         transaction, token, instant: empty or 0 where the verb needs none.
-        until: when the job is to be over, on `time.monotonic`'s clock; 0 where it takes its time.
         digest: commit only, the SHA-256 of the manifest that was recorded.
         extra: commit only, what goes into the commit's extra metadata.
+        until: when the job is to be over, on `time.monotonic`'s clock; 0 where it takes its time.
     """
 
     pipeline: dict[str, Any]
     transaction: str = ""
     token: int = 0
     instant: str = ""
-    until: float = 0.0
     digest: str = ""
     extra: dict[str, str] = field(default_factory=dict)
+    until: float = 0.0
 
     def to_json(self) -> str:
         """The command-line form."""

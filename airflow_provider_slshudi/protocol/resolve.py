@@ -159,7 +159,6 @@ def _commit_order(work: Work, transaction: Transaction, until: float) -> JobOrde
         transaction.id,
         token,
         transaction.instant,
-        until,
         str(recorded["digest"]),
         {
             exchange.TRANSACTION_KEY: transaction.id,
@@ -169,6 +168,7 @@ def _commit_order(work: Work, transaction: Transaction, until: float) -> JobOrde
             exchange.RUN_KEY: transaction.run_id,
             exchange.RANGES_KEY: ranges_text(work.ledger.ranges(transaction.id), work.ledger.totals(transaction.id)),
         },
+        until,
     )
 
 
