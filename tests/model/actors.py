@@ -1,13 +1,14 @@
-"""Processes as threads that run one at a time: each stops where state is about to change and goes on when told to.
+"""Processes as coroutines, one of which runs at a time: each stops where state is about to change and goes on when told to.
 
 So every schedule is a sequence of choices, the same choices are the same schedule, and a shorter one can be searched.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
+
+from greenlet import getcurrent, greenlet
 
 
 class Killed(BaseException):
@@ -39,8 +40,7 @@ class Actor:
         self.run: Any = None
         self.process = name
         self._body = body
-        self._go = threading.Semaphore(0)
-        self._thread: threading.Thread | None = None
+        self._coroutine: greenlet | None = None
         if parent is not None:
             parent.children.append(self)
 
@@ -60,7 +60,6 @@ class Actors:
         self.current: Actor | None = None
         self.steps = 0
         self.seen: set[str] = set()
-        self._back = threading.Semaphore(0)
 
     def spawn(self, name: str, kind: str, body: Callable[[], Any], parent: Actor | None = None) -> Actor:
         actor = Actor(name, kind, body, parent)
@@ -100,7 +99,7 @@ class Actors:
         if actor.over:
             return
         actor.dead, actor.gone = True, gone
-        if actor._thread is not None:
+        if actor._coroutine is not None:
             self._switch(actor)
 
     def stop(self, at: str) -> None:
@@ -117,8 +116,8 @@ class Actors:
                 raise Killed
             return
         actor.at = at
-        self._back.release()
-        actor._go.acquire()
+        assert actor._coroutine is not None
+        actor._coroutine.parent.switch()
         if actor.dead:
             raise Killed
 
@@ -135,12 +134,11 @@ class Actors:
 
     def _switch(self, actor: Actor) -> None:
         before, self.current = self.current, actor
-        if actor._thread is None:
-            actor._thread = threading.Thread(target=self._run, args=(actor,), name=actor.name, daemon=True)
-            actor._thread.start()
-        else:
-            actor._go.release()
-        self._back.acquire()
+        if actor._coroutine is None:
+            actor._coroutine = greenlet(lambda: self._run(actor))
+        # Where it stops or ends, who let it go goes on.
+        actor._coroutine.parent = getcurrent()
+        actor._coroutine.switch()
         self.current = before
 
     def _run(self, actor: Actor) -> None:
@@ -152,4 +150,3 @@ class Actors:
             actor.error = error
         finally:
             actor.done, actor.at = True, "end"
-            self._back.release()

@@ -98,4 +98,3 @@ class Invariants:
 def _ranges(extra: dict[str, str]) -> list[Range]:
     ranges = json.loads(extra[exchange.RANGES_KEY])
     return [Range(int(shard), begin, end) for shard, found in ranges.items() for begin, end, *_ in found]
-

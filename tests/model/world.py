@@ -393,7 +393,7 @@ class _Spark:
         self._parts = parts
         return self
 
-    def mapPartitions(self, task: Callable[[Any, str], Any]) -> _Spark:  # noqa: N802
+    def mapPartitions(self, task: Callable[[Any, str], Any]) -> _Spark:
         self._task = task
         return self
 
