@@ -1,4 +1,4 @@
-"""Processes as coroutines, one of which runs at a time: each stops where state is about to change and goes on when told to.
+"""Processes as coroutines, one of which runs at a time: each stops where state is about to change.
 
 So every schedule is a sequence of choices, the same choices are the same schedule, and a shorter one can be searched.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import hypothesis.strategies as st
 from hypothesis import settings
@@ -39,7 +39,7 @@ def pick(found: Sequence[T], which: int) -> T | None:
 class Protocol(RuleBasedStateMachine):
     """Runs, their processes, and what befalls them. `seen` and `steps` add up over all schedules."""
 
-    seen: set[str] = set()
+    seen: ClassVar[set[str]] = set()
     steps = schedules = 0
 
     def __init__(self) -> None:

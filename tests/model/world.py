@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import types
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cache, partial
@@ -341,10 +341,8 @@ class World:
         assert actor is not None
 
         def beats() -> None:
-            try:
+            with suppress(SlsHudiError):
                 beat()
-            except SlsHudiError:
-                pass
 
         actor.beats.append(beats)
         try:
