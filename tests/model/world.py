@@ -91,7 +91,10 @@ class World:
         shutil.copy(_template(), self._root / "ledger.db")
         self.engine = _engine(self._root / "ledger.db")
         self._stack.callback(self.engine.dispose)
-        event.listen(self.engine, "begin", self._begins, insert=True)
+        # First in the row: who stops before a write must not hold SQLite's lock yet.
+        event.remove(self.engine, "begin", ledger_engine._begin_sqlite)
+        event.listen(self.engine, "begin", self._begins)
+        event.listen(self.engine, "begin", ledger_engine._begin_sqlite)
         event.listen(self.engine, "commit", self._commits)
         event.listen(self.engine, "rollback", self._rolls_back)
         self.ledger = Ledger(self.engine)
