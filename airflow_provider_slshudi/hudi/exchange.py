@@ -32,12 +32,6 @@ def folder(instant: str) -> str:
     return f"{_ROOT}/{instant}"
 
 
-def instants_of(storage: Storage, transaction: str) -> list[str]:
-    """Instants that a transaction has a folder of, on the timeline or not."""
-    owners = {name: read_owner(storage, name) for name in storage.names(_ROOT) or []}
-    return [instant for instant, owner in owners.items() if owner and owner.transaction == transaction]
-
-
 @dataclass(frozen=True)
 class Owner:
     """Which transaction opened an instant."""

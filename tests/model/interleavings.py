@@ -1,0 +1,78 @@
+"""A run that was given up and the one that settles it, both alive, switched at each pair of their stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from tests.model.actors import Actor
+from tests.model.invariants import Invariants
+from tests.model.world import World
+
+STOPS = {
+    "open": (
+        ("open-started", "open-table-ready", "open-owned", "request", "open-seen", "open-ordered"),
+        ("settle-taken-over", "settle-decided", "settle-aborted", "delete_folder folder", "end"),
+    ),
+    "append": (
+        ("append-started", "to inflight", "append-task-marked", "create parquet", "exists batch", "write manifest"),
+        ("settle-fenced", "execute rollback", "complete rollback", "settle-rolled-back", "settle-aborted", "end"),
+    ),
+    "commit": (
+        ("commit-leased", "commit-decided", "commit-started", "reconcile", "complete", "commit-completed"),
+        ("settle-taken-over", "commit-decided", "commit-started", "complete", "commit-seen", "end"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """`first` stops, and sleeps so long that its lease ends where `asleep`; `second` stops; first, second go on."""
+
+    step: str
+    first: str
+    second: str
+    asleep: bool
+
+    def __str__(self) -> str:
+        return f"{self.step}: {self.first}, then {self.second}{', asleep' if self.asleep else ''}"
+
+    def run(self, plant: Callable[[World], None] | None = None) -> World:
+        """Raises Broken where a promise is not kept."""
+        with World() as world:
+            if plant is not None:
+                plant(world)
+            promises = Invariants(world)
+            world.source.put(0, 3)
+            world.source.put(1, 2)
+            first = world.start_run().tries[0]
+            _until(world, first, lambda: first.run.step == self.step)
+            _until(world, first, lambda: any(found.at == self.first for found in world.actors.family(first)))
+            promises.check()
+            if self.asleep:
+                world.pass_time(200, lambda task: task is first)
+            first.run.ended = True
+            second = world.start_run().tries[0]
+            _until(world, second, lambda: any(found.at == self.second for found in world.actors.family(second)))
+            promises.check()
+            for actor in (first, second):
+                _until(world, actor, lambda: False)
+                promises.check()
+            promises.check_end()
+        return world
+
+
+def cases() -> Iterator[Case]:
+    """All of them."""
+    for step, (first, second) in STOPS.items():
+        yield from (Case(step, *where, asleep) for *where, asleep in product(first, second, (False, True)))
+
+
+def _until(world: World, actor: Actor, reached: Callable[[], bool]) -> None:
+    for _ in range(300):
+        if reached() or not world.actors.advance(actor):
+            return
+
+
+__all__ = ["STOPS", "Case", "cases"]

@@ -1,0 +1,100 @@
+"""What has to hold whenever nobody moves, and what once all is quiet."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from airflow_provider_slshudi.hudi import exchange
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ranges import Range, merge, overlap
+from tests.model.world import PIPELINE, World
+
+
+class Broken(AssertionError):
+    """A promise is not kept."""
+
+
+def require(holds: bool, promise: str, *found: object) -> None:
+    if not holds:
+        raise Broken(f"{promise}: {', '.join(map(str, found))}")
+
+
+class Invariants:
+    """Remembers what was seen, so that a row that vanishes is noticed."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._seen: set[str] = set()
+
+    def check(self) -> None:
+        world = self._world
+        require(not world.surprises, "only errors of the package end a step", *world.surprises)
+        if not world.table.base.exists():
+            return
+        commits = world.table.commits()
+        twice = [instant for instant, times in Counter(instant for instant, *_ in commits).items() if times > 1]
+        require(not twice, "no instant is completed twice", twice)
+        rows = self._rows()
+        require(self._seen <= rows, "no row that a reader saw vanishes", self._seen - rows)
+        self._seen = rows
+        self._ledger()
+
+    def _rows(self) -> set[str]:
+        counted: Counter[str] = Counter()
+        for instant, extra, files in self._world.table.commits():
+            found: Counter[str] = Counter()
+            for file in files:
+                rows = self._world.table.rows(file)
+                require(rows is not None, "a committed file is there", instant, file)
+                found.update(rows or ())
+            wanted = {f"{item.shard}-{cursor}-0" for item in _ranges(extra) for cursor in range(item.begin, item.end)}
+            require(wanted == set(found), "a commit holds its ranges, whole", instant, wanted ^ set(found))
+            counted += found
+        doubled = [row for row, times in counted.items() if times > 1]
+        require(not doubled, "no row is there twice", doubled)
+        return set(counted)
+
+    def _ledger(self) -> None:
+        ledger = self._world.ledger
+        states = {item.id: item for item in ledger.last(PIPELINE, 1000)}
+        on_table = {extra[exchange.TRANSACTION_KEY]: extra for _, extra, _ in self._world.table.commits()}
+        for id_ in on_table:
+            state = states[id_].state if id_ in states else None
+            require(state in (State.COMMITTED, State.PREPARED), "what is on the table was recorded", id_, state)
+        committed = {id_ for id_, item in states.items() if item.state is State.COMMITTED}
+        require(committed <= on_table.keys(), "what the ledger calls committed is on the table", committed)
+        coverage, reserved = ledger.coverage(PIPELINE), ledger.reserved(PIPELINE)
+        wanted = merge(item for id_ in committed for item in _ranges(on_table[id_]))
+        require(coverage == wanted, "the coverage is what committed transactions cover", coverage, wanted)
+        require(not overlap(coverage, reserved), "nothing is reserved that is covered", coverage, reserved)
+        both = sum(map(len, reserved)) - sum(map(len, merge(reserved)))
+        require(not both, "nothing is reserved twice", reserved)
+
+    def check_end(self) -> None:
+        """Every process wakes or is dead, every run has ended: the pipeline must come back to health by itself."""
+        world = self._world
+        world.settle_down()
+        self.check()
+        for number in range(2):
+            for shard in (0, 1):
+                world.source.put(shard, 1 + number)
+            run = world.start_run()
+            world.finish()
+            require(run.outcome == State.COMMITTED.value, "a batch after all this is a healthy one", run.outcome)
+            self.check()
+        require(self._seen == world.source.keys(), "every log is there", self._seen ^ world.source.keys())
+        require(not world.ledger.live(PIPELINE), "no transaction is live", world.ledger.live(PIPELINE))
+        require(not world.table.pending(), "no instant is pending", world.table.pending())
+        listed = {file for _, _, files in world.table.commits() for file in files}
+        stray = [file for file in world.table.base_files() if file not in listed and not self._by_hand(file)]
+        require(not stray, "no file is there that no commit lists", stray)
+
+    def _by_hand(self, file: str) -> bool:
+        """Somebody rolled its instant back while it was written, which nothing can fence."""
+        return file.rpartition("_")[2].removesuffix(".parquet") in self._world.by_hand
+
+
+def _ranges(extra: dict[str, str]) -> list[Range]:
+    ranges = json.loads(extra[exchange.RANGES_KEY])
+    return [Range(int(shard), begin, end) for shard, found in ranges.items() for begin, end, *_ in found]

@@ -1,0 +1,229 @@
+"""Everything that may happen, in any order, as a state machine of Hypothesis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, TypeVar
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from airflow_provider_slshudi.points import Point
+from tests.model.actors import Actor
+from tests.model.invariants import Broken, Invariants
+from tests.model.world import DagRun, World
+
+T = TypeVar("T")
+
+WHICH = st.integers(0, 7)
+STOPS = [point.value for point in Point if not point.value.endswith("-half")] + [
+    "to inflight",
+    "reconcile",
+    "complete",
+    "plan rollback",
+    "execute rollback",
+    "complete rollback",
+    "delete instant",
+    "exists batch",
+    "delete_folder folder",
+    "waits at append-inflight",
+]
+MOST_RUNS = 4
+
+
+def pick(found: Sequence[T], which: int) -> T | None:
+    return found[which % len(found)] if found else None
+
+
+class Protocol(RuleBasedStateMachine):
+    """Runs, their processes, and what befalls them. `seen` and `steps` add up over all schedules."""
+
+    seen: ClassVar[set[str]] = set()
+    steps = schedules = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.world.__enter__()
+        self.promises = Invariants(self.world)
+        self.broken = False
+        self.prepare()
+
+    def prepare(self) -> None:
+        """For the test of the test: plants a bug."""
+
+    @initialize(logs=st.integers(1, 4), ending=st.sampled_from(["wake", "die"]))
+    def begin(self, logs: int, ending: str) -> None:
+        self.world.ending = ending
+        self.world.source.put(0, logs)
+        self.world.source.put(1, 2)
+        self.world.start_run()
+
+    # The source.
+
+    @rule(shard=st.integers(0, 3), count=st.integers(1, 3))
+    def put(self, shard: int, count: int) -> None:
+        self.world.source.put(shard, count)
+
+    @rule(shard=st.integers(0, 1))
+    def split(self, shard: int) -> None:
+        self.world.source.split(shard)
+
+    # Runs.
+
+    @precondition(lambda self: self.may_start())
+    @rule()
+    def start_tail(self) -> None:
+        self.world.start_run()
+
+    @precondition(lambda self: self.may_start())
+    @rule(shard=st.integers(0, 1), begin=st.integers(10, 14), count=st.integers(1, 4))
+    def start_backfill(self, shard: int, begin: int, count: int) -> None:
+        self.world.start_run((shard, begin, begin + count))
+
+    @rule(which=WHICH, count=st.sampled_from([1, 1, 2, 3, 5, 8]))
+    def step(self, which: int, count: int) -> None:
+        """One process goes on, alone."""
+        actor = pick(self.world.actors.runnable(), which)
+        for _ in range(count):
+            if actor in self.world.actors.runnable() and actor is not None:
+                self.world.actors.step(actor)
+
+    @rule(which=WHICH, count=st.sampled_from([5, 20, 40, 100]))
+    def go(self, which: int, count: int) -> None:
+        """A task goes on with all that it started."""
+        task = pick(self.world.actors.alive("task"), which)
+        for _ in range(count if task else 0):
+            if task is None or not self.world.actors.advance(task):
+                return
+
+    @rule(which=WHICH, stop=st.sampled_from(STOPS))
+    def go_until(self, which: int, stop: str) -> None:
+        """A task goes on until it, or what it started, is at a point."""
+        task = pick(self.world.actors.alive("task"), which)
+        for _ in range(120 if task else 0):
+            if task is None or not self.world.actors.advance(task):
+                return
+            if any(member.at == stop and not member.over for member in self.world.actors.family(task)):
+                return
+
+    # What befalls processes.
+
+    @rule(which=WHICH, drivers_too=st.booleans(), noticed=st.booleans())
+    def kill_task(self, which: int, drivers_too: bool, noticed: bool) -> None:
+        task = pick(self.world.actors.alive("task"), which)
+        if task is not None:
+            self.world.kill_task(task, drivers_too)
+            if noticed and task.run is not None:
+                task.run.ended = True
+
+    @rule(which=WHICH, workers_too=st.booleans())
+    def kill_driver(self, which: int, workers_too: bool) -> None:
+        driver = pick(self.world.actors.alive("driver"), which)
+        if driver is not None:
+            self.world.kill_driver(driver, workers_too)
+
+    @precondition(lambda self: self.world.actors.alive("worker"))
+    @rule(which=WHICH, alive=st.booleans())
+    def lose_worker(self, which: int, alive: bool) -> None:
+        """Spark tries its task again; it may be alive nevertheless."""
+        worker = pick(self.world.actors.alive("worker"), which)
+        if worker is not None:
+            worker.lost = True
+            if not alive:
+                self.world.actors.kill(worker)
+
+    @rule(which=WHICH)
+    def kill_within_sql(self, which: int) -> None:
+        task = pick(self.world.actors.alive("task"), which)
+        if task is not None:
+            task.dies_in_sql = True
+
+    @rule(after=st.integers(0, 6), when=st.sampled_from(["before", "after"]))
+    def fail_ledger(self, after: int, when: str) -> None:
+        self.world.fault = (after, when)
+
+    @rule(seconds=st.sampled_from([20, 100, 185, 200, 700]), asleep=st.sampled_from(["none", "all", "first", "last"]))
+    def pass_time(self, seconds: int, asleep: str) -> None:
+        tasks = self.world.actors.alive("task")
+        sleeping: list[Actor] = {"none": [], "all": tasks, "first": tasks[:1], "last": tasks[-1:]}[asleep]
+        self.world.pass_time(seconds, lambda task: task in sleeping)
+
+    # What Airflow and people do.
+
+    @rule(which=WHICH)
+    def give_up(self, which: int) -> None:
+        """Airflow takes a run for ended, whose process may be alive."""
+        run = pick(self.going(), which)
+        if run is not None:
+            run.ended = True
+
+    @rule(which=WHICH)
+    def forget(self, which: int) -> None:
+        run = pick(self.world.runs, which)
+        if run is not None:
+            run.ended = None
+
+    @precondition(lambda self: self.may_start())
+    @rule(which=WHICH, from_settle=st.booleans())
+    def try_again(self, which: int, from_settle: bool) -> None:
+        """Airflow retries a step that may be retried, or somebody clears the run; an old try may be alive."""
+        run = pick(self.going(), which)
+        if run is not None and (from_settle or run.step in ("settle", "plan", "record")):
+            self.world.attempt(run, "settle" if from_settle else None)
+
+    @rule(which=WHICH)
+    def roll_back_by_hand(self, which: int) -> None:
+        instant = pick(self.world.table.pending(), which)
+        if instant is not None:
+            self.world.by_hand.add(instant)
+            for _ in self.world.table.rolling_back(instant):
+                pass
+
+    @precondition(lambda self: not self.world.actors.alive("task"))
+    @rule()
+    def rebuild(self) -> None:
+        self.world.start_rebuild()
+
+    def may_start(self) -> bool:
+        """The DAGs are paused while the ledger is rebuilt."""
+        tasks = self.world.actors.alive("task")
+        return len(tasks) < MOST_RUNS and all(task.run is not None for task in tasks)
+
+    def going(self) -> list[DagRun]:
+        return [run for run in self.world.runs if not run.ended]
+
+    @invariant()
+    def holds(self) -> None:
+        self.broken = True
+        self.promises.check()
+        self.broken = False
+
+    def teardown(self) -> None:
+        try:
+            if not self.broken:
+                self.promises.check_end()
+        finally:
+            type(self).schedules += 1
+            type(self).steps += self.world.actors.steps
+            self.seen |= self.world.actors.seen
+            self.world.__exit__()
+
+
+def thorough(examples: int, steps: int = 40) -> settings:
+    """Settings of a search without Hypothesis's clock and database."""
+    from hypothesis import HealthCheck
+
+    return settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        database=None,
+        print_blob=False,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+__all__ = ["Broken", "Protocol", "thorough"]

@@ -1,0 +1,98 @@
+"""A fence that is left out is found; where another one holds by itself, that is said."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from airflow_provider_slshudi.hudi import exchange
+from airflow_provider_slshudi.job import verbs
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.planning.recovery import Decision, InstantState
+from airflow_provider_slshudi.protocol import resolve, work
+from tests.model.interleavings import Case
+from tests.model.invariants import Broken
+from tests.model.world import World
+
+Patch = pytest.MonkeyPatch
+Plant = Callable[[Patch, World], None]
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def no_fence(patch: Patch, world: World) -> None:
+    patch.setattr(exchange, "fence", lambda *_: None)
+
+
+def no_lease(patch: Patch, world: World) -> None:
+    class Nothing:
+        def renew(self) -> None:
+            pass
+
+    @contextmanager
+    def lease(_: Any) -> Iterator[Nothing]:
+        yield Nothing()
+
+    patch.setattr(work.Work, "lease", lease)
+
+
+def no_deadline(patch: Patch, world: World) -> None:
+    """The driver is not ended when its time is over, nor does it look at the time or at the timeline."""
+    world.timers = False
+    patch.setattr(verbs, "_require_inflight", lambda *_: None)
+    patch.setattr(verbs, "time", type("Never", (), {"monotonic": staticmethod(lambda: 0.0)}))
+
+
+def committed_is_rolled_back(patch: Patch, world: World) -> None:
+    right = resolve.decide
+
+    def decide(state: State | None, seen: InstantState) -> Decision:
+        found = right(state, seen)
+        return Decision.ROLL_BACK_AND_ABORT if found is Decision.MARK_COMMITTED else found
+
+    patch.setattr(resolve, "decide", decide)
+
+
+def no_token(patch: Patch, world: World) -> None:
+    patch.setattr(work.Work, "held", lambda self, id_, token: self.ledger.get(id_))
+
+
+def find(plant: Plant, cases: list[Case]) -> str | None:
+    for case in cases:
+        with pytest.MonkeyPatch.context() as patch:
+            try:
+                case.run(lambda world: plant(patch, world))
+            except Broken as broken:
+                return f"{case}: {broken}"
+    return None
+
+
+@pytest.mark.parametrize(
+    ("plant", "promise", "cases"),
+    [
+        (no_fence, "no commit lists", [Case("append", "exists batch", "settle-rolled-back", False)]),
+        (no_lease, "completed twice", [Case("commit", "commit-started", "end", False)]),
+        (no_deadline, "completed twice", [Case("commit", "commit-started", "end", True)]),
+        (committed_is_rolled_back, "vanishes", [Case("commit", "commit-completed", "end", True)]),
+    ],
+)
+def test_a_fence_that_is_left_out_is_found(plant: Plant, promise: str, cases: list[Case]) -> None:
+    found = find(plant, cases)
+    print(found)
+    assert found is not None and promise in found
+    # The same schedules keep all promises where the fence is there.
+    assert find(lambda patch, world: None, cases) is None
+
+
+def test_without_the_look_at_the_token_the_ledgers_compare_and_set_still_holds() -> None:
+    cases = [Case("append", "append-started", "settle-taken-over", False)]
+    assert find(no_token, cases) is None
