@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
@@ -10,11 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from airflow_provider_slshudi.local import LocalSls
-
-ROOT = Path(__file__).parents[2]
+from tests.machine import ROOT, connection, write_pipeline
 
 # Airflow reads its configuration when it is first imported, which is before any fixture.
 _HOME = Path(tempfile.mkdtemp(prefix="slshudi-airflow-"))
@@ -30,11 +27,6 @@ os.environ.update(
 
 def pytest_sessionfinish() -> None:
     shutil.rmtree(_HOME, ignore_errors=True)
-
-
-def connection(conn_type: str, **fields: object) -> str:
-    """The value of an AIRFLOW_CONN_ variable."""
-    return json.dumps({"conn_type": conn_type, **fields})
 
 
 @pytest.fixture
@@ -54,13 +46,6 @@ def pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_pipeline(folder / "ad_events.yaml", tmp_path / "lake" / "ad_events")
     monkeypatch.setenv("AIRFLOW__SLSHUDI__PIPELINES_FOLDER", str(folder))
     return folder
-
-
-def write_pipeline(file: Path, table: Path, **changes: object) -> None:
-    """The example's pipeline with its table elsewhere; `changes` replace top-level fields."""
-    described = yaml.safe_load((ROOT / "dags" / "pipelines" / "ad_events.yaml").read_text(encoding="utf-8"))
-    described["table"]["path"] = f"file://{table}"
-    file.write_text(yaml.safe_dump({**described, **changes}, sort_keys=False), encoding="utf-8")
 
 
 @pytest.fixture(scope="session")
