@@ -57,14 +57,15 @@ def event(number: int) -> list[tuple[str, str]]:
 def all_cursors(ledger: Ledger, client: LogClient, pipeline: str, project: str, logstore: str) -> dict[str, list[str]]:
     """All of the logstore that the ledger knows of, as a backfill's param."""
     return {
-        str(shard.id): [str(shard.first), str(end_of(client, project, logstore, shard.id))]
+        str(shard.id): [str(shard.first), str(bounds(client, project, logstore, shard.id)[1])]
         for shard in ledger.shards(pipeline)
     }
 
 
-def end_of(client: LogClient, project: str, logstore: str, shard: int) -> int:
-    """The cursor that the shard's next log group will get."""
-    return cursors.parse(client.get_end_cursor(project, logstore, shard).get_cursor())
+def bounds(client: LogClient, project: str, logstore: str, shard: int) -> tuple[int, int]:
+    """The cursors of a shard's oldest log group and of the one that comes next."""
+    begin = client.get_begin_cursor(project, logstore, shard).get_cursor()
+    return cursors.parse(begin), cursors.parse(client.get_end_cursor(project, logstore, shard).get_cursor())
 
 
 def arguments_of(process: psutil.Process) -> list[str]:
