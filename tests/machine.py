@@ -62,6 +62,11 @@ def all_cursors(ledger: Ledger, client: LogClient, pipeline: str, project: str, 
     }
 
 
+def shard_ids(client: LogClient, project: str, logstore: str) -> list[int]:
+    """All shards of a logstore, closed ones too."""
+    return [shard["shardID"] for shard in client.list_shards(project, logstore).get_shards_info()]
+
+
 def bounds(client: LogClient, project: str, logstore: str, shard: int) -> tuple[int, int]:
     """The cursors of a shard's oldest log group and of the one that comes next."""
     begin = client.get_begin_cursor(project, logstore, shard).get_cursor()

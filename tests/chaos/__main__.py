@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.chaos.run import Stuck, chaos
+from tests.chaos.run import Stuck, chaos, listed, steps_again
 
 
 def main() -> int:
@@ -43,7 +43,7 @@ def main() -> int:
         return 1
     for wrong in outcome.wrong:
         print(wrong)
-    print(f"{run}; {time.monotonic() - started:.0f} s")
+    print(f"{run}; run again by a new scheduler: {listed(steps_again(run.place))}; {time.monotonic() - started:.0f} s")
     if outcome.ok:
         shutil.rmtree(home, ignore_errors=True)
     else:

@@ -14,6 +14,7 @@ from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.sls import cursors
 from tests.chaos.place import PROJECT, Line, Place
 from tests.local.sdk import by_ip
+from tests.machine import shard_ids
 
 
 @dataclass
@@ -64,7 +65,7 @@ def prove(place: Place, line: Line, acknowledged: int) -> Outcome:
 def logs_of(client: LogClient, logstore: str) -> dict[str, str]:
     """Row key and event id of every log that the logstore holds, as the official SDK reads them."""
     held: dict[str, str] = {}
-    for shard in client.list_shards(PROJECT, logstore).get_shards_ids():
+    for shard in shard_ids(client, PROJECT, logstore):
         at = client.get_begin_cursor(PROJECT, logstore, shard).get_cursor()
         end = client.get_end_cursor(PROJECT, logstore, shard).get_cursor()
         while at != end:
