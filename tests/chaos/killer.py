@@ -21,12 +21,12 @@ WEIGHTS = {
     "pyspark worker": 2,
     "task": 3,
     "worker": 2,
-    "log service": 0.4,
-    "scheduler": 0.4,
-    "dag-processor": 0.1,
-    "api-server": 0.2,
+    "log service": 0.2,
+    "scheduler": 0.2,
+    "dag-processor": 0.05,
+    "api-server": 0.1,
 }
-AGAIN_SECONDS = 0.5
+AGAIN_SECONDS = 1.0
 STOPPED_SHARE, STOPPED_SECONDS = 0.2, (1.0, 25.0)
 LEAST_PAUSE_SECONDS = 4.0
 FIRST_SECONDS = 20.0
