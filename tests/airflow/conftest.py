@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
@@ -10,12 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from airflow_provider_slshudi.local import LocalSls
+from tests.machine import ROOT, connection, write_pipeline
 from tests.protocol.conftest import scenario, server  # noqa: F401  pipelines with tables, for the command line
-
-ROOT = Path(__file__).parents[2]
 
 # Airflow reads its configuration when it is first imported, which is before any fixture.
 _HOME = Path(tempfile.mkdtemp(prefix="slshudi-airflow-"))
@@ -31,11 +28,6 @@ os.environ.update(
 
 def pytest_sessionfinish() -> None:
     shutil.rmtree(_HOME, ignore_errors=True)
-
-
-def connection(conn_type: str, **fields: object) -> str:
-    """The value of an AIRFLOW_CONN_ variable."""
-    return json.dumps({"conn_type": conn_type, **fields})
 
 
 @pytest.fixture
@@ -55,13 +47,6 @@ def pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_pipeline(folder / "ad_events.yaml", tmp_path / "lake" / "ad_events")
     monkeypatch.setenv("AIRFLOW__SLSHUDI__PIPELINES_FOLDER", str(folder))
     return folder
-
-
-def write_pipeline(file: Path, table: Path, **changes: object) -> None:
-    """The example's pipeline with its table elsewhere; `changes` replace top-level fields."""
-    described = yaml.safe_load((ROOT / "dags" / "pipelines" / "ad_events.yaml").read_text(encoding="utf-8"))
-    described["table"]["path"] = f"file://{table}"
-    file.write_text(yaml.safe_dump({**described, **changes}, sort_keys=False), encoding="utf-8")
 
 
 @pytest.fixture(scope="session")

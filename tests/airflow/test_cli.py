@@ -14,8 +14,8 @@ from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.ledger.states import Kind
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.ranges import Range
-from tests.airflow.conftest import connection, write_pipeline
 from tests.local.sdk import PROJECT, by_ip, make_logstore, put
+from tests.machine import connection, write_pipeline
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from airflow.sdk import DAG
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.dag import backfill_dag, micro_batch, table_asset, tail_dag, verify_dag
 from airflow_provider_slshudi.exceptions import ConfigError
-from tests.airflow.conftest import ROOT
+from tests.machine import ROOT
 
 STEPS = ["settle", "plan", "open", "append", "record", "commit"]
 

@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.local import LocalSls
-from tests.airflow.conftest import ROOT, connection, write_pipeline
 from tests.local.sdk import by_ip
+from tests.machine import ROOT, all_cursors, arguments_of, environment, event, write_pipeline
 
 TAIL, BACKFILL, RECOVERY, VERIFY = (f"ad_events_{role}" for role in ("tail", "backfill", "recovery", "verify"))
 SECRET = "never-to-be-seen-0451"
@@ -43,6 +43,7 @@ class Place:
     pipeline: Path
     table: Path
     events: int = 0
+    left: list[psutil.Process] = field(default_factory=list)
 
     def put(self, count: int) -> None:
         for start in range(self.events, self.events + count, GROUP):
@@ -67,6 +68,9 @@ class Place:
         runs = {run["dag_run_id"]: (run["state"], self.airflow.tasks(TAIL, run["dag_run_id"])) for run in self.runs()}
         return f"{runs}; {self.airflow.directory}"
 
+    def all_cursors(self) -> dict[str, list[str]]:
+        return all_cursors(self.ledger(), self.client, "ad_events", "ads", "events")
+
     def runs(self) -> list[dict[str, Any]]:
         return self.airflow.runs(TAIL)
 
@@ -74,18 +78,6 @@ class Place:
         from hudi import HudiTableBuilder
 
         return pa.Table.from_batches(HudiTableBuilder.from_base_uri(f"file://{self.table}").build().read())
-
-
-def event(number: int) -> list[tuple[str, str]]:
-    return [
-        ("event_id", f"event-{number}"),
-        ("event_time", str(1_767_225_600_000 + number * 60_000)),
-        ("event_type", "click" if number % 7 == 0 else "view"),
-        ("ad_id", str(number % 90)),
-        ("price", f"{number / 100}"),
-        ("clicked", "true" if number % 7 == 0 else "false"),
-        ("experiment", "b"),
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -98,32 +90,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         client = by_ip(server.connection())
         client.create_project("ads", "tests")
         client.create_logstore("ads", "events", ttl=7, shard_count=2)
-        environment = {
-            "AIRFLOW__SLSHUDI__PIPELINES_FOLDER": str(pipelines),
-            "AIRFLOW_CONN_SLSHUDI_LEDGER": connection(
-                "slshudi_ledger", schema=str(ledger), extra={"dialect": "sqlite"}
-            ),
-            "AIRFLOW_CONN_SPARK_DEFAULT": connection("spark", host="local[2]"),
-            "AIRFLOW_CONN_SLS_DEFAULT": connection(
-                "sls", host=server.endpoint, login=server.access_key_id, password=SECRET
-            ),
-        }
         # Made here, so that no look at it meets a database that a task is just making.
         migrate(open_engine(f"sqlite:///{ledger}"))
         before = {process.pid for process in psutil.Process().children(recursive=True)}
-        with LocalAirflow(home / "airflow", ROOT / "dags", environment) as airflow:
+        with LocalAirflow(home / "airflow", ROOT / "dags", environment(pipelines, ledger, server)) as airflow:
             airflow.wait_for_dag(TAIL)
-            yield Place(airflow, client, ledger, pipelines / "ad_events.yaml", table)
+            place = Place(airflow, client, ledger, pipelines / "ad_events.yaml", table)
+            yield place
+        assert [process for process in place.left if process.is_running()] == []
         after = psutil.Process().children(recursive=True)
         assert [process for process in after if process.pid not in before] == []
     assert [process for process in psutil.process_iter() if str(home) in " ".join(arguments_of(process))] == []
-
-
-def arguments_of(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return []
 
 
 def test_tail_with_a_killed_append_then_an_overlapping_backfill_gives_every_log_once(place: Place) -> None:
@@ -152,7 +129,7 @@ def test_tail_with_a_killed_append_then_an_overlapping_backfill_gives_every_log_
     wait_until_idle(place)
     place.put(500)
     write_pipeline(place.pipeline, place.table, spark=SPARK, batch={"max_bytes": batches[0].bytes * 6 // 10})
-    cursors = all_cursors(place)
+    cursors = place.all_cursors()
     airflow.pause(BACKFILL, False)
     first = airflow.trigger(BACKFILL, {"cursors": cursors}, run_id="again")
     assert airflow.wait_for_run(BACKFILL, first) == "success", airflow.tasks(BACKFILL, first)
@@ -190,7 +167,7 @@ def test_a_backfill_beside_the_running_tail_doubles_and_loses_nothing(place: Pla
     of_tail, _ = wait_for_append(place)
     place.put(300)
     # All of the logstore: committed batches, the one that the tail appends now, and what nobody has.
-    cursors = all_cursors(place)
+    cursors = place.all_cursors()
     run = airflow.trigger(BACKFILL, {"cursors": cursors}, run_id="beside")
     assert airflow.wait_for_run(BACKFILL, run) == "success", airflow.tasks(BACKFILL, run)
     place.put(100)
@@ -237,6 +214,21 @@ def test_the_table_is_proven_by_a_task(place: Place) -> None:
     run = airflow.trigger(VERIFY, {"source": True})
     assert airflow.wait_for_run(VERIFY, run) == "success"
     assert "every log is in the table once" in airflow.task_log(VERIFY, run, "verify")
+
+
+def test_a_killed_scheduler_is_started_anew_and_what_it_left_ends_with_all_else(place: Place) -> None:
+    airflow = place.airflow
+    assert airflow.revive() == [], "nothing has ended yet"
+    scheduler = psutil.Process(airflow.pids["scheduler"])
+    place.left = scheduler.children()
+    assert place.left, "the executor's workers"
+    scheduler.kill()
+    scheduler.wait(20)
+    assert airflow.revive() == ["scheduler"]
+    assert airflow.pids["scheduler"] != scheduler.pid
+    run = airflow.trigger(RECOVERY)
+    assert airflow.wait_for_run(RECOVERY, run) == "success"
+    assert all(process.is_running() for process in place.left), "as a supervisor of single processes leaves them"
 
 
 def test_the_command_line_sees_the_same(place: Place) -> None:
@@ -292,15 +284,3 @@ def wait_until_idle(place: Place, seconds: float = 90) -> None:
     while any(busy & set(place.airflow.tasks(TAIL, run["dag_run_id"]).values()) for run in place.runs()[-3:]):
         assert time.monotonic() < deadline, place.explain()
         time.sleep(0.5)
-
-
-def all_cursors(place: Place) -> dict[str, list[str]]:
-    """The whole logstore, as a backfill's param."""
-    shards = place.ledger().shards("ad_events")
-    return {str(shard.id): [str(shard.first), str(end_of(place.client, shard.id))] for shard in shards}
-
-
-def end_of(client: LogClient, shard: int) -> int:
-    from airflow_provider_slshudi.sls.cursors import parse
-
-    return parse(client.get_end_cursor("ads", "events", shard).get_cursor())

@@ -11,8 +11,8 @@ from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
 from airflow_provider_slshudi.hooks.sls import SlsHook
 from airflow_provider_slshudi.local import LocalSls
-from tests.airflow.conftest import connection
 from tests.local.sdk import by_ip, make_logstore
+from tests.machine import connection
 
 SLS = "AIRFLOW_CONN_SLS_DEFAULT"
 LEDGER = "AIRFLOW_CONN_SLSHUDI_LEDGER"

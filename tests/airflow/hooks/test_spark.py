@@ -17,7 +17,7 @@ from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
 from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
-from tests.airflow.conftest import connection
+from tests.machine import connection
 from tests.pipelines import ad_events
 
 SPARK = "AIRFLOW_CONN_SPARK_DEFAULT"

@@ -29,8 +29,8 @@ from airflow_provider_slshudi.operators.steps import (
 )
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
-from tests.airflow.conftest import connection, write_pipeline
 from tests.local.sdk import PROJECT, by_ip, make_logstore
+from tests.machine import connection, write_pipeline
 
 RUN = ("tail", "run-1")
 

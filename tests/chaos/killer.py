@@ -1,0 +1,115 @@
+"""Kills, or stops for a while, a random process at random moments, and starts anew what a supervisor would."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from datetime import datetime
+
+import psutil
+
+from tests.chaos.place import Place
+from tests.chaos.processes import by_kind, end_idle_orphans
+
+# What is always there is drawn seldom: the others come and go, and a draw of one that is not there is drawn again.
+WEIGHTS = {
+    "spark-submit JVM": 3,
+    "driver": 3,
+    "pyspark worker": 2,
+    "task": 3,
+    "worker": 2,
+    "log service": 0.2,
+    "scheduler": 0.2,
+    "dag-processor": 0.05,
+    "api-server": 0.1,
+}
+AGAIN_SECONDS = 1.0
+STOPPED_SHARE, STOPPED_SECONDS = 0.2, (1.0, 25.0)
+LEAST_PAUSE_SECONDS = 4.0
+FIRST_SECONDS = 20.0
+"""What a transaction may be thought to take before one was decided."""
+
+
+class Killer:
+    """`kills` and `stops` count by kind of process; each is a line of `kills.log`.
+
+    The mean pause is what a transaction took so far until it was decided, so that about every one is disturbed, and
+    yet some get through, however fast the machine is.
+    """
+
+    def __init__(self, place: Place, seed: str) -> None:
+        self.kills: Counter[str] = Counter()
+        self.stops: Counter[str] = Counter()
+        self._place, self._rng = place, random.Random(seed)
+        self._started = self._next = time.monotonic()
+        self._stopped: dict[psutil.Process, threading.Timer] = {}
+        self._log = (place.home / "kills.log").open("a", buffering=1)
+
+    def step(self, decided: int) -> None:
+        """Does what is due; so many transactions were decided so far."""
+        self._revive()
+        now = time.monotonic()
+        if now < self._next:
+            return
+        kind = self._rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+        found = by_kind(self._place)[kind]
+        if not found:
+            self._next = now + AGAIN_SECONDS
+            return
+        pause = max(LEAST_PAUSE_SECONDS, (now - self._started + FIRST_SECONDS) / (decided + 1))
+        self._next = now + self._rng.expovariate(1 / pause)
+        victim = self._rng.choice(found)
+        with suppress(psutil.NoSuchProcess):
+            if self._rng.random() < STOPPED_SHARE:
+                self._stop(kind, victim, self._rng.uniform(*STOPPED_SECONDS))
+            else:
+                self.kill(kind, victim)
+
+    def kill(self, kind: str, victim: psutil.Process) -> None:
+        """SIGKILL."""
+        self._note("SIGKILL", kind, victim)
+        victim.kill()
+        self.kills[kind] += 1
+
+    def end(self) -> None:
+        """Leaves everything running."""
+        for process, timer in self._stopped.items():
+            timer.cancel()
+            _resume(process)
+        self._revive()
+        self._log.close()
+
+    def _stop(self, kind: str, victim: psutil.Process, seconds: float) -> None:
+        self._note(f"SIGSTOP for {seconds:.0f} s", kind, victim)
+        victim.suspend()
+        self.stops[kind] += 1
+        self._stopped[victim] = timer = threading.Timer(seconds, _resume, [victim])
+        timer.daemon = True
+        timer.start()
+
+    def _revive(self) -> None:
+        server = self._place.server
+        if not _runs(server.pid):
+            server.stop()
+            server.start()
+        self._place.airflow.revive()
+        end_idle_orphans(self._place)
+
+    def _note(self, what: str, kind: str, victim: psutil.Process) -> None:
+        said = " ".join(victim.cmdline())[-300:]
+        self._log.write(f"{datetime.now():%H:%M:%S.%f} {what} {kind} {victim.pid}: {said}\n")
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _resume(process: psutil.Process) -> None:
+    with suppress(psutil.NoSuchProcess):
+        process.resume()

@@ -1,0 +1,104 @@
+"""What the run disturbs: a log service, an Airflow, and pipelines side by side, each with a logstore and a table."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_slshudi.demo.airflow import LocalAirflow
+from airflow_provider_slshudi.ledger.engine import migrate, open_engine
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.local import LocalSls
+from tests.local.sdk import by_ip
+from tests.machine import environment, write_pipeline
+
+PROJECT = "chaos"
+SHARDS = 2
+SPARK = {"connection": "spark_default", "conf": {"spark.sql.shuffle.partitions": "4"}}
+DAG = """from datetime import timedelta
+
+from airflow_provider_slshudi.dag import backfill_dag, tail_dag
+
+quick = {{"retry_delay": timedelta(seconds=2), "poke_interval": 2}}
+tail = tail_dag("{name}", default_args=quick, is_paused_upon_creation=False)
+backfill = backfill_dag("{name}", default_args=quick, is_paused_upon_creation=False)
+"""
+QUICK = {
+    # A task whose process is gone, and a scheduler's queue that nobody serves, are noticed within seconds.
+    "AIRFLOW__CORE__PARALLELISM": "6",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "15",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "2",
+    "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One pipeline, its logstore of the same name, and its table."""
+
+    name: str
+    table: Path
+
+    @property
+    def dags(self) -> tuple[str, str]:
+        return f"{self.name}_tail", f"{self.name}_backfill"
+
+
+@dataclass
+class Place:
+    """One machine with everything on it."""
+
+    home: Path
+    server: LocalSls
+    airflow: LocalAirflow
+    ledger: Ledger
+    lines: list[Line]
+
+    def count(self, line: Line, state: State) -> int:
+        """Transactions of a pipeline in a state."""
+        return len(self.ledger.last(line.name, 100_000, state))
+
+    def slshudi(self, *arguments: str) -> tuple[int, Any]:
+        """Exit code and JSON of a command of the package; what it said where it gave no JSON."""
+        command = [sys.executable, "-m", "airflow_provider_slshudi.cli", *arguments, "--json"]
+        done = subprocess.run(command, env=self.airflow.environment, capture_output=True, text=True)
+        return done.returncode, json.loads(done.stdout) if done.stdout else done.stderr
+
+
+@contextmanager
+def place(home: Path, count: int) -> Iterator[Place]:
+    """Everything started, and `count` pipelines whose DAGs run from the start."""
+    pipelines, dags, database = home / "pipelines", home / "dags", home / "ledger.db"
+    lines = [Line(f"line_{number}", home / "lake" / f"line_{number}") for number in range(count)]
+    for folder in (pipelines, dags):
+        folder.mkdir(parents=True)
+    with LocalSls(home / "sls") as server:
+        # Killed and started again, it is where its clients look for it.
+        server.port = int(server.endpoint.rpartition(":")[2])
+        client = by_ip(server.connection())
+        client.create_project(PROJECT, "chaos")
+        for line in lines:
+            client.create_logstore(PROJECT, line.name, ttl=7, shard_count=SHARDS)
+            source = {"project": PROJECT, "logstore": line.name, "start": "begin", "on_expired": "fail"}
+            described = {"name": line.name, "source": source, "schedule": "2s", "spark": SPARK}
+            write_pipeline(pipelines / f"{line.name}.yaml", line.table, **described)
+            (dags / f"{line.name}.py").write_text(DAG.format(name=line.name), encoding="utf-8")
+        engine = open_engine(f"sqlite:///{database}")
+        migrate(engine)
+        variables = {**environment(pipelines, database, server), **QUICK}
+        with LocalAirflow(home / "airflow", dags, variables) as airflow:
+            for line in lines:
+                for dag in line.dags:
+                    airflow.wait_for_dag(dag)
+            yield Place(home, server, airflow, Ledger(engine), lines)
+        engine.dispose()

@@ -1,0 +1,69 @@
+"""The processes of the run, by what they are."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections import defaultdict
+from contextlib import suppress
+
+import psutil
+
+from tests.chaos.place import Place
+from tests.machine import arguments_of
+
+_PR_SET_CHILD_SUBREAPER = 36
+IDLE = "<idle>"
+
+
+def adopt_orphans() -> None:
+    """Makes this process the parent of whatever loses its parent below it, so that nothing gets out of sight.
+
+    https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html
+    """
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1):
+        raise OSError(ctypes.get_errno(), "PR_SET_CHILD_SUBREAPER")
+
+
+def by_kind(place: Place) -> dict[str, list[psutil.Process]]:
+    """All processes that may be killed."""
+    components = {pid: name for name, pid in place.airflow.pids.items()}
+    components[place.server.pid] = "log service"
+    found: dict[str, list[psutil.Process]] = defaultdict(list)
+    for process in psutil.Process().children(recursive=True):
+        kind = components.get(process.pid) or _kind(process)
+        if kind:
+            found[kind].append(process)
+    return found
+
+
+def _kind(process: psutil.Process) -> str | None:
+    arguments = arguments_of(process)
+    line = " ".join(arguments)
+    if not line or IDLE in line:
+        # An executor's idle worker holds the lock of the queue while it waits: without it no other worker gets work.
+        return None
+    if line.startswith("airflow worker -- LocalExecutor") or line.startswith("airflow supervisor"):
+        return "worker"
+    if line.startswith("airflow worker -- "):
+        return "task"
+    if "org.apache.spark.deploy.SparkSubmit" in line:
+        return "spark-submit JVM"
+    if "pyspark.daemon" in line:
+        return "pyspark worker"
+    if any(argument.endswith("job/__main__.py") for argument in arguments):
+        return "driver"
+    return None
+
+
+def end_idle_orphans(place: Place) -> None:
+    """Ends workers that wait for work of a scheduler that is gone, and buries adopted children that have ended."""
+    known = {*place.airflow.pids.values(), place.server.pid}
+    for child in psutil.Process().children():
+        if child.pid in known:
+            continue
+        with suppress(psutil.NoSuchProcess, ChildProcessError):
+            if child.status() == psutil.STATUS_ZOMBIE:
+                os.waitpid(child.pid, os.WNOHANG)
+            elif IDLE in " ".join(arguments_of(child)):
+                child.kill()

@@ -1,0 +1,81 @@
+"""What tests need that put a whole Airflow, a log service, a ledger and tables on this machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import psutil
+import yaml
+from aliyun.log import LogClient
+
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.sls import cursors
+
+ROOT = Path(__file__).parents[1]
+
+
+def connection(conn_type: str, **fields: object) -> str:
+    """The value of an AIRFLOW_CONN_ variable."""
+    return json.dumps({"conn_type": conn_type, **fields})
+
+
+def environment(pipelines: Path, ledger: Path, server: LocalSls) -> dict[str, str]:
+    """What Airflow is told: the folder of pipelines, a ledger in SQLite, Spark in local mode, the log service."""
+    sls = server.connection()
+    return {
+        "AIRFLOW__SLSHUDI__PIPELINES_FOLDER": str(pipelines),
+        "AIRFLOW_CONN_SLSHUDI_LEDGER": connection("slshudi_ledger", schema=str(ledger), extra={"dialect": "sqlite"}),
+        "AIRFLOW_CONN_SPARK_DEFAULT": connection("spark", host="local[2]"),
+        "AIRFLOW_CONN_SLS_DEFAULT": connection(
+            "sls", host=sls.endpoint, login=sls.access_key_id, password=sls.access_key_secret
+        ),
+    }
+
+
+def write_pipeline(file: Path, table: Path, **changes: object) -> None:
+    """The example's pipeline with its table elsewhere; `changes` replace top-level fields."""
+    described = yaml.safe_load((ROOT / "dags" / "pipelines" / "ad_events.yaml").read_text(encoding="utf-8"))
+    described["table"]["path"] = f"file://{table}"
+    file.write_text(yaml.safe_dump({**described, **changes}, sort_keys=False), encoding="utf-8")
+
+
+def event(number: int) -> list[tuple[str, str]]:
+    """One ad event."""
+    return [
+        ("event_id", f"event-{number}"),
+        ("event_time", str(1_767_225_600_000 + number * 60_000)),
+        ("event_type", "click" if number % 7 == 0 else "view"),
+        ("ad_id", str(number % 90)),
+        ("price", f"{number / 100}"),
+        ("clicked", "true" if number % 7 == 0 else "false"),
+        ("experiment", "b"),
+    ]
+
+
+def all_cursors(ledger: Ledger, client: LogClient, pipeline: str, project: str, logstore: str) -> dict[str, list[str]]:
+    """All of the logstore that the ledger knows of, as a backfill's param."""
+    return {
+        str(shard.id): [str(shard.first), str(bounds(client, project, logstore, shard.id)[1])]
+        for shard in ledger.shards(pipeline)
+    }
+
+
+def shard_ids(client: LogClient, project: str, logstore: str) -> list[int]:
+    """All shards of a logstore, closed ones too."""
+    return [shard["shardID"] for shard in client.list_shards(project, logstore).get_shards_info()]
+
+
+def bounds(client: LogClient, project: str, logstore: str, shard: int) -> tuple[int, int]:
+    """The cursors of a shard's oldest log group and of the one that comes next."""
+    begin = client.get_begin_cursor(project, logstore, shard).get_cursor()
+    return cursors.parse(begin), cursors.parse(client.get_end_cursor(project, logstore, shard).get_cursor())
+
+
+def arguments_of(process: psutil.Process) -> list[str]:
+    """The command line; empty of a process that is gone."""
+    try:
+        return process.cmdline()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return []
