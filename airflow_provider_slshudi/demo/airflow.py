@@ -59,6 +59,7 @@ class LocalAirflow:
             **(environment or {}),
         }
         self._children: dict[str, psutil.Popen] = {}
+        self._orphans: set[psutil.Process] = set()
         self._session = requests.Session()
         self._session.trust_env = False  # no proxy to loopback
 
@@ -101,10 +102,27 @@ class LocalAirflow:
         token = self._session.get(f"{self.url}/auth/token", timeout=10).json()["access_token"]
         self._session.headers["Authorization"] = f"Bearer {token}"
 
+    @property
+    def pids(self) -> dict[str, int]:
+        """The process id of each component: `scheduler`, `dag-processor`, `api-server`."""
+        return {name: child.pid for name, child in self._children.items()}
+
+    def revive(self) -> list[str]:
+        """Starts each component anew that has ended, as a supervisor would; gives their names.
+
+        What the ended one had started goes on without it, as it does under a supervisor of single processes.
+        """
+        ended = [name for name, child in self._children.items() if child.poll() is not None]
+        for name in ended:
+            self._orphans |= _of_session(self._children[name].pid)
+            self._children[name] = self._run(name, _COMPONENTS[name])
+        return ended
+
     def stop(self) -> None:
         """Ends all components and everything that they started, Spark included; stopping twice is harmless."""
         children, self._children = self._children, {}
-        tree = {process for child in children.values() for process in _tree(child)}
+        orphans, self._orphans = self._orphans, set()
+        tree = {process for root in (*children.values(), *orphans) for process in _tree(root)}
         for process in tree:
             _signal(process, psutil.Process.terminate)
         _, alive = psutil.wait_procs(tree, timeout=_STOP_SECONDS)
@@ -276,6 +294,16 @@ def _tree(process: psutil.Process) -> list[psutil.Process]:
         return [process, *process.children(recursive=True)]
     except psutil.NoSuchProcess:
         return []
+
+
+def _of_session(leader: int) -> set[psutil.Process]:
+    """The processes of a component that has ended; each component leads a session of its own."""
+    found = set()
+    for process in psutil.process_iter():
+        with suppress(ProcessLookupError, psutil.NoSuchProcess):
+            if os.getsid(process.pid) == leader:
+                found.add(process)
+    return found
 
 
 def _signal(process: psutil.Process, send: Any) -> None:
