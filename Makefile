@@ -1,10 +1,10 @@
 # PYTHON=/path/to/python3.11 chooses the interpreter; otherwise the first Python 3.10-3.12 that runs is taken.
 VENV := .venv
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint conformance soak fuzz bench constraints clean
+.PHONY: help setup demo test lint conformance soak crash-matrix fuzz bench constraints clean
 
 help: ## Show this help
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 setup: ## Make .venv and fetch all that is needed, in versions fixed by constraints.txt
 	@sh tools/setup.sh
@@ -26,6 +26,9 @@ conformance: setup ## The local server against the unmodified SDK and its comman
 soak: setup ## A million logs through faults, and the local server killed fifty times under load
 	@$(VENV)/bin/python -m tests.soak.crash --kills 50
 	@$(VENV)/bin/python -m tests.soak.pull --logs 1000000
+
+crash-matrix: setup ## Every process killed at every point where state changes; each case ends with exact counts
+	@$(VENV)/bin/python -m tests.crash
 
 fuzz: setup ## Mutated requests to the local server, mutated answers to the client
 	@$(VENV)/bin/python -m tests.fuzz.requests --count 200000
