@@ -30,6 +30,9 @@ soak: setup ## A million logs through faults, and the local server killed fifty 
 chaos: setup ## Two hundred batches under Airflow while random processes are killed; SEED=42 chooses the kills
 	@$(VENV)/bin/python -m tests.chaos --batches 200 $(if $(SEED),--seed $(SEED))
 
+crash-matrix: setup ## Every process killed at every point where state changes; each case ends with exact counts
+	@$(VENV)/bin/python -m tests.crash
+
 fuzz: setup ## Mutated requests to the local server, mutated answers to the client
 	@$(VENV)/bin/python -m tests.fuzz.requests --count 200000
 	@$(VENV)/bin/python -m tests.fuzz.bodies --count 1000000

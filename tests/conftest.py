@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_slshudi.hudi.runtime import environment, quiet, session_conf
+from tests.spark import start_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,16 +16,6 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A real Spark with Hudi, as a reader of tables would start it."""
-    from pyspark.sql import SparkSession
-
-    os.environ.update(environment())
-    # It says at the interpreter's end, to a stream that is closed by then, that it closes a connection.
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.ui.enabled", "false")
-    for key, value in session_conf("local[2]").items():
-        builder = builder.config(key, value)
-    session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    quiet(session.sparkContext._jvm)
+    session = start_spark()
     yield session
     session.stop()

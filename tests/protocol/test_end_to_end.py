@@ -21,7 +21,7 @@ from airflow_provider_slshudi.protocol import plan
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.ranges import Range
-from tests.protocol.conftest import Scenario
+from tests.scenarios import Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol.verify import verify
-from tests.protocol.conftest import Scenario
+from tests.scenarios import Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,7 +18,7 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
-from tests.protocol.conftest import Scenario
+from tests.scenarios import Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

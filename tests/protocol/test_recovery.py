@@ -36,7 +36,7 @@ from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol.resolve import _commit_order
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Work
-from tests.protocol.conftest import DyingLauncher, Scenario
+from tests.scenarios import DyingLauncher, Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

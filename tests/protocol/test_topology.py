@@ -14,7 +14,7 @@ from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import steps
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
-from tests.protocol.conftest import DyingLauncher, Scenario
+from tests.scenarios import DyingLauncher, Scenario
 from tests.services import postgres, s3_store, spark_cluster
 
 

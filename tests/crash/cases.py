@@ -1,0 +1,61 @@
+"""The cases of the crash matrix, made from the points that the package names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from airflow_provider_slshudi.points import Point, Where
+
+
+class Victim(str, Enum):
+    """Who gets SIGKILL while a process is held at a point."""
+
+    WORKER = "worker"
+    JVM = "jvm"
+    PYTHON_DRIVER = "python-driver"
+    TASK = "task"
+    SCHEDULER = "scheduler"
+
+
+_OF_TASK = (Victim.TASK, Victim.SCHEDULER)
+_OF_DRIVER = (Victim.JVM, Victim.PYTHON_DRIVER, *_OF_TASK)
+# Who is alive while a process waits at a point of this kind.
+ALIVE = {Where.TASK: _OF_TASK, Where.DRIVER: _OF_DRIVER, Where.WORKER: (Victim.WORKER, *_OF_DRIVER)}
+
+
+class Step(str, Enum):
+    """The steps; a point's first word says which one reaches it, and a rollback is settle's."""
+
+    SETTLE = "settle"
+    PLAN = "plan"
+    OPEN = "open"
+    APPEND = "append"
+    RECORD = "record"
+    COMMIT = "commit"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One step, held at a point that it reaches, and the process that is killed there."""
+
+    step: Step
+    point: Point
+    victim: Victim
+
+    def __str__(self) -> str:
+        return f"{self.step.value} at {self.point.value}, {self.victim.value} killed"
+
+
+def steps_of(point: Point) -> list[Step]:
+    """The steps that reach a point. Settle too commits: what was prepared and left."""
+    first = point.value.partition("-")[0]
+    if first == "rollback":
+        return [Step.SETTLE]
+    by_settle = first == "commit" and point is not Point.COMMIT_LEASED
+    return [Step(first), *([Step.SETTLE] if by_settle else [])]
+
+
+def all_cases() -> list[Case]:
+    """Every step x every point that it reaches x everybody who is alive there."""
+    return [Case(step, point, victim) for point in Point for step in steps_of(point) for victim in ALIVE[point.where]]

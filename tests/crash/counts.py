@@ -1,0 +1,98 @@
+"""What a table and its ledger hold once everything is decided: counted by readers that know nothing of the protocol."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import fastavro
+
+from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.protocol.work import Work
+
+_COMPLETED = re.compile(r"(\d+)_\d+\.([a-z]+)")
+
+
+def faults(work: Work, logs: int) -> list[str]:
+    """All that is wrong with the table and ledger of a pipeline that nobody works on; `logs` were put, from 0 on."""
+    return [*_row_faults(work, logs), *_timeline_faults(work), *_file_faults(work), *_ledger_faults(work)]
+
+
+def lost_and_doubled(work: Work, logs: int) -> tuple[int, int]:
+    """Logs that are not in the table, and rows too many, as hudi-rs reads it."""
+    found = Counter(_column(work, "event_id"))
+    lost = sum(1 for number in range(logs) if f"event-{number}" not in found)
+    return lost, sum(times - 1 for times in found.values())
+
+
+def completed_files(work: Work) -> dict[str, int]:
+    """How many completed files each instant has."""
+    names = (file.name for file in Path(work.storage.full(".hoodie/timeline")).iterdir())
+    return Counter(match[1] for name in names if (match := _COMPLETED.fullmatch(name)))
+
+
+def base_files(work: Work) -> set[str]:
+    """The Parquet files in the table's folders, whoever wrote them."""
+    root = Path(work.storage.full(""))
+    return {
+        str(file.relative_to(root)) for file in root.rglob("*.parquet") if ".hoodie" not in file.relative_to(root).parts
+    }
+
+
+def listed_files(work: Work) -> set[str]:
+    """The files that the table's completed commits list."""
+    return {
+        stat["path"]
+        for file in Path(work.storage.full(".hoodie/timeline")).glob("*_*.commit")
+        for stats in _record(file)["partitionToWriteStats"].values()
+        for stat in stats
+    }
+
+
+def _row_faults(work: Work, logs: int) -> list[str]:
+    lost, doubled = lost_and_doubled(work, logs)
+    keys = _column(work, "_hoodie_record_key")
+    found = [f"{lost} logs lost"] if lost else []
+    if doubled or len(set(keys)) != len(keys):
+        found.append(f"{doubled} logs doubled, {len(keys) - len(set(keys))} keys")
+    return found
+
+
+def _timeline_faults(work: Work) -> list[str]:
+    twice = {time: count for time, count in completed_files(work).items() if count > 1}
+    if twice:
+        return [f"completed more than once: {twice}"]
+    pending = Timeline.load(work.storage).pending()
+    return [f"pending: {pending}"] if pending else []
+
+
+def _file_faults(work: Work) -> list[str]:
+    there, listed = base_files(work), listed_files(work)
+    found = [f"files that no commit lists: {sorted(there - listed)}"] if there - listed else []
+    return [*found, *([f"listed files that are not there: {sorted(listed - there)}"] if listed - there else [])]
+
+
+def _ledger_faults(work: Work) -> list[str]:
+    name = work.pipeline.name
+    live = work.ledger.live(name)
+    recorded = sum(work.ledger.committed_rows(name).values())
+    rows = len(_column(work, "event_id"))
+    found = [f"live transactions: {live}"] if live else []
+    return [*found, *([f"the ledger counts {recorded} rows, the table has {rows}"] if recorded != rows else [])]
+
+
+def _column(work: Work, name: str) -> list[str]:
+    from hudi import HudiReadOptions, HudiTableBuilder
+
+    table = HudiTableBuilder.from_base_uri(work.storage.uri).build()
+    options = HudiReadOptions(projection=[name])
+    return [value for batch in table.read_stream(options) for value in batch.column(name).to_pylist()]
+
+
+def _record(file: Path) -> dict[str, Any]:
+    record = next(iter(fastavro.reader(io.BytesIO(file.read_bytes()))))
+    assert isinstance(record, dict)
+    return record

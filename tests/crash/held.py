@@ -1,0 +1,159 @@
+"""A step in a child process that is held at a point, and the processes around it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from airflow_provider_slshudi.job.launch import APPLICATION
+from airflow_provider_slshudi.points import FOLDER, Point
+from tests.crash.cases import Victim
+
+REACH_SECONDS = 90.0
+END_SECONDS = 90.0
+
+
+class NotAsPlanned(Exception):
+    """A point that was not reached, a victim that was not there, a process that does not end."""
+
+
+class Holds:
+    """A folder of points at which whoever comes first is held."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+
+    def arm(self, point: Point) -> None:
+        """The next one to reach the point waits there."""
+        (self.folder / point.value).write_text("hold")
+
+    def claimed(self, point: Point) -> int | None:
+        """The process that waits at the point."""
+        return next((int(file.name.rpartition(".")[2]) for file in self.folder.glob(f"{point.value}.*")), None)
+
+    def wait(self, point: Point, child: subprocess.Popen[bytes] | None = None, seconds: float = REACH_SECONDS) -> int:
+        """Waits until somebody is held at the point; gives the process id."""
+        deadline = time.monotonic() + seconds
+        while (pid := self.claimed(point)) is None:
+            if child is not None and child.poll() is not None:
+                raise NotAsPlanned(f"the step ended ({child.returncode}) and did not reach {point.value}")
+            if time.monotonic() > deadline:
+                raise NotAsPlanned(f"{point.value} was not reached in {seconds:.0f} s")
+            time.sleep(0.02)
+        return pid
+
+    def release(self, point: Point) -> None:
+        """Lets whoever is held go on, and nobody else be held."""
+        (self.folder / point.value).unlink(missing_ok=True)
+        for file in self.folder.glob(f"{point.value}.*"):
+            file.unlink(missing_ok=True)
+
+
+class HeldStep:
+    """A step in a process of its own: `tests.crash.step`."""
+
+    def __init__(self, setup: Mapping[str, Any], holds: Holds, secrets: Mapping[str, str], log: Path) -> None:
+        self.log = log
+        with log.open("ab") as out:
+            self.child = subprocess.Popen(
+                [sys.executable, "-m", "tests.crash.step", json.dumps(dict(setup))],
+                env={**os.environ, **secrets, FOLDER: str(holds.folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        self._seen: set[psutil.Process] = set()
+
+    def processes(self) -> list[psutil.Process]:
+        """The step's process and all that it started, as far as the tree holds together."""
+        try:
+            root = psutil.Process(self.child.pid)
+            tree = [root, *root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            tree = []
+        self._seen.update(tree)
+        return tree
+
+    def victim(self, victim: Victim, held: int) -> psutil.Process:
+        """The process of the step's tree that a case kills."""
+        tree = self.processes()
+        if victim is Victim.TASK:
+            return tree[0]
+        return victim_of(victim, held, tree)
+
+    def wait(self, seconds: float = END_SECONDS) -> int:
+        """Waits until the step and everything that it started have ended; gives its exit code.
+
+        Raises:
+            NotAsPlanned: something goes on.
+        """
+        try:
+            code = self.child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise NotAsPlanned(f"the step does not end: {self.last_words()}") from None
+        _, alive = psutil.wait_procs(self._seen, timeout=END_SECONDS)
+        if alive:
+            raise NotAsPlanned(f"outlives its task process: {[arguments_of(process)[:6] for process in alive]}")
+        return code
+
+    def kill(self) -> None:
+        """Ends whatever of it is left."""
+        self.processes()
+        for process in self._seen:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.child.wait()
+
+    def last_words(self) -> str:
+        """The end of what it printed."""
+        return " | ".join(self.log.read_text(errors="replace").splitlines()[-3:])[-600:]
+
+
+def victim_of(victim: Victim, held: int, tree: list[psutil.Process]) -> psutil.Process:
+    """The worker, JVM or Python driver among `tree`; a worker's victim is the one that is held."""
+    if victim is Victim.WORKER:
+        return psutil.Process(held)
+    for process in tree:
+        arguments = arguments_of(process)
+        # spark-submit's shell becomes the JVM; the driver's interpreter is started with the application first.
+        if victim is Victim.JVM and arguments and arguments[0].endswith("java"):
+            return process
+        if victim is Victim.PYTHON_DRIVER and APPLICATION in arguments[1:2]:
+            return process
+    raise NotAsPlanned(f"no {victim.value} to kill among {[arguments_of(process)[:3] for process in tree]}")
+
+
+def kill(process: psutil.Process) -> None:
+    """SIGKILL, and waits until nothing of it runs; a child of ours is left to be reaped by its Popen."""
+    process.kill()
+    deadline = time.monotonic() + 20
+    while not is_over(process):
+        if time.monotonic() > deadline:
+            raise NotAsPlanned(f"process {process.pid} does not die")
+        time.sleep(0.01)
+
+
+def is_over(process: psutil.Process) -> bool:
+    """Whether it ended, be it reaped or not."""
+    try:
+        return not process.is_running() or bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def arguments_of(process: psutil.Process) -> list[str]:
+    """A process's command line; empty where it is gone."""
+    try:
+        return list(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return []

@@ -1,0 +1,53 @@
+"""One case of the matrix without Airflow: worker, driver or task process killed."""
+
+from __future__ import annotations
+
+import signal
+
+from tests.crash.cases import Case, Step, Victim
+from tests.crash.held import HeldStep, kill
+from tests.crash.world import Line, World
+
+
+def run_case(world: World, case: Case) -> str:
+    """Carries a case out; gives what the next run decided.
+
+    Raises:
+        NotAsPlanned: the point was not reached, the victim not found, or somebody does not end.
+        AssertionError: the case did not end with exact counts and a healthy batch.
+    """
+    with world.line(f"{case.step.value}-{case.point.value}-{case.victim.value}") as line:
+        step = start(line, case)
+        try:
+            code = crash(line, case, step)
+        finally:
+            step.kill()
+        decided = line.ends_well()
+        return f"step ended {code}, then {', '.join(decided) or 'nothing to decide'}"
+
+
+def start(line: Line, case: Case) -> HeldStep:
+    """The case's step, started and about to be held at its point."""
+    holds = line.holds()
+    if case.step is Step.SETTLE:
+        # A commit is settle's where the batch was prepared; everything else that it does, where it was not.
+        line.before(Step.COMMIT if case.point.value.startswith("commit") else Step.RECORD, "run-0b")
+        holds.arm(case.point)
+        return line.held(case.step, holds)
+    begun = line.before(case.step)
+    holds.arm(case.point)
+    return line.held(case.step, holds, **({"transaction": begun.id, "token": begun.token} if begun else {}))
+
+
+def crash(line: Line, case: Case, step: HeldStep) -> int:
+    """Waits for the point, kills, lets the others go on and waits for their end; gives the step's exit code."""
+    holds = line.holds()
+    held = holds.wait(case.point, step.child)
+    step.processes()
+    victim = step.victim(case.victim, held)
+    kill(victim)
+    holds.release(case.point)
+    code = step.wait()
+    if case.victim is Victim.TASK:
+        assert code == -signal.SIGKILL, f"the task process ended by itself ({code})"
+    return code

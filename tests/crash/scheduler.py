@@ -1,0 +1,134 @@
+"""Cases whose victim is the scheduler: a real Airflow, one run per case, its scheduler killed and started again."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+import yaml
+
+from airflow_provider_slshudi.demo.airflow import LocalAirflow
+from airflow_provider_slshudi.points import FOLDER
+from tests.airflow.conftest import connection
+from tests.crash.cases import Case, Step
+from tests.crash.counts import faults
+from tests.crash.held import Holds, NotAsPlanned, is_over, kill
+from tests.crash.world import Line, World
+
+HOLD_SECONDS = 12.0
+RUN_SECONDS = 240.0
+# A dead scheduler is known to be dead within seconds, and its tasks are started again while they may still run.
+_HASTY = {
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "5",
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
+}
+_DAG = "from airflow_provider_slshudi.dag import tail_dag\n\ndag = tail_dag({name!r}, schedule=None)\n"
+
+
+class Place:
+    """An Airflow over one pipeline, whose tasks wait at armed points; use it in a `with`.
+
+    After a case that failed the next one gets a new Airflow and a new pipeline.
+    """
+
+    def __init__(self, folder: Path, world: World) -> None:
+        self._world, self._folder, self._number = world, folder, 0
+        self._here: tuple[LocalAirflow, Line, Holds] | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Place:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._here = None
+        self._stack.close()
+
+    def run_case(self, case: Case) -> str:
+        """Carries a case out; gives how the run ended and what had become of the held process.
+
+        Raises:
+            NotAsPlanned, AirflowRefused: the point was not reached, or Airflow does not get over it.
+            AssertionError: the case did not end with exact counts and a healthy batch.
+        """
+        try:
+            return self._run_case(case, *(self._here or self._open()))
+        except Exception:
+            self.__exit__(None, None, None)
+            raise
+
+    def _run_case(self, case: Case, airflow: LocalAirflow, line: Line, holds: Holds) -> str:
+        dag = f"{line.work.pipeline.name}_tail"
+        line.put()
+        if case.step is Step.SETTLE:
+            # Left behind by a run that Airflow knows to be over.
+            over = airflow.runs(dag)[-1]["dag_run_id"]
+            line.before(Step.COMMIT if case.point.value.startswith("commit") else Step.RECORD, over, dag)
+            line.put()
+        holds.arm(case.point)
+        run = airflow.trigger(dag)
+        try:
+            held = psutil.Process(holds.wait(case.point, seconds=RUN_SECONDS))
+            kill(psutil.Process(airflow.pids["scheduler"]))
+            assert airflow.revive() == ["scheduler"]
+            time.sleep(HOLD_SECONDS)
+            alive = not is_over(held)
+        finally:
+            holds.release(case.point)
+        ended = airflow.wait_for_run(dag, run, RUN_SECONDS)
+        said = self._told(airflow, dag, run, case)
+        self._healthy(airflow, dag)
+        line.put(10)
+        self._healthy(airflow, dag)
+        found = [*faults(line.work, self._world.logs), *self._world.spark_faults(line.work)]
+        assert found == [], f"{'; '.join(found)} (run {ended}, {said})"
+        return f"run {ended}, held process {'alive' if alive else 'gone'} at its release, {said}"
+
+    def _told(self, airflow: LocalAirflow, dag: str, run: str, case: Case) -> str:
+        """How often the step was started, and how it ended."""
+        task = f"batch.{case.step.value}"
+        found = airflow.get(f"dags/{dag}/dagRuns/{run}/taskInstances/{task}")
+        return f"{task} {found['state']} in try {found['try_number']}"
+
+    def _healthy(self, airflow: LocalAirflow, dag: str) -> str:
+        run = airflow.trigger(dag)
+        ended = airflow.wait_for_run(dag, run, RUN_SECONDS)
+        if ended != "success":
+            logs = airflow.task_log(dag, run, "batch.settle")[-600:]
+            raise NotAsPlanned(f"a healthy run ended {ended}: {airflow.tasks(dag, run)} {logs}")
+        return run
+
+    def _open(self) -> tuple[LocalAirflow, Line, Holds]:
+        self._number += 1
+        folder = self._folder / str(self._number)
+        dags, pipelines, holds = folder / "dags", folder / "pipelines", Holds(folder / "points")
+        dags.mkdir()
+        pipelines.mkdir()
+        line = self._stack.enter_context(self._world.line(f"scheduler-{self._number}"))
+        pipeline, server = line.work.pipeline, self._world.server.connection()
+        (pipelines / f"{pipeline.name}.yaml").write_text(yaml.safe_dump(pipeline.model_dump(mode="json")))
+        (dags / "tail.py").write_text(_DAG.format(name=pipeline.name))
+        keys = {"host": server.endpoint, "login": server.access_key_id, "password": server.access_key_secret}
+        environment = {
+            **_HASTY,
+            FOLDER: str(holds.folder),
+            "AIRFLOW__SLSHUDI__PIPELINES_FOLDER": str(pipelines),
+            "AIRFLOW_CONN_SLSHUDI_LEDGER": connection(
+                "slshudi_ledger", schema=str(line.folder / "ledger.db"), extra={"dialect": "sqlite"}
+            ),
+            "AIRFLOW_CONN_SPARK_DEFAULT": connection("spark", host="local[2]"),
+            "AIRFLOW_CONN_SLS_DEFAULT": connection("sls", **keys),
+        }
+        airflow = self._stack.enter_context(LocalAirflow(folder / "airflow", dags, environment))
+        dag = f"{pipeline.name}_tail"
+        airflow.wait_for_dag(dag)
+        airflow.pause(dag, False)
+        self._here = airflow, line, holds
+        # The first run is needed by settle's cases, and shows that the place works.
+        self._healthy(airflow, dag)
+        return self._here

@@ -1,0 +1,57 @@
+"""`python -m tests.crash.step SETUP`: one step of the protocol in a process of its own, the task process of a case.
+
+SETUP is JSON: pipeline, ledger, run, step, and for most steps transaction and token. The log service's keys come
+from the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.job.launch import SubprocessLauncher
+from airflow_provider_slshudi.ledger.engine import open_engine
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.protocol import plan, resolve, settle, steps, work
+from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.service import LogService
+from tests.crash.cases import Step
+
+
+def main(setup: dict[str, Any]) -> None:
+    """Runs the step; its error is the process's."""
+    # What a test of minutes cannot wait for: {"COMMIT_SECONDS": 8.0, ...}
+    for name, value in setup.get("times", {}).items():
+        for module in (work, resolve):
+            if hasattr(module, name):
+                setattr(module, name, value)
+    pipeline = Pipeline.model_validate(setup["pipeline"])
+    source = pipeline.source
+    working = work.Work(
+        pipeline,
+        Ledger(open_engine(setup["ledger"])),
+        SubprocessLauncher(say=lambda line: print(line, flush=True)),
+        lambda: LogService(SlsConnection.from_env(os.environ), source.project, source.logstore, budget=10),
+        work.Run("tail", setup["run"]),
+    )
+    of_batch = (working, setup.get("transaction", ""), setup.get("token", 0))
+    match Step(setup["step"]):
+        case Step.SETTLE:
+            settle.settle(working, lambda run: True)
+        case Step.PLAN:
+            plan.tail(working)
+        case Step.OPEN:
+            steps.open_instant(*of_batch)
+        case Step.APPEND:
+            steps.append(*of_batch)
+        case Step.RECORD:
+            steps.record(*of_batch)
+        case Step.COMMIT:
+            steps.commit(*of_batch)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

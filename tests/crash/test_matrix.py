@@ -1,0 +1,55 @@
+"""The short form of the crash matrix: a few cases, every victim among them; `make crash-matrix` runs all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_provider_slshudi.local.process import LocalSls
+from airflow_provider_slshudi.points import Point
+from tests.crash.cases import Case, Step, Victim, all_cases
+from tests.crash.held import NotAsPlanned
+from tests.crash.matrix import run_case
+from tests.crash.world import World
+from tests.local.sdk import by_ip
+from tests.scenarios import PROJECT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CASES = [
+    Case(Step.APPEND, Point.APPEND_TASK_MARKED, Victim.WORKER),
+    Case(Step.APPEND, Point.APPEND_LEFT_MANIFEST, Victim.PYTHON_DRIVER),
+    Case(Step.RECORD, Point.RECORD_HALF, Victim.TASK),
+    Case(Step.COMMIT, Point.COMMIT_STARTED, Victim.JVM),
+    Case(Step.SETTLE, Point.ROLLBACK_COMPLETED, Victim.TASK),
+]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("crash")
+    with LocalSls(folder / "sls") as server:
+        by_ip(server.connection()).create_project(PROJECT, "tests")
+        yield World(folder / "lines", spark, server)
+
+
+def test_the_matrix_has_every_point_with_all_that_are_alive_there() -> None:
+    cases = all_cases()
+    assert {case.point for case in cases} == set(Point)
+    assert {case.step for case in cases} == set(Step)
+    assert len(set(cases)) == len(cases)
+    assert {case.victim for case in CASES} == set(Victim) - {Victim.SCHEDULER}, "the scheduler's are in the whole one"
+    assert set(CASES) <= set(cases)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_crash_ends_with_exact_counts_and_a_healthy_next_batch(world: World, case: Case) -> None:
+    run_case(world, case)
+
+
+def test_a_case_whose_point_is_not_reached_fails(world: World) -> None:
+    with pytest.raises(NotAsPlanned, match="did not reach"):
+        run_case(world, Case(Step.RECORD, Point.COMMIT_HALF, Victim.TASK))

@@ -1,0 +1,181 @@
+"""Pipelines with one committed batch each, made cheaply: a copy of one table and one ledger over one logstore."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Engine, update
+
+from airflow_provider_slshudi.ledger import models
+from airflow_provider_slshudi.ledger.engine import migrate, open_engine
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.local.process import LocalSls
+from airflow_provider_slshudi.protocol import plan, steps
+from airflow_provider_slshudi.protocol.settle import settle
+from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.sls.service import LogService
+from tests.crash.cases import Step
+from tests.crash.counts import faults
+from tests.crash.held import HeldStep, Holds
+from tests.local.sdk import by_ip
+from tests.pipelines import ad_events
+from tests.scenarios import PROJECT, Scenario, SessionLauncher
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOGS = 40
+_TEMPLATE = "template"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A pipeline of a case: table and ledger of its own, a few logs that nobody has read yet."""
+
+    world: World
+    folder: Path
+    scenario: Scenario
+    ledger_url: str
+
+    @property
+    def work(self) -> Work:
+        return self.scenario.work
+
+    def before(self, step: Step, run: str = "run-1", dag: str = "tail") -> Transaction | None:
+        """Brings a batch of a run to where `step` begins."""
+        work = replace(self.work, run=Run(dag, run))
+        if step is Step.PLAN:
+            return None
+        planned = plan.tail(work)
+        assert planned is not None
+        if step is Step.OPEN:
+            return planned
+        steps.open_instant(work, planned.id, planned.token)
+        if step is not Step.APPEND:
+            steps.append(work, planned.id, planned.token)
+        if step is Step.COMMIT:
+            steps.record(work, planned.id, planned.token)
+        return work.ledger.get(planned.id)
+
+    def held(self, step: Step, holds: Holds, run: str = "run-1", **more: Any) -> HeldStep:
+        """Starts a step in a process of its own."""
+        setup = {
+            "pipeline": self.work.pipeline.model_dump(mode="json"),
+            "ledger": self.ledger_url,
+            "run": run,
+            "step": step.value,
+            **more,
+        }
+        secrets = self.world.server.connection().to_env()
+        return HeldStep(setup, holds, secrets, self.folder / f"{step.value}-{run}.log")
+
+    def holds(self, name: str = "points") -> Holds:
+        """A folder of points of this pipeline's own."""
+        return Holds(self.folder / name)
+
+    def put(self, count: int = _LOGS) -> None:
+        """Puts new logs."""
+        self.world.put(count)
+
+    def settle(self, run: str) -> list[str]:
+        """What a run's settle decides, every other run being over."""
+        return [item.decision.value for item in settle(self.scenario.by(run), lambda other: True)]
+
+    def next_run(self, run: str) -> list[str]:
+        """A whole run: settles, then reads what there is to read; gives what was decided."""
+        decided, work = self.settle(run), self.scenario.by(run)
+        planned = plan.tail(work)
+        if planned is not None:
+            steps.open_instant(work, planned.id, planned.token)
+            steps.append(work, planned.id, planned.token)
+            steps.record(work, planned.id, planned.token)
+            steps.commit(work, planned.id, planned.token)
+        return decided
+
+    def ends_well(self) -> list[str]:
+        """Two runs later: the first decides and reads what is left, the second is a healthy one with new logs.
+
+        Gives what was decided.
+
+        Raises:
+            AssertionError: something is not as it should be.
+        """
+        decided = self.next_run("run-2")
+        assert self.work.ledger.live(self.work.pipeline.name) == []
+        self.put(10)
+        assert self.next_run("run-3") == [], "the healthy run had something to decide"
+        newest = self.work.ledger.latest_committed(self.work.pipeline.name)
+        assert newest is not None and (newest.run_id, newest.rows, newest.state) == ("run-3", 10, State.COMMITTED)
+        found = [*faults(self.work, self.world.logs), *self.world.spark_faults(self.work)]
+        assert found == [], "; ".join(found)
+        return decided
+
+
+class World:
+    """A log service, a Spark session for what is healthy, and a template of a pipeline to copy."""
+
+    def __init__(self, folder: Path, spark: SparkSession, server: LocalSls, logstore: str = "crash") -> None:
+        self.folder, self.server, self.logs = folder, server, 0
+        self._spark, self._logstore = spark, logstore
+        client = by_ip(server.connection())
+        client.create_logstore(PROJECT, logstore, ttl=7, shard_count=2)
+        with self._line(_TEMPLATE) as template:
+            self._template = template
+            self.put(_LOGS)
+            template.next_run("run-0")
+
+    def put(self, count: int) -> None:
+        """Puts logs that all pipelines read."""
+        self._template.scenario.put(count, first=self.logs)
+        self.logs += count
+
+    @contextmanager
+    def line(self, name: str) -> Iterator[Line]:
+        """A pipeline with one batch committed and logs waiting; its files go where the block ends well."""
+        folder, table = self.folder / name, self._template.work.storage.full("")
+        shutil.copytree(table, folder / "table")
+        shutil.copy(self._template.folder / "ledger.db", folder / "ledger.db")
+        with self._line(name) as line:
+            self.put(_LOGS)
+            yield line
+        shutil.rmtree(folder)
+
+    def spark_faults(self, work: Work) -> list[str]:
+        """What Spark counts differently than logs were put."""
+        rows = self._spark.read.format("hudi").load(work.storage.full("")).select("_hoodie_record_key").collect()
+        found = len(rows), len({row[0] for row in rows})
+        return [] if found == (self.logs, self.logs) else [f"Spark reads {found} rows, keys; {self.logs} were put"]
+
+    @contextmanager
+    def _line(self, name: str) -> Iterator[Line]:
+        folder = self.folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        url = f"sqlite:///{folder / 'ledger.db'}"
+        pipeline = ad_events(folder / "table", source={"project": PROJECT, "logstore": self._logstore})
+        engine = open_engine(url)
+        migrate(engine)
+        _move(engine, pipeline.table.path)
+        work = Work(
+            pipeline,
+            Ledger(engine),
+            SessionLauncher(self._spark),
+            lambda: LogService(self.server.connection(), PROJECT, self._logstore, budget=10),
+            Run("tail", "run-0"),
+        )
+        try:
+            yield Line(self, folder, Scenario(work, by_ip(self.server.connection())), url)
+        finally:
+            engine.dispose()
+
+
+def _move(engine: Engine, table: str) -> None:
+    """A copied ledger's pipeline writes to the copied table; a new one has none yet."""
+    with engine.begin() as connection:
+        connection.execute(update(models.pipelines).values(base_path=table))

@@ -1,0 +1,224 @@
+"""Two drivers of one transaction alive at once: real processes, held at points, stopped and woken.
+
+However they meet: one commit on the timeline, every log once, no file that no commit lists.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from airflow_provider_slshudi.exceptions import LeaseHeld
+from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.job.launch import SubprocessLauncher
+from airflow_provider_slshudi.job.orders import Verb
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.points import FOLDER, Point
+from airflow_provider_slshudi.protocol.resolve import _commit_order
+from tests.crash.cases import Step, Victim
+from tests.crash.counts import base_files, completed_files, listed_files
+from tests.crash.held import HeldStep, Holds
+from tests.crash.world import Line, World
+from tests.hudi.conftest import write_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_slshudi.local.process import LocalSls
+
+# Long enough for a driver to start on a busy machine; the lease ends a moment after it.
+TIMES = {"COMMIT_SECONDS": 40.0, "LEASE_SECONDS": 43.0}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, server: LocalSls) -> World:
+    return World(tmp_path_factory.mktemp("two-drivers"), spark, server, "two-drivers")
+
+
+@pytest.fixture
+def line(world: World, request: pytest.FixtureRequest) -> Iterator[Line]:
+    with world.line(re.sub(r"\W+", "-", request.node.name)) as made:
+        yield made
+
+
+@pytest.fixture
+def held(line: Line) -> Iterator[Callable[..., HeldStep]]:
+    """Starts steps in processes of their own; what is left of them ends with the test."""
+    started = []
+
+    def start(step: Step, transaction: Transaction, holds: Holds, **more: object) -> HeldStep:
+        setup = {"transaction": transaction.id, "token": transaction.token, **more}
+        started.append(line.held(step, holds, **setup))
+        return started[-1]
+
+    yield start
+    for step in started:
+        step.kill()
+
+
+def before(line: Line, step: Step) -> Transaction:
+    transaction = line.before(step)
+    assert transaction is not None
+    return transaction
+
+
+def assert_one_commit(line: Line, transaction: Transaction) -> None:
+    assert completed_files(line.work)[transaction.instant or ""] == 1
+    assert line.work.ledger.get(transaction.id).state is State.COMMITTED
+
+
+def test_of_two_appends_with_one_token_one_writes(line: Line, held: Callable[..., HeldStep]) -> None:
+    opened, first, second = before(line, Step.APPEND), line.holds("first"), line.holds("second")
+    for holds in (first, second):
+        holds.arm(Point.APPEND_STARTED)
+    pair = [held(Step.APPEND, opened, holds) for holds in (first, second)]
+    for step, holds in zip(pair, (first, second), strict=True):
+        holds.wait(Point.APPEND_STARTED, step.child)
+        step.processes()
+    for holds in (first, second):
+        holds.release(Point.APPEND_STARTED)
+    codes = sorted(step.wait() for step in pair)
+    assert codes[1] != 0, "both believe that they wrote the batch"
+    line.ends_well()
+
+
+def test_an_append_of_an_old_token_beside_its_successors_batch_adds_nothing(
+    line: Line, held: Callable[..., HeldStep]
+) -> None:
+    opened, holds = before(line, Step.APPEND), line.holds()
+    holds.arm(Point.APPEND_WRITTEN)
+    old = held(Step.APPEND, opened, holds)
+    holds.wait(Point.APPEND_WRITTEN, old.child)
+    old.processes()
+    # The next run rolls the instant back and reads the same ranges, while the old driver still lives.
+    assert line.next_run("run-2") == ["ROLL_BACK_AND_ABORT"]
+    holds.release(Point.APPEND_WRITTEN)
+    assert old.wait() != 0
+    assert line.ends_well() == []
+
+
+@pytest.mark.parametrize("stopped", ["both", "driver", "task"])
+def test_a_committer_that_was_stopped_and_wakes_after_its_successor_commits_nothing(
+    line: Line, held: Callable[..., HeldStep], stopped: str
+) -> None:
+    prepared, holds = before(line, Step.COMMIT), line.holds()
+    holds.arm(Point.COMMIT_STARTED)
+    old = held(Step.COMMIT, prepared, holds, times=TIMES)
+    began = time.monotonic()
+    pid = holds.wait(Point.COMMIT_STARTED, old.child)
+    tree = old.processes()
+    driver = [old.victim(Victim.JVM, pid), old.victim(Victim.PYTHON_DRIVER, pid)]
+    paused = {"both": [tree[0], *driver], "driver": driver, "task": [tree[0]]}[stopped]
+    for process in paused:
+        process.suspend()
+    holds.release(Point.COMMIT_STARTED)
+    if stopped == "task":
+        # Its driver goes on and commits within its time.
+        wait_for(lambda: completed_files(line.work)[prepared.instant or ""] == 1)
+    decided = settle_when_possible(line, began)
+    for process in paused:
+        resume(process)
+    old.wait()
+    assert decided == (["MARK_COMMITTED"] if stopped == "task" else ["RECOMMIT"])
+    assert_one_commit(line, prepared)
+    assert line.ends_well() == []
+
+
+def test_without_a_deadline_the_woken_committer_would_commit_a_second_time(line: Line) -> None:
+    # What the kernel's timer is for: the same order without `until`, as the test above has it.
+    prepared, holds = before(line, Step.COMMIT), line.holds()
+    holds.arm(Point.COMMIT_STARTED)
+    order = _commit_order(line.work, prepared, until=0.0)
+    launcher = SubprocessLauncher()
+    driver = Thread(target=launcher.run, args=(Verb.COMMIT, order, {FOLDER: str(holds.folder)}))
+    driver.start()
+    try:
+        holds.wait(Point.COMMIT_STARTED)
+        assert line.settle("run-2") == ["RECOMMIT"]
+    finally:
+        holds.release(Point.COMMIT_STARTED)
+        driver.join(120)
+    assert completed_files(line.work)[prepared.instant or ""] == 2
+
+
+def test_commit_called_twice_at_the_same_moment_commits_once(line: Line, held: Callable[..., HeldStep]) -> None:
+    prepared, holds = before(line, Step.COMMIT), [line.holds("first"), line.holds("second")]
+    holds[0].arm(Point.COMMIT_DECIDED)
+    pair = [held(Step.COMMIT, prepared, folder) for folder in holds]
+    wait_for(lambda: holds[0].claimed(Point.COMMIT_DECIDED) is not None or pair[1].child.poll() is not None)
+    holds[0].release(Point.COMMIT_DECIDED)
+    assert [step.wait(180) for step in pair] == [0, 0]
+    assert_one_commit(line, prepared)
+    assert line.ends_well() == []
+
+
+def test_settle_and_commit_at_the_same_moment_commit_once(line: Line, held: Callable[..., HeldStep]) -> None:
+    prepared, holds = before(line, Step.COMMIT), line.holds()
+    holds.arm(Point.COMMIT_STARTED)
+    committer = held(Step.COMMIT, prepared, holds)
+    holds.wait(Point.COMMIT_STARTED, committer.child)
+    committer.processes()
+    settler = line.held(Step.SETTLE, line.holds("other"), "run-2")
+    time.sleep(5)
+    assert settler.child.poll() is None, "it decided beside a living committer"
+    holds.release(Point.COMMIT_STARTED)
+    assert committer.wait() == 0
+    assert settler.wait() == 0
+    assert_one_commit(line, prepared)
+    assert line.ends_well() == []
+
+
+@pytest.mark.parametrize("point", [Point.APPEND_TASK_MARKED, Point.APPEND_STARTED])
+def test_an_append_that_wakes_after_its_rollback_leaves_nothing(
+    line: Line, held: Callable[..., HeldStep], point: Point
+) -> None:
+    opened, holds = before(line, Step.APPEND), line.holds()
+    holds.arm(point)
+    old = held(Step.APPEND, opened, holds)
+    holds.wait(point, old.child)
+    old.processes()
+    assert line.settle("run-2") == ["ROLL_BACK_AND_ABORT"]
+    assert Timeline.load(line.work.storage).pending() == []
+    holds.release(point)
+    assert old.wait() != 0
+    assert base_files(line.work) == listed_files(line.work)
+    line.ends_well()
+
+
+def test_without_the_second_look_a_file_written_after_the_rollback_would_stay(line: Line) -> None:
+    opened = before(line, Step.APPEND)
+    assert line.settle("run-2") == ["ROLL_BACK_AND_ABORT"]
+    # What a task that was held after its first look would write: this writer looks neither time.
+    write_files(line.work.storage, opened.instant or "", 10)
+    line.next_run("run-3")
+    assert len(base_files(line.work) - listed_files(line.work)) == 1
+
+
+def settle_when_possible(line: Line, began: float) -> list[str]:
+    """What the next run decides as soon as it may: not before the old committer's time is over, where it has one."""
+    while time.monotonic() < began + 120:
+        try:
+            return line.settle("run-2")
+        except LeaseHeld:
+            time.sleep(0.5)
+    raise AssertionError("the lease does not end")
+
+
+def wait_for(happened: Callable[[], bool], seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def resume(process: psutil.Process) -> None:
+    with suppress(psutil.NoSuchProcess):
+        process.resume()

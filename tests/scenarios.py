@@ -1,0 +1,115 @@
+"""A whole pipeline without Airflow, in parts: its steps, its logs, and ways to run its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aliyun.log import LogClient, LogItem, PutLogsRequest
+
+from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.job import verbs
+from airflow_provider_slshudi.job.launch import SubprocessLauncher
+from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.points import FOLDER, Point
+from airflow_provider_slshudi.protocol import plan, steps
+from airflow_provider_slshudi.protocol.settle import settle
+from airflow_provider_slshudi.protocol.work import Run, Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROJECT = "ads"
+_DAYS_OF_LOGS = 3 * 144
+
+
+class SessionLauncher:
+    """Runs jobs in the tests' own Spark session: the same verbs without the seconds that a JVM takes to start."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
+        context = self._spark.sparkContext
+        with pytest.MonkeyPatch.context() as environment:
+            for name, value in secrets.items():
+                environment.setenv(name, value)
+            match verb:
+                case Verb.OPEN:
+                    verbs.open_instant(Gateway.of(context), order)
+                case Verb.APPEND:
+                    verbs.append(context, order)
+                case Verb.COMMIT:
+                    verbs.commit_instant(Gateway.of(context), order)
+                case Verb.ROLLBACK:
+                    verbs.roll_back(Gateway.of(context), order)
+                case Verb.VERIFY:
+                    verbs.verify(self._spark, order)
+
+
+class DyingLauncher:
+    """Runs jobs through spark-submit, whose driver is killed with SIGKILL at a point."""
+
+    def __init__(self, point: Point, master: str = "local[2]") -> None:
+        self._point, self._launcher = point, SubprocessLauncher(master)
+
+    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
+        with TemporaryDirectory() as folder:
+            Path(folder, self._point.value).write_text("die")
+            self._launcher.run(verb, order, {**secrets, FOLDER: folder})
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A logstore, a table and a ledger of their own, and the steps between them."""
+
+    work: Work
+    client: LogClient
+
+    def put(self, count: int, first: int = 0) -> None:
+        """Puts logs, ten to a log group, over three days and all shards."""
+        for start in range(first, first + count, 10):
+            numbers = range(start, min(start + 10, first + count))
+            items = [LogItem(1_700_000_000 + number, contents=log(number)) for number in numbers]
+            source = self.work.pipeline.source
+            self.client.put_logs(PutLogsRequest(source.project, source.logstore, "ads", "10.0.0.1", items))
+
+    def by(self, run_id: str, **changes: Any) -> Work:
+        """The same pipeline worked on by another run."""
+        return replace(self.work, run=Run("tail", run_id), **changes)
+
+    def prepare(self, work: Work) -> Transaction:
+        """A batch up to PREPARED."""
+        opened = self.open(work)
+        steps.append(work, opened.id, opened.token)
+        return steps.record(work, opened.id, opened.token)
+
+    def open(self, work: Work) -> Transaction:
+        """A batch up to OPEN."""
+        planned = plan.tail(work)
+        assert planned is not None
+        steps.open_instant(work, planned.id, planned.token)
+        return self.work.ledger.get(planned.id)
+
+    def batch(self, run_id: str) -> Transaction:
+        """A whole healthy batch, settle included."""
+        work = self.by(run_id)
+        settle(work, lambda run: True)
+        prepared = self.prepare(work)
+        return steps.commit(work, prepared.id, prepared.token)
+
+
+def log(number: int) -> list[tuple[str, str]]:
+    """One ad event."""
+    return [
+        ("event_id", f"event-{number}"),
+        ("ts", str(1_767_225_600_000 + number % _DAYS_OF_LOGS * 600_000)),
+        ("price", f"{number / 4}"),
+        ("clicks", str(number) if number % 10 else "none"),
+        ("city", "Ulm"),
+    ]

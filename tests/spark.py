@@ -1,0 +1,28 @@
+"""A Spark session for tests and for programs beside them."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from airflow_provider_slshudi.hudi.runtime import environment, quiet, session_conf
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def start_spark() -> SparkSession:
+    """A real Spark with Hudi, as a reader of tables would start it."""
+    from pyspark.sql import SparkSession
+
+    os.environ.update(environment())
+    # It says at the interpreter's end, to a stream that is closed by then, that it closes a connection.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.ui.enabled", "false")
+    for key, value in session_conf("local[2]").items():
+        builder = builder.config(key, value)
+    session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    quiet(session.sparkContext._jvm)
+    return session
