@@ -31,26 +31,55 @@ def postgres() -> Iterator[str]:
     if given:
         yield given
         return
-    directory = Path(tempfile.mkdtemp(prefix="slshudi-postgres-"))
-    try:
-        owner = _unprivileged(directory)
-        data = str(directory / "data")
-        initdb = [_binary("initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N"]
-        made = subprocess.run(initdb, cwd=directory, capture_output=True, text=True, **owner)
+    with postgres_server() as server:
+        yield server.url
+
+
+class PostgresServer:
+    """A PostgreSQL server of our own, which may be killed and started again at its address.
+
+    Args:
+        directory: where its data are to be.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory, self._owner = directory, _unprivileged(directory)
+        self._data, self.port = str(directory / "data"), _free_port()
+        initdb = [_binary("initdb"), "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale"]
+        made = subprocess.run([*initdb, "-N"], cwd=directory, capture_output=True, text=True, **self._owner)
         if made.returncode:
             pytest.fail(f"initdb failed: {made.stderr}")
-        port = _free_port()
-        options = ["-h", "127.0.0.1", "-p", str(port), "-k", str(directory), "-c", "fsync=off"]
-        with (directory / "log").open("wb") as log:
-            server = subprocess.Popen(
-                [_binary("postgres"), "-D", data, *options], cwd=directory, stdout=log, stderr=log, **owner
-            )
+        self.url = f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres"
+        self.start()
+
+    def start(self) -> None:
+        """Starts it, recovering from a kill; returns once it answers."""
+        options = ["-h", "127.0.0.1", "-p", str(self.port), "-k", str(self._directory), "-c", "fsync=off"]
+        command = [_binary("postgres"), "-D", self._data, *options]
+        with (self._directory / "log").open("ab") as log:
+            self._server = subprocess.Popen(command, cwd=self._directory, stdout=log, stderr=log, **self._owner)
+        _wait(self._server, self.port, self._directory / "log")
+
+    def kill(self) -> None:
+        """Ends it at once with all its sessions, as a crash would: what was not committed is lost."""
+        self.stop(signal.SIGQUIT)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Ends it."""
+        self._server.send_signal(how)
+        self._server.wait(30)
+
+
+@contextmanager
+def postgres_server() -> Iterator[PostgresServer]:
+    """A server of our own with an empty database."""
+    directory = Path(tempfile.mkdtemp(prefix="slshudi-postgres-"))
+    try:
+        server = PostgresServer(directory)
         try:
-            _wait(server, port, directory / "log")
-            yield f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres"
+            yield server
         finally:
-            server.send_signal(signal.SIGINT)
-            server.wait(30)
+            server.stop()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

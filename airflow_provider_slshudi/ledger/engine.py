@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,8 +16,17 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make_url, select, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, InternalError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    DisconnectionError,
+    InterfaceError,
+    InternalError,
+    NoSuchModuleError,
+    OperationalError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from airflow_provider_slshudi.exceptions import ConfigError, LedgerError, LedgerUnavailable, RuntimeMissing
 from airflow_provider_slshudi.ledger.models import PREFIX
@@ -24,10 +34,13 @@ from airflow_provider_slshudi.ledger.models import PREFIX
 VERSION_TABLE = f"{PREFIX}alembic_version"
 
 _WRITE = "slshudi_write"
+_FILE = "slshudi_file"
 _MIGRATION_LOCK = int.from_bytes(b"slshudi", "big")
 _CONNECT_SECONDS = 10
 _LOCK_SECONDS = 20
 _STATEMENT_SECONDS = 30
+# Longer than any limit that the server keeps itself, a migration's lock included.
+_ANSWER_SECONDS = 90.0
 _DRIVERS = {
     "sqlite": "sqlite",
     "postgresql": "postgresql+psycopg",
@@ -40,7 +53,7 @@ def open_engine(url: str) -> Engine:
     """The engine for a ledger at an SQLAlchemy URL; nothing is connected yet.
 
     SQLite waits for other writers and writes in WAL mode; PostgreSQL (psycopg 3) and MySQL read committed data,
-    with time limits on connecting, and on PostgreSQL on statements and locks.
+    with time limits on connecting, and on PostgreSQL on statements, locks and answers.
 
     Raises:
         ConfigError: the URL is none, names no file, or another database than these three.
@@ -66,6 +79,7 @@ def open_engine(url: str) -> Engine:
         ) from error
     if backend == "sqlite":
         event.listen(engine, "connect", _set_up_sqlite)
+        event.listen(engine, "checkout", _require_file)
         event.listen(engine, "begin", _begin_sqlite)
     elif backend == "postgresql":
         event.listen(engine, "connect", _set_up_postgresql)
@@ -105,12 +119,27 @@ def _shown(url: URL) -> str:
     return URL.create(url.get_backend_name(), url.username, None, url.host, url.port, url.database).render_as_string()
 
 
-def _set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
+def _set_up_sqlite(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
     connection.isolation_level = None  # SQLAlchemy's `begin` event opens transactions, see below
     mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
     if mode != "wal":
         connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA foreign_keys=ON")
+    record.info[_FILE] = _file_of(connection)
+
+
+def _file_of(connection: sqlite3.Connection) -> tuple[int, int] | None:
+    try:
+        found = Path(connection.execute("PRAGMA database_list").fetchone()[2]).stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _require_file(connection: Any, record: ConnectionPoolEntry, _: object) -> None:
+    # SQLite goes on in a file that was deleted or replaced, and nobody else would ever see what it writes there.
+    if _file_of(connection) != record.info[_FILE]:
+        raise DisconnectionError("the ledger's file was deleted or replaced")
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -125,9 +154,29 @@ def _set_up_postgresql(connection: Any, _: object) -> None:
         "lock_timeout": _LOCK_SECONDS,
         "idle_in_transaction_session_timeout": _STATEMENT_SECONDS,
     }
+    wait = connection.wait
+    connection.wait = lambda exchange, *args, **options: wait(_in_time(connection, exchange), *args, **options)
     for name, seconds in limits.items():
         connection.execute(f"SET {name} = '{seconds}s'")
     connection.commit()
+
+
+def _in_time(connection: Any, exchange: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """Ends a connection that gives no answer: a stopped server, or a proxy, keeps it alive and says nothing."""
+    from psycopg import OperationalError as OperationalFault
+
+    until = time.monotonic() + _ANSWER_SECONDS
+    try:
+        wanted = next(exchange)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > until:
+                # Half an exchange is no state to go on from.
+                connection.pgconn.finish()
+                raise OperationalFault(f"no answer within {_ANSWER_SECONDS:.0f} s")
+            wanted = exchange.send(ready)
+    except StopIteration as end:
+        return end.value
 
 
 @contextmanager

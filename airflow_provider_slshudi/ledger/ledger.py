@@ -118,7 +118,7 @@ class Ledger:
         """Replaces a pipeline's transactions and coverage by what the table's commits say; known shards stay.
 
         Raises:
-            IllegalTransition: a transaction is live.
+            IllegalTransition: a transaction is live that is none of `batches`.
         """
         with self._write() as connection:
             rebuild(connection, pipeline, batches)
@@ -137,6 +137,11 @@ class Ledger:
         """Which of these instants are committed transactions of the pipeline."""
         with self._read() as connection:
             return reads.committed_instants(connection, pipeline, instants)
+
+    def find(self, id: str) -> Transaction | None:
+        """The transaction, None where the ledger surely has none."""
+        with self._read() as connection:
+            return reads.find(connection, id)
 
     def get(self, id: str) -> Transaction:
         """The transaction, or LedgerError."""

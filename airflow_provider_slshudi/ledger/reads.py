@@ -44,12 +44,17 @@ def lock_pipeline(connection: Connection, pipeline: str) -> None:
         raise LedgerError(f"the ledger knows no pipeline {pipeline}; register it first", pipeline=pipeline)
 
 
+def find(connection: Connection, id: str) -> Transaction | None:
+    """The transaction `id`, None where there is none."""
+    return next(iter(_all(connection, select(_transactions).where(_transactions.c.id == id))), None)
+
+
 def get(connection: Connection, id: str) -> Transaction:
     """The transaction `id`, or LedgerError."""
-    found = _all(connection, select(_transactions).where(_transactions.c.id == id))
-    if not found:
+    found = find(connection, id)
+    if found is None:
         raise LedgerError(f"the ledger knows no transaction {id}", transaction=id)
-    return found[0]
+    return found
 
 
 def live(connection: Connection, pipeline: str) -> list[Transaction]:

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from airflow_provider_slshudi.exceptions import (
     ForeignWrite,
     LedgerAhead,
-    LedgerError,
     LedgerLost,
-    LedgerUnavailable,
     PipelineConflict,
 )
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import InstantState, decide
 from airflow_provider_slshudi.protocol.work import Work
 
@@ -83,6 +82,7 @@ def refuse_foreign_writes(work: Work) -> None:
     Raises:
         PipelineConflict: another pipeline writes to the table.
         ForeignWrite: another client does.
+        LedgerLost: a commit is of a transaction that the ledger does not know, or thinks was never committed.
     """
     name, timeline = work.pipeline.name, Timeline.load(work.storage)
     completed = timeline.completed("commit", "deltacommit", "replacecommit")
@@ -91,9 +91,12 @@ def refuse_foreign_writes(work: Work) -> None:
     for instant in completed:
         if instant.time in ours or str(instant.completion) <= accepted:
             continue
-        other = timeline.extra_metadata(instant).get(exchange.PIPELINE_KEY)
-        if other not in (None, name):
-            _refuse_pipeline(work, instant.time, str(other))
+        extra = timeline.extra_metadata(instant)
+        other = extra.get(exchange.PIPELINE_KEY)
+        if other == name:
+            _require_known(work, instant.time, extra[exchange.TRANSACTION_KEY])
+        elif other is not None:
+            _refuse_pipeline(work, instant.time, other)
         operation = timeline.operation(instant)
         if other is None and operation not in _SERVICES:
             raise ForeignWrite(
@@ -123,11 +126,12 @@ def check_table_against_ledger(work: Work) -> None:
 
     Raises:
         LedgerAhead: the newest committed transaction is not on the timeline.
-        LedgerLost: the table's newest commit of this pipeline is of a transaction that the ledger does not know.
+        LedgerLost: the table's newest commit of this pipeline is of a transaction that the ledger does not know, or
+            thinks was never committed.
     """
     newest = _newest_commit(work, Timeline.load(work.storage))
-    if newest is not None and find(work, newest[1]) is None:
-        raise ledger_lost(work, *newest)
+    if newest is not None:
+        _require_known(work, *newest)
     latest = work.ledger.latest_committed(work.pipeline.name)
     if latest is None:
         return
@@ -143,26 +147,24 @@ def check_table_against_ledger(work: Work) -> None:
         )
 
 
-def find(work: Work, id_: str) -> Transaction | None:
-    """The ledger's row of a transaction, None where it has none."""
-    try:
-        return work.ledger.get(id_)
-    except LedgerUnavailable:
-        raise
-    except LedgerError:
-        return None
-
-
-def ledger_lost(work: Work, instant: str, id_: str) -> LedgerLost:
-    """The error for an instant of ours that the ledger does not know."""
+def ledger_lost(work: Work, instant: str, id_: str, state: State | None = None) -> LedgerLost:
+    """The error for an instant of ours that the ledger does not know, or whose transaction it has in another state."""
+    known = f"has as {state.value}: the ledger is older than the table" if state else "does not know: it was lost"
     return LedgerLost(
         f"{work.storage.uri}: instant {instant} carries transaction {id_} of pipeline {work.pipeline.name}, which the "
-        f"ledger does not know: the ledger was lost. Nothing is written until `{REBUILD} {work.pipeline.name}` has "
-        "made it anew from the table",
+        f"ledger {known}. Nothing is written until `{REBUILD} {work.pipeline.name}` has made it anew from the table",
         table=work.storage.uri,
         instant=instant,
         transaction=id_,
     )
+
+
+def _require_known(work: Work, instant: str, id_: str) -> None:
+    """A replica or a backup that took the ledger's place may have the batch of a commit as planned, then as aborted."""
+    found = work.ledger.find(id_)
+    state = found.state if found else None
+    if decide(state, InstantState.COMPLETED_OURS).stops:
+        raise ledger_lost(work, instant, id_, state)
 
 
 def _newest_commit(work: Work, timeline: Timeline) -> tuple[str, str] | None:

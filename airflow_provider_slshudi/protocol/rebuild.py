@@ -32,7 +32,8 @@ def rebuild(work: Work) -> Rebuilt:
     again. The pipeline's DAGs have to be paused.
 
     Raises:
-        IllegalTransition: a transaction of the ledger is live; recovery decides that first.
+        IllegalTransition: a transaction of the ledger is live and not committed on the table; recovery decides that
+            first.
         TimelineUnreadable: nothing is known, nothing was changed.
     """
     register(work)

@@ -12,7 +12,6 @@ from airflow_provider_slshudi.planning.recovery import Decision
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.evidence import (
     check_table_against_ledger,
-    find,
     ledger_lost,
     pending_of,
     refuse_foreign_writes,
@@ -89,7 +88,7 @@ def _orphans(work: Work) -> list[tuple[Transaction, str]]:
     """
     orphans = []
     for instant, id_ in pending_of(work):
-        transaction = find(work, id_)
+        transaction = work.ledger.find(id_)
         if transaction is None:
             raise ledger_lost(work, instant, id_)
         if transaction.state is State.ABORTED or transaction.instant not in (None, instant):

@@ -1,0 +1,35 @@
+"""What every scenario of failures ends with."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ranges import Range
+from tests.protocol.conftest import Scenario
+
+NAME = "ad_events"
+
+
+def phase(pipeline: Scenario, transaction: Transaction) -> Phase | None:
+    found = Timeline.load(pipeline.work.storage).get(transaction.instant or "")
+    return found.phase if found else None
+
+
+def assert_exact(pipeline: Scenario, logs: int) -> None:
+    """A next batch is healthy, each of `logs` logs and its ten are in the table once, and ledger and table agree."""
+    from hudi import HudiTableBuilder
+
+    pipeline.put(10, first=logs)
+    assert pipeline.batch("run-after").state is State.COMMITTED
+    rows = pa.Table.from_batches(HudiTableBuilder.from_base_uri(pipeline.work.storage.uri).build().read())
+    assert sorted(rows["event_id"].to_pylist()) == sorted(f"event-{number}" for number in range(logs + 10))
+    ledger, service, timeline = pipeline.work.ledger, pipeline.work.connect(), Timeline.load(pipeline.work.storage)
+    assert ledger.live(NAME) == ledger.reserved(NAME) == timeline.pending() == []
+    told = {item.instant for item in ledger.last(NAME, 100, State.COMMITTED)}
+    assert told == {item.time for item in timeline.completed("commit")}
+    shards = [item.id for item in service.shards()]
+    held = [Range(shard, service.begin(shard), service.end(shard)) for shard in shards]
+    assert ledger.coverage(NAME) == [item for item in held if item.begin < item.end]
