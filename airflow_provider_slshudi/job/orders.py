@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
@@ -30,7 +30,7 @@ class JobOrder:
         transaction, token, instant: empty or 0 where the verb needs none.
         until: when the job is to be over, on `time.monotonic`'s clock; 0 where it takes its time.
         digest: commit only, the SHA-256 of the manifest that was recorded.
-        extra: commit only, what goes into the commit's extra metadata.
+        extra: commit only, the SHA-256 of what goes into the commit's extra metadata.
     """
 
     pipeline: dict[str, Any]
@@ -39,7 +39,7 @@ class JobOrder:
     instant: str = ""
     until: float = 0.0
     digest: str = ""
-    extra: dict[str, str] = field(default_factory=dict)
+    extra: str = ""
 
     def to_json(self) -> str:
         """The command-line form."""

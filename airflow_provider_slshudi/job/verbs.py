@@ -62,7 +62,7 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
     """Commits the instant with the manifest that was recorded.
 
     Raises:
-        ManifestError: the manifest is not that one.
+        ManifestError: the manifest, or what goes into the commit's extra metadata, is not that one.
         TableError: the instant is not INFLIGHT.
     """
     pipeline, storage = _table(order)
@@ -75,6 +75,7 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
             transaction=order.transaction,
             instant=order.instant,
         )
+    extra = exchange.read_extra(storage, order.transaction, order.instant, order.token, order.extra)
     _require_inflight(storage, order.instant)
     reach(Point.COMMIT_STARTED)
     if time.monotonic() > order.until > 0:
@@ -83,7 +84,7 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
             table=storage.uri,
             instant=order.instant,
         )
-    commit.commit(gateway, pipeline, order.instant, manifest.stats, order.extra)
+    commit.commit(gateway, pipeline, order.instant, manifest.stats, extra)
     reach(Point.COMMIT_COMPLETED)
     print(f"committed instant {order.instant}: {manifest.rows} rows")
 
