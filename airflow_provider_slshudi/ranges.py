@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,19 +42,23 @@ def merge(ranges: Iterable[Range]) -> list[Range]:
 
 
 def subtract(wanted: Iterable[Range], taken: Iterable[Range]) -> list[Range]:
-    """The parts of `wanted` that no range of `taken` holds, merged and sorted."""
-    taken_of = {shard: list(group) for shard, group in groupby(merge(taken), key=lambda item: item.shard)}
+    """The parts of `wanted` that no range of `taken` holds, merged and sorted; one walk over both."""
+    holes = merge(taken)
     left: list[Range] = []
+    at = 0
     for item in merge(wanted):
         begin = item.begin
-        for hole in taken_of.get(item.shard, []):
-            if hole.end <= begin:
-                continue
-            if hole.begin >= item.end:
-                break
+        while at < len(holes) and (holes[at].shard, holes[at].end) <= (item.shard, begin):
+            at += 1
+        # Both are sorted and each is disjoint, so only the last hole of one item may concern the next one too.
+        while at < len(holes) and holes[at].shard == item.shard and holes[at].begin < item.end:
+            hole = holes[at]
             if hole.begin > begin:
                 left.append(Range(item.shard, begin, hole.begin))
             begin = hole.end
+            if hole.end > item.end:
+                break
+            at += 1
         if begin < item.end:
             left.append(Range(item.shard, begin, item.end))
     return left

@@ -1,14 +1,16 @@
 """What the steps of one transaction leave for each other beside the table's timeline.
 
 `.hoodie/slshudi/{instant}/` holds who opened the instant (`owner.json`), what the append is to read
-(`batch-{token}.json`) and what it wrote (`manifest-{token}.json`). The token in the name and in the content keeps
-an old driver's work apart from its successor's. The folder goes once its transaction is decided.
+(`batch-{token}.json`), what it wrote (`manifest-{token}.json`) and what the commit is to say of itself
+(`commit-{token}.json`). The token in the name keeps an old driver's work apart from its successor's. The folder goes
+once its transaction is decided.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -162,6 +164,32 @@ def read_manifest(storage: Storage, transaction: str, instant: str, token: int) 
     return Manifest(ranges=ranges, **data), hashlib.sha256(content).hexdigest()
 
 
+def write_extra(storage: Storage, instant: str, token: int, extra: Mapping[str, str]) -> str:
+    """Leaves the commit's extra metadata, which is too long for a command line; gives its SHA-256."""
+    content = json.dumps(extra).encode()
+    storage.write(_extra_path(instant, token), content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def read_extra(storage: Storage, transaction: str, instant: str, token: int, digest: str) -> dict[str, str]:
+    """The commit's extra metadata.
+
+    Raises:
+        ManifestError: there is none, or another than the one with this SHA-256.
+    """
+    content = storage.read(_extra_path(instant, token))
+    if content is None or hashlib.sha256(content).hexdigest() != digest:
+        raise ManifestError(
+            f"{storage.uri}: {_extra_path(instant, token)} is not the one that the commit's order names "
+            f"({'there is none' if content is None else 'its SHA-256 differs'}); the instant was decided meanwhile",
+            table=storage.uri,
+            transaction=transaction,
+            instant=instant,
+        )
+    extra: dict[str, str] = json.loads(content)
+    return extra
+
+
 def delete(storage: Storage, instant: str) -> None:
     """Removes the instant's folder."""
     storage.delete_folder(folder(instant))
@@ -169,6 +197,10 @@ def delete(storage: Storage, instant: str) -> None:
 
 def _order_path(instant: str, token: int) -> str:
     return f"{folder(instant)}/{_ORDER}{token}.json"
+
+
+def _extra_path(instant: str, token: int) -> str:
+    return f"{folder(instant)}/commit-{token}.json"
 
 
 def _no_order(storage: Storage, transaction: str, instant: str, token: int) -> ManifestError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
@@ -29,7 +29,7 @@ class JobOrder:
         pipeline: the pipeline as its model's JSON.
         transaction, token, instant: empty or 0 where the verb needs none.
         digest: commit only, the SHA-256 of the manifest that was recorded.
-        extra: commit only, what goes into the commit's extra metadata.
+        extra: commit only, the SHA-256 of what goes into the commit's extra metadata.
         until: when the job is to be over, on `time.monotonic`'s clock; 0 where it takes its time.
     """
 
@@ -38,7 +38,7 @@ class JobOrder:
     token: int = 0
     instant: str = ""
     digest: str = ""
-    extra: dict[str, str] = field(default_factory=dict)
+    extra: str = ""
     until: float = 0.0
 
     def to_json(self) -> str:

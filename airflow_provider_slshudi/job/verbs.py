@@ -33,13 +33,9 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
     reach(Point.OPEN_TABLE_READY)
     instant = instants.new_instant_time(gateway, storage.uri)
     # The owner first: a crash in between leaves no instant that nobody knows.
-    owner = Owner(order.transaction, pipeline.name, order.token)
-    exchange.write_owner(storage, instant, owner)
+    exchange.write_owner(storage, instant, Owner(order.transaction, pipeline.name, order.token))
     reach(Point.OPEN_OWNED)
     instants.request(gateway, storage.uri, instant)
-    if exchange.read_owner(storage, instant) is None:
-        # The transaction was decided in between, and with its folder went what tells whose instant this is.
-        exchange.write_owner(storage, instant, owner)
     reach(Point.OPEN_REQUESTED)
     print(f"opened instant {instant} for transaction {order.transaction}")
 
@@ -61,7 +57,7 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
     """Commits the instant with the manifest that was recorded.
 
     Raises:
-        ManifestError: the manifest is not that one.
+        ManifestError: the manifest, or what goes into the commit's extra metadata, is not that one.
         TableError: the instant is not INFLIGHT, or the time to commit it is over.
     """
     pipeline, storage = _table(order)
@@ -74,6 +70,7 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
             transaction=order.transaction,
             instant=order.instant,
         )
+    extra = exchange.read_extra(storage, order.transaction, order.instant, order.token, order.extra)
     _require_inflight(storage, order.instant)
     reach(Point.COMMIT_STARTED)
 
@@ -85,7 +82,7 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
                 instant=order.instant,
             )
 
-    commit.commit(gateway, pipeline, order.instant, manifest.stats, order.extra, in_time)
+    commit.commit(gateway, pipeline, order.instant, manifest.stats, extra, in_time)
     reach(Point.COMMIT_COMPLETED)
     print(f"committed instant {order.instant}: {manifest.rows} rows")
 

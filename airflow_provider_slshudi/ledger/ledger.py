@@ -168,6 +168,11 @@ class Ledger:
         with self._read() as connection:
             return reads.latest_committed(connection, pipeline)
 
+    def last_shard(self, pipeline: str, kind: Kind) -> int | None:
+        """The shard where the newest transaction of this kind ends; None where there is none."""
+        with self._read() as connection:
+            return reads.last_shard(connection, pipeline, kind)
+
     def ranges(self, id: str) -> list[Range]:
         """The ranges of a transaction, sorted."""
         with self._read() as connection:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_slshudi.exceptions import LedgerError, PipelineConflict
 from airflow_provider_slshudi.ledger import models, reads
 from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.records import LedgerPipeline, LedgerShard
+from airflow_provider_slshudi.ledger.upsert import upsert
 
 
 def register(connection: Connection, wanted: LedgerPipeline) -> None:
@@ -67,18 +70,15 @@ def save_shards(connection: Connection, pipeline: str, shards: Sequence[LedgerSh
     """See `Ledger.save_shards`."""
     reads.lock_pipeline(connection, pipeline)
     known = {shard.id: shard for shard in reads.shards(connection, pipeline)}
-    new, changed = [], []
-    for shard in shards:
-        row = {"status": shard.status, "hash_begin": shard.hash_begin, "hash_end": shard.hash_end}
-        stored = known.get(shard.id)
-        if stored is None:
-            new.append({"pipeline": pipeline, "shard": shard.id, "first": shard.first} | row)
-        elif any(getattr(stored, field) != value for field, value in row.items()):
-            changed.append({"of_pipeline": pipeline, "of_shard": shard.id} | row)
-    table = models.shards
-    if new:
-        connection.execute(insert(table), new)
-    if changed:
-        same = (table.c.pipeline == bindparam("of_pipeline"), table.c.shard == bindparam("of_shard"))
-        # Columns that are not named here are set from the rows.
-        connection.execute(update(table).where(*same), changed)
+    rows = [
+        shard_row(pipeline, shard)
+        for shard in shards
+        if shard.id not in known or replace(shard, first=known[shard.id].first) != known[shard.id]
+    ]
+    upsert(connection, models.shards, rows, ["status", "hash_begin", "hash_end"])
+
+
+def shard_row(pipeline: str, shard: LedgerShard) -> dict[str, Any]:
+    """A shard's row but for its figures."""
+    row = {"pipeline": pipeline, "shard": shard.id, "status": shard.status, "first": shard.first}
+    return row | {"hash_begin": shard.hash_begin, "hash_end": shard.hash_end}

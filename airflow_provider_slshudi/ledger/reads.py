@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, literal, select
+from sqlalchemy import BindParameter, Connection, Row, Select, bindparam, literal, select
 
 from airflow_provider_slshudi.exceptions import LedgerError
 from airflow_provider_slshudi.ledger import models
@@ -21,6 +21,9 @@ from airflow_provider_slshudi.ledger.records import (
 from airflow_provider_slshudi.ledger.states import LIVE, Kind, State
 from airflow_provider_slshudi.ranges import Range
 
+# A statement has room for so many values; a timeline that nobody archives may have more.
+_VALUES = 10_000
+_SOME: BindParameter[Any] = bindparam("some", expanding=True)
 _transactions = models.transactions
 _ranges = models.ranges
 _shards = models.shards
@@ -78,14 +81,22 @@ def by_instant(connection: Connection, pipeline: str, instant: str) -> Transacti
     return next(iter(_all(connection, query)), None)
 
 
+def last_shard(connection: Connection, pipeline: str, kind: Kind) -> int | None:
+    """The shard of the last range of the newest transaction of this kind."""
+    newest = select(_transactions.c.id).where(_transactions.c.pipeline == pipeline, _transactions.c.kind == kind.value)
+    newest = newest.order_by(_transactions.c.id.desc()).limit(1)
+    query = select(_ranges.c.shard).where(_ranges.c.transaction_id == newest.scalar_subquery())
+    return connection.execute(query.order_by(_ranges.c.shard.desc()).limit(1)).scalar()
+
+
 def committed_instants(connection: Connection, pipeline: str, instants: Sequence[str]) -> set[str]:
     """Which of these instants are committed transactions of the pipeline."""
     query = select(_transactions.c.instant).where(
         _transactions.c.pipeline == pipeline,
-        _transactions.c.instant.in_(instants),
+        _transactions.c.instant.in_(_SOME),
         _transactions.c.state == State.COMMITTED.value,
     )
-    return set(connection.execute(query).scalars())
+    return {instant for part in _parts(instants) for instant in connection.execute(query, part).scalars()}
 
 
 def accepted(connection: Connection, pipeline: str) -> str:
@@ -117,9 +128,13 @@ def totals(connection: Connection, id: str) -> list[RangeTotals]:
 
 def coverage(connection: Connection, pipeline: str) -> list[Range]:
     """The committed ranges in as few intervals as possible, sorted."""
-    table = models.coverage
-    query = select(table.c.shard, table.c.begin_cursor, table.c.end_cursor).where(table.c.pipeline == pipeline)
-    return [Range(*row) for row in connection.execute(query.order_by(table.c.shard, table.c.begin_cursor))]
+    return [Range(*row) for row in connection.execute(_coverage(pipeline))]
+
+
+def coverage_of(connection: Connection, pipeline: str, shards: Iterable[int]) -> list[Range]:
+    """The coverage of these shards alone, sorted."""
+    query = _coverage(pipeline).where(models.coverage.c.shard.in_(_SOME))
+    return [Range(*row) for part in _parts(sorted(shards)) for row in connection.execute(query, part)]
 
 
 def reserved(connection: Connection, pipeline: str) -> list[Range]:
@@ -163,6 +178,16 @@ def recorded(connection: Connection, pipeline: str) -> list[RecordedRange]:
         RecordedRange(_range(row), row.transaction_id, State(row.state), row.instant, row.completed, row.rows)
         for row in connection.execute(query.order_by(_ranges.c.shard, _ranges.c.begin_cursor))
     ]
+
+
+def _coverage(pipeline: str) -> Select[Any]:
+    table = models.coverage.c
+    query = select(table.shard, table.begin_cursor, table.end_cursor).where(table.pipeline == pipeline)
+    return query.order_by(table.shard, table.begin_cursor)
+
+
+def _parts(values: Sequence[Any]) -> Iterator[dict[str, Sequence[Any]]]:
+    return ({"some": list(values[first : first + _VALUES])} for first in range(0, len(values), _VALUES))
 
 
 def _is_live(pipeline: str) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, update
+from sqlalchemy import Connection, insert, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_slshudi.exceptions import Fenced, IllegalTransition, LedgerError, RangeConflict
@@ -17,6 +17,7 @@ from airflow_provider_slshudi.ledger.coverage import cover, learn_density
 from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import LIVE, Kind, State, origins
+from airflow_provider_slshudi.ledger.upsert import upsert
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Range, overlap
 
@@ -47,21 +48,14 @@ def begin(
     row |= {"state": State.PLANNED.value, "token": 1, "rows": 0, "bytes": 0}
     row |= {"created": at, "changed": at, "heartbeat": at}
     connection.execute(insert(_transactions).values(row))
-    connection.execute(
-        insert(models.ranges),
-        [
-            {
-                "transaction_id": id_,
-                "shard": item.shard,
-                "begin_cursor": item.begin,
-                "end_cursor": item.end,
-                "gap": item.gap,
-            }
-            for item in ranges
-        ],
-    )
+    connection.execute(insert(models.ranges), [_range_row(id_, item) for item in ranges])
     note(connection, id_, State.PLANNED.value, {"dag_id": dag_id, "run_id": run_id, "ranges": len(ranges)})
     return reads.get(connection, id_)
+
+
+def _range_row(id: str, item: Range) -> dict[str, Any]:
+    row = {"transaction_id": id, "shard": item.shard, "begin_cursor": item.begin, "end_cursor": item.end}
+    return row | {"gap": item.gap}
 
 
 def _refuse_conflicts(pipeline: str, ranges: Sequence[Range], taken: Sequence[Range]) -> None:
@@ -101,18 +95,9 @@ def prepared(
     def store(_: Transaction) -> None:
         reach(Point.RECORD_HALF)
         _check_totals(id, reads.ranges(connection, id), totals)
-        table = models.ranges
-        keys = (table.c.shard == bindparam("of_shard"), table.c.begin_cursor == bindparam("of_begin"))
         names = ("rows", "bytes", "first_time", "last_time")
-        query = (
-            update(table).where(table.c.transaction_id == id, *keys).values({name: bindparam(name) for name in names})
-        )
-        found = [
-            {"of_shard": item.range.shard, "of_begin": item.range.begin} | {name: getattr(item, name) for name in names}
-            for item in totals
-        ]
-        if found:
-            connection.execute(query, found)
+        found = [_range_row(id, item.range) | {name: getattr(item, name) for name in names} for item in totals]
+        upsert(connection, models.ranges, found, names)
 
     return _change(connection, id, token, State.PREPARED, values, {"rows": rows, "bytes": bytes_}, store)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from airflow_provider_slshudi.config import Batch
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.ledger.records import Density
-from airflow_provider_slshudi.planning.windows import ShardWindow, limit
+from airflow_provider_slshudi.planning.windows import MOST_RANGES, ShardWindow, limit
 from airflow_provider_slshudi.ranges import Range, subtract
 
 
@@ -21,7 +21,8 @@ def plan_backfill(
 ) -> list[Range]:
     """The ranges of the next batch of a backfill, sorted: what is `wanted` ({shard: (begin, end)}) and not `taken`.
 
-    About `limits.max_bytes` of it; nothing is left when it returns nothing. A duty's begin does not bind a backfill.
+    About `limits.max_bytes` and at most `MOST_RANGES` of it; nothing is left when it returns nothing. A duty's begin
+    does not bind a backfill.
 
     Raises:
         ConfigError: an unknown shard, a begin that is not before its end, or cursors that are neither taken nor held
@@ -50,7 +51,7 @@ def plan_backfill(
                 f"[{item.begin}, {item.end}) was never read and reaches out of what the service holds, "
                 f"[{window.service_begin}, {window.service_end})",
             )
-    return limit(left, density, limits.max_bytes)
+    return limit(left[:MOST_RANGES], density, limits.max_bytes)
 
 
 def _refusal(pipeline: str, field: str, value: object, reason: str) -> ConfigError:

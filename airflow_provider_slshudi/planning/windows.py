@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from airflow_provider_slshudi.ledger.records import Density
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ranges import Range, subtract
 
 DEFAULT_BYTES_PER_GROUP = 64 * 1024
+
+MOST_RANGES = 5_000
+"""The most ranges of one batch. Each is in the commit's extra metadata with at most 80 characters, so 400 KB in all,
+about what Hudi itself keeps there of the files of a batch over so many shards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +23,18 @@ class ShardWindow:
     """What a shard can give: cursors from `duty_begin`, where this pipeline's duty begins (`LedgerShard.first`).
 
     The service holds [service_begin, service_end); at `service_end` the next log group will be written.
+    `service_begin` counts only where something is left to read.
     """
 
     shard: int
     duty_begin: int
     service_begin: int
     service_end: int
+
+
+def unread(duties: Iterable[tuple[int, int, int]], taken: Iterable[Range]) -> list[Range]:
+    """What is left of each duty, (shard, its begin, the shard's end), once `taken` is taken away."""
+    return subtract((Range(shard, begin, end) for shard, begin, end in duties if begin < end), taken)
 
 
 def bytes_per_group(density: Mapping[int, Density], shard: int) -> float:
@@ -58,3 +69,11 @@ def limit(ranges: Sequence[Range], density: Mapping[int, Density], max_bytes: in
             taken.append(Range(item.shard, item.begin, min(item.end, item.begin + left)))
             left -= len(item)
     return taken
+
+
+def in_turn(ranges: Sequence[Range], after: int | None, most: int = MOST_RANGES) -> list[Range]:
+    """At most `most` of the sorted `ranges`, sorted: shards take turns, and the one behind `after` is next."""
+    if len(ranges) <= most:
+        return list(ranges)
+    first = 0 if after is None else bisect_right(ranges, after, key=lambda item: item.shard)
+    return sorted([*ranges[first:], *ranges[:first]][:most])

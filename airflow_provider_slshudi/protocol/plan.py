@@ -9,12 +9,13 @@ from airflow_provider_slshudi.ledger.records import LedgerShard, Transaction
 from airflow_provider_slshudi.ledger.states import Kind
 from airflow_provider_slshudi.planning.backfill import plan_backfill
 from airflow_provider_slshudi.planning.batch import plan_tail
-from airflow_provider_slshudi.planning.windows import ShardWindow
+from airflow_provider_slshudi.planning.windows import ShardWindow, unread
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import Range
-from airflow_provider_slshudi.sls.service import LogService, Shard
+from airflow_provider_slshudi.sls.fanout import ask_each
+from airflow_provider_slshudi.sls.service import LogService
 
 
 @dataclass(frozen=True)
@@ -71,17 +72,32 @@ def _begin(work: Work, kind: Kind, ranges: list[Range]) -> Transaction | None:
 
 def _tail_ranges(work: Work, service: LogService, save: bool) -> list[Range]:
     name, taken = work.pipeline.name, _taken(work)
-    windows = _windows(service, _refreshed(work, service, save))
-    density = work.ledger.density(name)
-    return plan_tail(name, windows, taken, density, work.pipeline.batch, work.pipeline.source.on_expired)
+    shards = _refreshed(work, service, save)
+    ends = ask_each(service.end, (shard.id for shard in shards))
+    left = unread(((shard.id, shard.first, ends[shard.id]) for shard in shards), taken)
+    windows = _windows(service, shards, ends, left)
+    return plan_tail(
+        name,
+        windows,
+        taken,
+        work.ledger.density(name),
+        work.pipeline.batch,
+        work.pipeline.source.on_expired,
+        lambda: work.ledger.last_shard(name, Kind.TAIL),
+    )
 
 
 def _backfill_ranges(work: Work, service: LogService, request: BackfillRequest, save: bool) -> list[Range]:
     name, taken = work.pipeline.name, _taken(work)
-    windows = _windows(service, _refreshed(work, service, save))
-    wanted = _wanted(request, service, windows)
+    shards = _refreshed(work, service, save)
+    wanted = _wanted(request, service, shards)
     if request.span is not None and not wanted:
         return []
+    # Of shards that the request does not name it only counts that they are there.
+    ends = {shard.id: shard.first for shard in shards}
+    ends |= ask_each(service.end, sorted(wanted.keys() & ends.keys()))
+    left = unread(((shard, *wanted[shard]) for shard in sorted(wanted.keys() & ends.keys())), taken)
+    windows = _windows(service, shards, ends, left)
     return plan_backfill(name, wanted, windows, taken, work.ledger.density(name), work.pipeline.batch)
 
 
@@ -93,9 +109,10 @@ def _taken(work: Work) -> list[Range]:
 
 def _refreshed(work: Work, service: LogService, save: bool) -> list[LedgerShard]:
     """The service's shards with the cursor where our duty for each begins."""
-    known = {shard.id: shard for shard in work.ledger.shards(work.pipeline.name)}
-    first_run = not known
-    listed = [_ledger_shard(work, service, shard, known, first_run) for shard in service.shards()]
+    known = {shard.id: shard.first for shard in work.ledger.shards(work.pipeline.name)}
+    found = service.shards()
+    first = known | _first_cursors(work, service, [shard.id for shard in found if shard.id not in known], not known)
+    listed = [LedgerShard(shard.id, shard.status, shard.hash_begin, shard.hash_end, first[shard.id]) for shard in found]
     if save:
         reach(Point.PLAN_LEASED)
         work.ledger.save_shards(work.pipeline.name, listed)
@@ -103,31 +120,33 @@ def _refreshed(work: Work, service: LogService, save: bool) -> list[LedgerShard]
     return listed
 
 
-def _ledger_shard(
-    work: Work, service: LogService, shard: Shard, known: Mapping[int, LedgerShard], first_run: bool
-) -> LedgerShard:
-    first = known[shard.id].first if shard.id in known else _first_cursor(work, service, shard.id, first_run)
-    return LedgerShard(shard.id, shard.status, shard.hash_begin, shard.hash_end, first)
-
-
-def _first_cursor(work: Work, service: LogService, shard: int, first_run: bool) -> int:
+def _first_cursors(work: Work, service: LogService, shards: list[int], first_run: bool) -> dict[int, int]:
     start = work.pipeline.source.start
     # A shard that appears later holds what its parents no longer take: all of it is ours.
     if not first_run or start == "begin":
-        return service.begin(shard)
-    return service.end(shard) if start == "end" else service.at(shard, int(start))
+        return ask_each(service.begin, shards)
+    return ask_each(service.end if start == "end" else lambda shard: service.at(shard, int(start)), shards)
 
 
-def _windows(service: LogService, shards: list[LedgerShard]) -> list[ShardWindow]:
-    return [ShardWindow(shard.id, shard.first, service.begin(shard.id), service.end(shard.id)) for shard in shards]
+def _windows(
+    service: LogService, shards: list[LedgerShard], ends: Mapping[int, int], left: list[Range]
+) -> list[ShardWindow]:
+    """The shards' windows. What expired is asked where something is `left`: only there it can be lost."""
+    begins = ask_each(service.begin, sorted({item.shard for item in left}))
+    return [
+        ShardWindow(shard.id, shard.first, begins.get(shard.id, ends[shard.id]), ends[shard.id]) for shard in shards
+    ]
 
 
-def _wanted(request: BackfillRequest, service: LogService, windows: list[ShardWindow]) -> Mapping[int, tuple[int, int]]:
+def _wanted(request: BackfillRequest, service: LogService, shards: list[LedgerShard]) -> Mapping[int, tuple[int, int]]:
     if request.cursors is not None:
         return request.cursors
     if request.span is None:
         return {}
-    first, last = request.span
-    found = {window.shard: (service.at(window.shard, first), service.at(window.shard, last)) for window in windows}
+    first, last = (_at(service, shards, at) for at in request.span)
     # A shard that received nothing within the span has nothing to give.
-    return {shard: (begin, end) for shard, (begin, end) in found.items() if begin < end}
+    return {shard: (first[shard], last[shard]) for shard in first if first[shard] < last[shard]}
+
+
+def _at(service: LogService, shards: list[LedgerShard], unix_seconds: int) -> dict[int, int]:
+    return ask_each(lambda shard: service.at(shard, unix_seconds), (shard.id for shard in shards))

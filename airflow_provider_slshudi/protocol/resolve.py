@@ -155,22 +155,16 @@ def _commit_order(work: Work, transaction: Transaction, until: float) -> JobOrde
     token = int(recorded["token"])
     # The pipeline as it was when the batch was planned, whatever its file says by now.
     batch = exchange.read_order(work.storage, transaction.id, transaction.instant, token)
-    return JobOrder(
-        batch.pipeline,
-        transaction.id,
-        token,
-        transaction.instant,
-        str(recorded["digest"]),
-        {
-            exchange.TRANSACTION_KEY: transaction.id,
-            exchange.PIPELINE_KEY: transaction.pipeline,
-            exchange.KIND_KEY: transaction.kind.value,
-            exchange.DAG_KEY: transaction.dag_id,
-            exchange.RUN_KEY: transaction.run_id,
-            exchange.RANGES_KEY: ranges_text(work.ledger.ranges(transaction.id), work.ledger.totals(transaction.id)),
-        },
-        until,
-    )
+    extra = {
+        exchange.TRANSACTION_KEY: transaction.id,
+        exchange.PIPELINE_KEY: transaction.pipeline,
+        exchange.KIND_KEY: transaction.kind.value,
+        exchange.DAG_KEY: transaction.dag_id,
+        exchange.RUN_KEY: transaction.run_id,
+        exchange.RANGES_KEY: ranges_text(work.ledger.ranges(transaction.id), work.ledger.totals(transaction.id)),
+    }
+    left = exchange.write_extra(work.storage, transaction.instant, token, extra)
+    return JobOrder(batch.pipeline, transaction.id, token, transaction.instant, str(recorded["digest"]), left, until)
 
 
 def ranges_text(ranges: list[Range], totals: list[RangeTotals]) -> str:

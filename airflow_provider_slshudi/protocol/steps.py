@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import asdict
 
 from airflow_provider_slshudi.exceptions import IllegalTransition, ManifestError, TableError
 from airflow_provider_slshudi.hudi import exchange
@@ -68,7 +67,10 @@ def record(work: Work, id_: str, token: int) -> Transaction:
     with work.lease():
         totals = _checked(work, transaction, manifest)
         reach(Point.RECORD_CHECKED)
-        recorded = work.ledger.prepared(id_, token, {**asdict(manifest), "digest": digest}, totals)
+        # The ranges are in the ledger already, and what the files are the digest vouches for.
+        facts = {"token": token, "digest": digest, "files": len(manifest.stats)}
+        facts |= {"misfits": manifest.misfits, "seconds": manifest.seconds}
+        recorded = work.ledger.prepared(id_, token, facts, totals)
         reach(Point.RECORD_TOLD)
         return recorded
 
@@ -130,14 +132,12 @@ def _checked(work: Work, transaction: Transaction, manifest: Manifest) -> list[R
 
 
 def _parts(planned: list[Range], done: Iterable[RangeDone]) -> dict[Range, list[RangeDone]]:
-    by_shard: dict[int, list[Range]] = defaultdict(list)
-    for item in planned:
-        by_shard[item.shard].append(item)
     parts: dict[Range, list[RangeDone]] = {item: [] for item in planned}
     for part in done:
-        for item in by_shard[part.shard]:
-            if item.begin <= part.begin and part.end <= item.end:
-                parts[item].append(part)
+        # The last planned range that does not begin behind the part is the only one that may hold it.
+        at = bisect_right(planned, (part.shard, part.begin), key=lambda item: (item.shard, item.begin)) - 1
+        if at >= 0 and planned[at].shard == part.shard and part.end <= planned[at].end:
+            parts[planned[at]].append(part)
     return parts
 
 

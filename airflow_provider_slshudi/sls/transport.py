@@ -29,8 +29,11 @@ LONGEST = 60.0
 LARGEST = 256 * 2**20
 """The most bytes of an answer that are taken into memory, sent or decompressed; pulls have some 10 MB."""
 
+CONNECTIONS = 16
+"""The most connections that stay open: few beside the service's limits, enough that its latency is not waited for
+shard by shard. They are made as they are needed; a task that reads needs two."""
+
 _PIECE = 256 * 1024
-_CONNECTIONS = 2  # the pull in flight, and whatever is asked beside it
 _API_VERSION = "0.6.0"
 
 
@@ -134,8 +137,8 @@ def _pool(scheme: str, host: str) -> urllib3.PoolManager:
     if proxy:
         login = urllib3.util.parse_url(proxy).auth
         headers = urllib3.util.make_headers(proxy_basic_auth=unquote(login)) if login else None
-        return urllib3.ProxyManager(proxy, proxy_headers=headers, ssl_context=context, maxsize=_CONNECTIONS)
-    return urllib3.PoolManager(ssl_context=context, maxsize=_CONNECTIONS)
+        return urllib3.ProxyManager(proxy, proxy_headers=headers, ssl_context=context, maxsize=CONNECTIONS)
+    return urllib3.PoolManager(ssl_context=context, maxsize=CONNECTIONS)
 
 
 def _untrusted(error: BaseException | None) -> bool:

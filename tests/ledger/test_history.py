@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, event, insert, text
 
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import RangeTotals
+from airflow_provider_slshudi.ledger.records import LedgerShard, RangeTotals
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.ranges import Range
 
@@ -81,6 +81,9 @@ CALLS: dict[str, Callable[[Ledger], object]] = {
     "totals": lambda ledger: ledger.totals("20260101T000000000007-000000"),
     "coverage": lambda ledger: ledger.coverage(PIPELINE),
     "reserved": lambda ledger: ledger.reserved(PIPELINE),
+    "last_shard": lambda ledger: ledger.last_shard(PIPELINE, Kind.TAIL),
+    "committed_instants": lambda ledger: ledger.committed_instants(PIPELINE, ["20260101T000000000007-000000", "now"]),
+    "save_shards": lambda ledger: ledger.save_shards(PIPELINE, [LedgerShard(0, "readonly", "", "", 0)]),
     "density": lambda ledger: ledger.density(PIPELINE),
     "events": lambda ledger: ledger.events("20260101T000000000007-000000"),
     "begin": lambda ledger: ledger.begin(PIPELINE, Kind.TAIL, [Range(1, PAST, PAST + 1)], "dag", "next"),

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from airflow_provider_slshudi.config import Batch
 from airflow_provider_slshudi.exceptions import DataExpired, PipelineConflict, TerminalError
-from airflow_provider_slshudi.ledger.records import Density
+from airflow_provider_slshudi.ledger.records import Density, RangeTotals
 from airflow_provider_slshudi.planning.batch import plan_tail
-from airflow_provider_slshudi.planning.windows import DEFAULT_BYTES_PER_GROUP, ShardWindow, estimate
+from airflow_provider_slshudi.planning.windows import DEFAULT_BYTES_PER_GROUP, MOST_RANGES, ShardWindow, estimate
+from airflow_provider_slshudi.protocol.resolve import ranges_text
 from airflow_provider_slshudi.ranges import Range, merge, overlap, subtract
 
 BASE = 1614750027373205714
@@ -107,6 +108,34 @@ def test_a_logstore_that_counts_from_elsewhere_stops_the_pipeline(taken: list[Ra
     with pytest.raises(PipelineConflict, match=r"shard 0 ends at cursor 40.* up to 100") as caught:
         plan_tail("p", [window(0, 0, 40, duty=0 if taken else 100)], taken, ONE_BYTE, limits(10), "skip")
     assert caught.value.pipeline == "p"
+
+
+def test_more_shards_than_a_batch_takes_have_turns() -> None:
+    shards = MOST_RANGES + 3
+    windows = [window(shard, 0, 10) for shard in range(shards)]
+
+    def batch(taken: list[Range], last: int | None) -> list[Range]:
+        return plan_tail("p", windows, taken, {}, Batch(), "fail", lambda: last)
+
+    first = batch([], None)
+    assert [item.shard for item in first] == list(range(MOST_RANGES))
+    second = batch([], first[-1].shard)  # the first was aborted, say: those that waited come first
+    waited = list(range(MOST_RANGES, shards))
+    assert [item.shard for item in second] == [*range(MOST_RANGES - 3), *waited]
+    assert [item.shard for item in batch(first, first[-1].shard)] == waited
+
+
+def test_holes_of_one_shard_are_bounded_like_shards() -> None:
+    taken = [Range(0, cursor, cursor + 1) for cursor in range(1, 4 * MOST_RANGES, 2)]
+    batch = plan_tail("p", [window(0, 0, 4 * MOST_RANGES)], taken, ONE_BYTE, limits(10**9), "fail")
+    assert batch == [Range(0, cursor, cursor + 1) for cursor in range(0, 2 * MOST_RANGES, 2)]
+
+
+def test_the_longest_text_of_a_batch_s_ranges_stays_below_its_bound() -> None:
+    largest = 2**63 - 1
+    ranges = [Range(99_999 - number, largest - 1, largest) for number in range(MOST_RANGES)]
+    text = ranges_text(ranges, [RangeTotals(item, 10**10, 10**13, largest, largest) for item in ranges])
+    assert len(text) <= 80 * MOST_RANGES
 
 
 @st.composite
