@@ -71,6 +71,8 @@ class Timeline:
         furthest: dict[tuple[str, str], Instant] = {}
         completed: list[Instant] = []
         for name in sorted(names):
+            if name.partition(".")[2].startswith("savepoint"):
+                continue  # it has the time of the commit that it keeps
             if match := _COMPLETED.fullmatch(name):
                 completed.append(Instant(match["time"], match["action"], Phase.COMPLETED, match["completion"]))
             elif match := _PENDING.fullmatch(name):
