@@ -19,8 +19,9 @@ from airflow_provider_slshudi.hudi.storage import Storage
 
 FOLDER = ".hoodie/timeline"
 _HISTORY = f"{FOLDER}/history"
-_PENDING = re.compile(r"(?P<time>\d+)(?:\.(?P<action>[a-z]+))?\.(?P<state>requested|inflight)")
-_COMPLETED = re.compile(r"(?P<time>\d+)_(?P<completion>\d+)\.(?P<action>[a-z]+)")
+# A savepoint has the time of the commit that it keeps, and is none.
+_PENDING = re.compile(r"(?P<time>\d+)(?:\.(?P<action>(?!savepoint)[a-z]+))?\.(?P<state>requested|inflight)")
+_COMPLETED = re.compile(r"(?P<time>\d+)_(?P<completion>\d+)\.(?P<action>(?!savepoint)[a-z]+)")
 
 
 class Phase(Enum):
@@ -71,8 +72,6 @@ class Timeline:
         furthest: dict[tuple[str, str], Instant] = {}
         completed: list[Instant] = []
         for name in sorted(names):
-            if name.partition(".")[2].startswith("savepoint"):
-                continue  # it has the time of the commit that it keeps
             if match := _COMPLETED.fullmatch(name):
                 completed.append(Instant(match["time"], match["action"], Phase.COMPLETED, match["completion"]))
             elif match := _PENDING.fullmatch(name):
