@@ -19,8 +19,9 @@ from airflow_provider_slshudi.hudi.storage import Storage
 
 FOLDER = ".hoodie/timeline"
 _HISTORY = f"{FOLDER}/history"
-_PENDING = re.compile(r"(?P<time>\d+)(?:\.(?P<action>[a-z]+))?\.(?P<state>requested|inflight)")
-_COMPLETED = re.compile(r"(?P<time>\d+)_(?P<completion>\d+)\.(?P<action>[a-z]+)")
+# A savepoint has the time of the commit that it keeps, and is none.
+_PENDING = re.compile(r"(?P<time>\d+)(?:\.(?P<action>(?!savepoint)[a-z]+))?\.(?P<state>requested|inflight)")
+_COMPLETED = re.compile(r"(?P<time>\d+)_(?P<completion>\d+)\.(?P<action>(?!savepoint)[a-z]+)")
 
 
 class Phase(Enum):

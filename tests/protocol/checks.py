@@ -30,6 +30,5 @@ def assert_exact(pipeline: Scenario, logs: int) -> None:
     assert ledger.live(NAME) == ledger.reserved(NAME) == timeline.pending() == []
     told = {item.instant for item in ledger.last(NAME, 100, State.COMMITTED)}
     assert told == {item.time for item in timeline.completed("commit")}
-    shards = [item.id for item in service.shards()]
-    held = [Range(shard, service.begin(shard), service.end(shard)) for shard in shards]
-    assert ledger.coverage(NAME) == [item for item in held if item.begin < item.end]
+    held = {item.id: (service.begin(item.id), service.end(item.id)) for item in service.shards()}
+    assert ledger.coverage(NAME) == [Range(shard, *span) for shard, span in held.items() if span[0] < span[1]]
