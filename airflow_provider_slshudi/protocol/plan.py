@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.ledger.records import LedgerShard, Transaction
-from airflow_provider_slshudi.ledger.states import Kind
+from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.planning.backfill import plan_backfill
 from airflow_provider_slshudi.planning.batch import plan_tail
 from airflow_provider_slshudi.planning.windows import ShardWindow, unread
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.settle import register
-from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.fanout import ask_each
 from airflow_provider_slshudi.sls.service import LogService
@@ -35,8 +35,7 @@ def tail(work: Work) -> Transaction | None:
     """
     register(work)
     with work.lease():
-        ranges = _tail_ranges(work, work.connect(), save=True)
-        return _begin(work, Kind.TAIL, ranges)
+        return _begun(work) or _begin(work, Kind.TAIL, _tail_ranges(work, work.connect(), save=True))
 
 
 def preview(work: Work) -> list[Range]:
@@ -52,13 +51,20 @@ def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
     """
     register(work)
     with work.lease():
-        ranges = _backfill_ranges(work, work.connect(), request, save=True)
-        return _begin(work, Kind.BACKFILL, ranges)
+        return _begun(work) or _begin(work, Kind.BACKFILL, _backfill_ranges(work, work.connect(), request, save=True))
 
 
 def preview_backfill(work: Work, request: BackfillRequest) -> list[Range]:
     """The ranges that the next batch of a backfill would read; nothing is written, and nothing is left once empty."""
     return _backfill_ranges(work, work.connect(), request, save=False)
+
+
+def _begun(work: Work) -> Transaction | None:
+    """What a try of this run that died right after it had planned, with a new token; None where there is nothing."""
+    for live in work.ledger.live(work.pipeline.name):
+        if Run(live.dag_id, live.run_id) == work.run and live.state is State.PLANNED:
+            return work.ledger.take_over(live.id)
+    return None
 
 
 def _begin(work: Work, kind: Kind, ranges: list[Range]) -> Transaction | None:

@@ -88,6 +88,20 @@ def test_planned_and_nothing_on_the_timeline_is_aborted(spark: SparkSession, pip
     assert_healthy(pipeline, spark)
 
 
+def test_a_plan_that_died_right_after_it_had_begun_is_gone_on_with_by_its_retry(
+    spark: SparkSession, pipeline: Scenario
+) -> None:
+    planned = plan.tail(pipeline.by("run-1"))
+    assert planned is not None
+    again = plan.tail(pipeline.by("run-1"))
+    assert again is not None and (again.id, again.token) == (planned.id, planned.token + 1)
+    with pytest.raises(Fenced):
+        steps.open_instant(pipeline.by("run-1"), planned.id, planned.token)
+    steps.open_instant(pipeline.by("run-1"), again.id, again.token)
+    assert settled(pipeline.by("run-2")) == [Decision.ROLL_BACK_AND_ABORT]
+    assert_healthy(pipeline, spark)
+
+
 @pytest.mark.parametrize(
     ("point", "decision"),
     [(Point.OPEN_OWNED, Decision.ABORT), (Point.OPEN_REQUESTED, Decision.ROLL_BACK_AND_ABORT)],
