@@ -1,10 +1,10 @@
 # PYTHON=/path/to/python3.11 chooses the interpreter; otherwise the first Python 3.10-3.12 that runs is taken.
 VENV := .venv
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint conformance soak fuzz bench constraints clean
+.PHONY: help setup demo test lint conformance soak fuzz bench bench-growth constraints clean
 
 help: ## Show this help
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
 
 setup: ## Make .venv and fetch all that is needed, in versions fixed by constraints.txt
 	@sh tools/setup.sh
@@ -34,6 +34,9 @@ fuzz: setup ## Mutated requests to the local server, mutated answers to the clie
 bench: setup ## The local server per core; decoding beside the SDK's own
 	@$(VENV)/bin/python benchmarks/local_server.py
 	@$(VENV)/bin/python benchmarks/decode.py
+
+bench-growth: setup ## What a batch costs over thousands of shards and a million past transactions
+	@$(VENV)/bin/python benchmarks/growth.py
 
 constraints: setup ## Choose the versions of constraints.txt anew, within the ranges of pyproject.toml
 	@$(VENV)/bin/python tools/setup.py constraints
