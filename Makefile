@@ -44,6 +44,9 @@ bench: setup ## The local server per core; decoding beside the SDK's own
 bench-exactness: setup ## What exactness costs, beside one process that writes and commits at once
 	@$(VENV)/bin/python benchmarks/exactness.py
 
+bench-growth: setup ## What a batch costs over thousands of shards and a million past transactions
+	@$(VENV)/bin/python benchmarks/growth.py
+
 constraints: setup ## Choose the versions of constraints.txt anew, within the ranges of pyproject.toml
 	@$(VENV)/bin/python tools/setup.py constraints
 

@@ -91,12 +91,11 @@ def last_shard(connection: Connection, pipeline: str, kind: Kind) -> int | None:
 
 def committed_instants(connection: Connection, pipeline: str, instants: Sequence[str]) -> set[str]:
     """Which of these instants are committed transactions of the pipeline."""
-    query = select(_transactions.c.instant).where(
-        _transactions.c.pipeline == pipeline,
-        _transactions.c.instant.in_(_SOME),
-        _transactions.c.state == State.COMMITTED.value,
-    )
-    return {instant for part in _parts(instants) for instant in connection.execute(query, part).scalars()}
+    # Asked for the state too, SQLite would look all committed ones up by it instead of these few by their instants.
+    query = select(_transactions.c.instant, _transactions.c.state)
+    query = query.where(_transactions.c.pipeline == pipeline, _transactions.c.instant.in_(_SOME))
+    found = (row for part in _parts(instants) for row in connection.execute(query, part))
+    return {instant for instant, state in found if state == State.COMMITTED.value}
 
 
 def accepted(connection: Connection, pipeline: str) -> str:

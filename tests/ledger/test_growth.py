@@ -78,6 +78,17 @@ def test_a_timeline_of_any_length_is_compared_with_the_ledger(ledger: Ledger, co
     assert ledger.committed_instants(PIPELINE, instants) == {"instant-7"} & set(instants)
 
 
+def test_instants_are_looked_up_by_their_index(engine: Engine, ledger: Ledger) -> None:
+    """SQLite, which knows nothing of how many are committed, would rather read all of these."""
+    if engine.dialect.name != "sqlite":
+        pytest.skip("PostgreSQL knows how many there are; test_history counts the rows that it reads")
+    with counted(engine) as seen:
+        ledger.committed_instants(PIPELINE, ["a", "b", "c"])
+    with engine.connect() as connection:
+        plans = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {asked}", values).all() for asked, values in seen[1:]]
+    assert [["(pipeline=? AND instant=?)" in row[3] for row in plan] for plan in plans] == [[True]], plans
+
+
 def test_where_the_last_batch_of_a_kind_ended(ledger: Ledger) -> None:
     assert ledger.last_shard(PIPELINE, Kind.TAIL) is None
     whole_life(ledger, range(4), 0)
