@@ -53,6 +53,12 @@ def ends_with_parent(how: signal.Signals, until: float | None = None) -> Callabl
     return set_up
 
 
+def end_with_parent() -> None:
+    """Lets this very process get SIGKILL once its parent is gone."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def _machine() -> str:
     """The boot, and what numbers its processes: containers of one machine have numbers of their own."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

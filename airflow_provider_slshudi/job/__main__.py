@@ -12,6 +12,7 @@ from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.runtime import leave, quiet
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.job.orders import REASON, JobOrder, Verb
+from airflow_provider_slshudi.processes import end_with_parent
 
 
 def main(arguments: list[str]) -> None:
@@ -19,6 +20,8 @@ def main(arguments: list[str]) -> None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    # The JVM that started this interpreter ends with the task; a stopped interpreter would not notice.
+    end_with_parent()
     order = JobOrder.from_json(arguments[1])
     match Verb(arguments[0]):
         case Verb.OPEN:
