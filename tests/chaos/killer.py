@@ -18,6 +18,7 @@ from tests.chaos.processes import by_kind, end_idle_orphans
 WEIGHTS = {
     "spark-submit JVM": 3,
     "driver": 3,
+    "resident process": 2,
     "pyspark worker": 2,
     "task": 3,
     "worker": 2,

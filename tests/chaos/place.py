@@ -39,6 +39,7 @@ QUICK = {
     "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
     "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "2",
     "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
+    "SLSHUDI_RESIDENT_SECONDS": "60",
 }
 
 
@@ -95,7 +96,8 @@ def place(home: Path, count: int) -> Iterator[Place]:
             (dags / f"{line.name}.py").write_text(DAG.format(name=line.name), encoding="utf-8")
         engine = open_engine(f"sqlite:///{database}")
         migrate(engine)
-        variables = {**environment(pipelines, database, server), **QUICK}
+        # Resident processes of this run's own.
+        variables = {**environment(pipelines, database, server), **QUICK, "TMPDIR": str(home)}
         with LocalAirflow(home / "airflow", dags, variables) as airflow:
             for line in lines:
                 for dag in line.dags:

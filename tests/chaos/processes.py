@@ -47,6 +47,8 @@ def _kind(process: psutil.Process) -> str | None:
         return "worker"
     if line.startswith("airflow worker -- "):
         return "task"
+    if "job/resident_driver.py" in line:
+        return "resident process"
     if "org.apache.spark.deploy.SparkSubmit" in line:
         return "spark-submit JVM"
     if "pyspark.daemon" in line:
@@ -54,6 +56,13 @@ def _kind(process: psutil.Process) -> str | None:
     if any(argument.endswith("job/__main__.py") for argument in arguments):
         return "driver"
     return None
+
+
+def end_residents(place: Place) -> None:
+    """Ends the resident processes, which would stay for a while."""
+    for process in by_kind(place)["resident process"]:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def end_idle_orphans(place: Place) -> None:

@@ -15,7 +15,7 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.ranges import Range, subtract
 from tests.chaos.killer import Killer
 from tests.chaos.place import PROJECT, Line, Place, place
-from tests.chaos.processes import adopt_orphans
+from tests.chaos.processes import adopt_orphans, end_residents
 from tests.chaos.producer import Producer
 from tests.chaos.proof import Outcome, prove
 from tests.chaos.unrest import Unrest
@@ -111,6 +111,7 @@ def chaos(home: Path, batches: int, pipelines: int, seed: int) -> tuple[Run, Out
         for line, producer in zip(found.lines, run.producers, strict=True):
             outcome.add(prove(found, line, producer.acknowledged))
         run.look()
+        end_residents(found)
     return run, outcome
 
 

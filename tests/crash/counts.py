@@ -78,7 +78,7 @@ def _file_faults(work: Work) -> list[str]:
 def _ledger_faults(work: Work) -> list[str]:
     name = work.pipeline.name
     live = work.ledger.live(name)
-    recorded = sum(work.ledger.committed_rows(name).values())
+    recorded = sum(item.rows or 0 for item in work.ledger.recorded(name))
     rows = len(_column(work, "event_id"))
     found = [f"live transactions: {live}"] if live else []
     return [*found, *([f"the ledger counts {recorded} rows, the table has {rows}"] if recorded != rows else [])]

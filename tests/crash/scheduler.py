@@ -18,7 +18,7 @@ from tests.crash.counts import faults
 from tests.crash.held import Holds, NotAsPlanned, is_over, kill
 from tests.crash.world import Line, World
 
-HOLD_SECONDS = 12.0
+HOLD_SECONDS = 8.0
 RUN_SECONDS = 240.0
 # A dead scheduler is known to be dead within seconds, and its tasks are started again while they may still run.
 _HASTY = {
@@ -82,7 +82,6 @@ class Place:
             holds.release(case.point)
         ended = airflow.wait_for_run(dag, run, RUN_SECONDS)
         said = self._told(airflow, dag, run, case)
-        self._healthy(airflow, dag)
         line.put(10)
         self._healthy(airflow, dag)
         found = [*faults(line.work, self._world.logs), *self._world.spark_faults(line.work)]

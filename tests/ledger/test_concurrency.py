@@ -28,6 +28,8 @@ def _work(url: str, job: Callable[[Ledger, int, int], str], number: int, start: 
             results.put((turn, job(ledger, number, turn)))
         except Exception as error:
             results.put((turn, type(error).__name__))
+    # A lease that was won ends with its holder's process.
+    start.wait(60)
 
 
 def race(url: str, job: Callable[[Ledger, int, int], str]) -> list[Counter[str]]:
