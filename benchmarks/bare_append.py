@@ -19,13 +19,20 @@ from airflow_provider_slshudi.hudi import commit, instants
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.runtime import leave, quiet
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.job.append import AppendTask, _limits, _runner
+from airflow_provider_slshudi.job.append import AppendTask, _runner, read_limits
 from airflow_provider_slshudi.job.rows import RowSpec
 from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.planning.split import split
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.service import LogService
+
+
+class BareTask(AppendTask):
+    """Writes without a fence."""
+
+    def _still_wanted(self) -> None:
+        pass
 
 
 def main(order: str) -> None:
@@ -48,15 +55,17 @@ def main(order: str) -> None:
         density = {int(shard): Density(size, 0.0) for shard, size in given["density"].items()}
         ranges = [Range(*item) for item in given["ranges"]]
         work = split(ranges, density, spark.defaultParallelism, pipeline.batch.task_bytes)
-        task = AppendTask(
+        task = BareTask(
             service,
             storage,
+            "",
+            0,
             instant,
             RowSpec.of(pipeline),
             table.partition.name if table.partition else None,
             pipeline.batch.target_file_bytes,
             pipeline.name,
-            _limits(source, work),
+            read_limits(source, work),
         )
         results = spark.parallelize(work, len(work)).mapPartitions(_runner(task)).collect()
         written = time.monotonic()
