@@ -23,7 +23,7 @@ from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision, InstantState, decide, why
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol.evidence import REBUILD, Evidence, look
+from airflow_provider_slshudi.protocol.evidence import REBUILD, Evidence, look, state_of_pending
 from airflow_provider_slshudi.protocol.work import COMMIT_SECONDS, Work
 from airflow_provider_slshudi.ranges import Range
 
@@ -80,11 +80,10 @@ def resolve(work: Work, transaction: Transaction, lease: Lease) -> Decision:
 def roll_back_orphan(work: Work, transaction: Transaction, instant: str) -> None:
     """Takes an instant off the timeline that its transaction does not go on with."""
     reason = why(State.ABORTED, InstantState.REQUESTED)
-    pending = Timeline.load(work.storage).get(instant)
     detail = {
         "by": str(work.run),
         "ledger": transaction.state.value,
-        "timeline": pending.phase.name if pending else InstantState.NOTHING.value,
+        "timeline": state_of_pending(Timeline.load(work.storage), instant).value,
         "instant": instant,
         "decision": Decision.ROLL_BACK.value,
         "why": reason,
@@ -109,7 +108,7 @@ def _roll_back(work: Work, transaction: Transaction, instant: str) -> None:
     order = work.order(transaction=transaction.id, token=transaction.token, instant=instant)
     work.launcher.run(Verb.ROLLBACK, order, {})
     reach(Point.SETTLE_ROLLED_BACK)
-    if Timeline.load(work.storage).get(instant) is not None:
+    if state_of_pending(Timeline.load(work.storage), instant) is not InstantState.NOTHING:
         raise TableError(
             f"{work.storage.uri}: instant {instant} is still on the timeline after its rollback",
             table=work.storage.uri,

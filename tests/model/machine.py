@@ -175,11 +175,17 @@ class Protocol(RuleBasedStateMachine):
 
     @rule(which=WHICH)
     def roll_back_by_hand(self, which: int) -> None:
-        instant = pick(self.world.table.pending(), which)
+        instant = pick(self.world.table.pending_commits(), which)
         if instant is not None:
-            self.world.by_hand.add(instant)
-            for _ in self.world.table.rolling_back(instant):
-                pass
+            self.world.roll_back_by_hand(instant)
+
+    @precondition(lambda self: not self.world.committing())
+    @rule(which=WHICH, changes=st.integers(1, 4))
+    def begin_rollback_by_hand(self, which: int, changes: int) -> None:
+        """Whose process dies half-way. A commit under way cannot be fenced off by the files that it deletes."""
+        instant = pick(self.world.table.pending_commits(), which)
+        if instant is not None:
+            self.world.roll_back_by_hand(instant, changes)
 
     @precondition(lambda self: not self.world.actors.alive("task"))
     @rule()

@@ -171,6 +171,10 @@ class ModelTable:
         complete = {name.split("_")[0] for name in names if "_" in name}
         return sorted({name.split(".")[0] for name in names if "_" not in name} - complete)
 
+    def pending_commits(self) -> list[str]:
+        """Those of them that are no rollbacks."""
+        return [instant for instant in self.pending() if any(self._files_of(instant))]
+
     @property
     def _folder(self) -> Path:
         return self.base / ".hoodie/timeline"

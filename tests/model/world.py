@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,15 @@ class World:
 
     def ended(self, run: Run) -> bool | None:
         return next((found.ended for found in self.runs if found.id == run.run_id), None)
+
+    def roll_back_by_hand(self, instant: str, changes: int = 100) -> None:
+        """By somebody's Hudi client, which may die after a few changes."""
+        self.by_hand.add(instant)
+        for _ in islice(self.table.rolling_back(instant), changes + 1):
+            pass
+
+    def committing(self) -> bool:
+        return any(".commit." in driver.name for driver in self.actors.alive("driver"))
 
     def start_rebuild(self) -> Actor:
         def body() -> None:
