@@ -47,17 +47,17 @@ class Case:
             world.source.put(0, 3)
             world.source.put(1, 2)
             first = world.start_run().tries[0]
-            _until(world, first, lambda: first.run.step == self.step)
-            _until(world, first, lambda: any(found.at == self.first for found in world.actors.family(first)))
+            until(world, first, lambda: first.run.step == self.step)
+            until(world, first, lambda: any(found.at == self.first for found in world.actors.family(first)))
             promises.check()
             if self.asleep:
                 world.pass_time(200, lambda task: task is first)
             first.run.ended = True
             second = world.start_run().tries[0]
-            _until(world, second, lambda: any(found.at == self.second for found in world.actors.family(second)))
+            until(world, second, lambda: any(found.at == self.second for found in world.actors.family(second)))
             promises.check()
             for actor in (first, second):
-                _until(world, actor, lambda: False)
+                until(world, actor, lambda: False)
                 promises.check()
             promises.check_end()
         return world
@@ -69,10 +69,11 @@ def cases() -> Iterator[Case]:
         yield from (Case(step, *where, asleep) for *where, asleep in product(first, second, (False, True)))
 
 
-def _until(world: World, actor: Actor, reached: Callable[[], bool]) -> None:
+def until(world: World, actor: Actor, reached: Callable[[], bool]) -> None:
+    """A task goes on with all that it started, until that is reached or nothing of it can go on."""
     for _ in range(300):
         if reached() or not world.actors.advance(actor):
             return
 
 
-__all__ = ["STOPS", "Case", "cases"]
+__all__ = ["STOPS", "Case", "cases", "until"]

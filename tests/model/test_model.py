@@ -10,7 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.model.interleavings import Case
+from tests.model.interleavings import Case, until
+from tests.model.invariants import Invariants
+from tests.model.world import World
 
 
 @pytest.fixture(autouse=True)
@@ -27,3 +29,17 @@ def quiet() -> Iterator[None]:
 def test_an_instant_that_is_opened_while_its_transaction_is_aborted_is_rolled_back(first: str, second: str) -> None:
     """Its owner's name went with the folder, and it stayed pending for ever."""
     Case("open", first, second, False).run()
+
+
+def test_a_rollback_by_hand_that_dies_after_the_decision_to_commit_is_seen_by_the_commits_driver() -> None:
+    with World() as world:
+        promises = Invariants(world)
+        world.source.put(0, 3)
+        first = world.start_run().tries[0]
+        until(world, first, lambda: first.at == "commit-decided")
+        (instant,) = world.table.pending_commits()
+        world.roll_back_by_hand(instant, changes=2)
+        assert world.table.pending_commits() == [instant] and world.table.base_files() == []
+        until(world, first, lambda: False)
+        promises.check()
+        promises.check_end()
