@@ -64,7 +64,7 @@ def resolve(work: Work, transaction: Transaction, lease: Lease) -> Decision:
         case Decision.ABORT:
             _abort(work, transaction, seen, reason)
         case Decision.ROLL_BACK_AND_ABORT:
-            _roll_back(work, transaction, str(seen.instant))
+            roll_back(work, str(seen.instant), transaction.id, transaction.token)
             _abort(work, transaction, seen, reason)
         case Decision.RECOMMIT:
             _commit(work, transaction, lease)
@@ -89,8 +89,26 @@ def roll_back_orphan(work: Work, transaction: Transaction, instant: str) -> None
         "why": reason,
     }
     work.ledger.note(transaction.id, "decision", detail)
-    _roll_back(work, transaction, instant)
+    roll_back(work, instant, transaction.id, transaction.token)
     exchange.delete(work.storage, instant)
+
+
+def roll_back(work: Work, instant: str, id_: str, token: int = 0) -> None:
+    """Takes a pending instant off the timeline with its files, those that a living append still writes included.
+
+    Raises:
+        TableError: it is still there.
+    """
+    exchange.fence(work.storage, instant)
+    reach(Point.SETTLE_FENCED)
+    work.launcher.run(Verb.ROLLBACK, work.order(transaction=id_, token=token, instant=instant), {})
+    reach(Point.SETTLE_ROLLED_BACK)
+    if state_of_pending(Timeline.load(work.storage), instant) is not InstantState.NOTHING:
+        raise TableError(
+            f"{work.storage.uri}: instant {instant} is still on the timeline after its rollback",
+            table=work.storage.uri,
+            instant=instant,
+        )
 
 
 def _abort(work: Work, transaction: Transaction, seen: Evidence, reason: str) -> None:
@@ -100,20 +118,6 @@ def _abort(work: Work, transaction: Transaction, seen: Evidence, reason: str) ->
     if seen.instant is not None:
         exchange.delete(work.storage, seen.instant)
     reach(Point.SETTLE_CLEANED)
-
-
-def _roll_back(work: Work, transaction: Transaction, instant: str) -> None:
-    exchange.fence(work.storage, instant)
-    reach(Point.SETTLE_FENCED)
-    order = work.order(transaction=transaction.id, token=transaction.token, instant=instant)
-    work.launcher.run(Verb.ROLLBACK, order, {})
-    reach(Point.SETTLE_ROLLED_BACK)
-    if state_of_pending(Timeline.load(work.storage), instant) is not InstantState.NOTHING:
-        raise TableError(
-            f"{work.storage.uri}: instant {instant} is still on the timeline after its rollback",
-            table=work.storage.uri,
-            instant=instant,
-        )
 
 
 def _commit(work: Work, transaction: Transaction, lease: Lease) -> None:

@@ -43,3 +43,30 @@ def test_a_rollback_by_hand_that_dies_after_the_decision_to_commit_is_seen_by_th
         until(world, first, lambda: False)
         promises.check()
         promises.check_end()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("write marker", "complete rollback"),
+        ("write marker", "delete_folder folder"),
+        ("append-task-marked", "execute rollback"),
+        ("exists batch", "settle-fenced"),
+    ],
+)
+def test_an_append_that_outlives_a_lost_ledger_leaves_no_file_after_the_rebuild(first: str, second: str) -> None:
+    """Rebuild rolled its instant back and left its order: a task that wrote meanwhile was told to go on."""
+    with World() as world:
+        promises = Invariants(world)
+        world.source.put(0, 3)
+        append = world.start_run().tries[0]
+        until(world, append, lambda: append.run.step == "append")
+        until(world, append, lambda: any(member.at == first for member in world.actors.family(append)))
+        world.lose_ledger()
+        rebuild = world.start_rebuild()
+        until(world, rebuild, lambda: any(member.at == second for member in world.actors.family(rebuild)))
+        assert not append.over and not rebuild.over
+        for actor in (append, rebuild):
+            until(world, actor, lambda: False)
+            promises.check()
+        promises.check_end()
