@@ -1,4 +1,4 @@
-"""Schedules of two deciders of one transaction that once broke a promise, kept by name.
+"""Schedules that once broke a promise, kept by name, and a few of chance's.
 
 `python -m tests.model` searches for others: chance's schedules, or with `--pairs` all pairs of stops.
 """
@@ -9,9 +9,12 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import seed
+from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.interleavings import Case, until
 from tests.model.invariants import Invariants
+from tests.model.machine import Protocol, thorough
 from tests.model.world import World
 
 
@@ -70,3 +73,7 @@ def test_an_append_that_outlives_a_lost_ledger_leaves_no_file_after_the_rebuild(
             until(world, actor, lambda: False)
             promises.check()
         promises.check_end()
+
+
+def test_a_few_of_chances_schedules_keep_all_promises() -> None:
+    run_state_machine_as_test(seed(1)(Protocol), settings=thorough(15, 15, shrink=False))
