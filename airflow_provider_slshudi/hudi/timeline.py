@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from airflow_provider_slshudi.exceptions import TimelineUnreadable
@@ -111,6 +112,38 @@ class Timeline:
         """Instants that are requested or inflight, oldest first."""
         return [instant for instant in self if instant.phase is not Phase.COMPLETED]
 
+    @cached_property
+    def rolling_back(self) -> dict[str, Instant]:
+        """The pending rollbacks by the time of the instant that each names.
+
+        Hudi deletes that instant's files first, then the instant, and completes the rollback last, so the instant
+        may look INFLIGHT, REQUESTED or be gone. One file is read for each pending rollback, of which there mostly are
+        none.
+
+        Raises:
+            TimelineUnreadable: the plan of a rollback that has begun cannot be read.
+        """
+        found: dict[str, Instant] = {}
+        for rollback in self.pending():
+            if rollback.action == "rollback" and (time := self._planned(rollback)) is not None:
+                found.setdefault(time, rollback)
+        return found
+
+    def _planned(self, rollback: Instant) -> str | None:
+        file = f"{FOLDER}/{rollback.time}.rollback.requested"
+        content = self._content(file, rollback.time)
+        try:
+            return str(_first_record(content)["instantToRollback"]["commitTime"])
+        except (TimelineUnreadable, KeyError, TypeError) as error:
+            if rollback.phase is Phase.REQUESTED:
+                # Not written to the end: it deleted nothing, and Hudi throws such a plan away.
+                return None
+            raise TimelineUnreadable(
+                f"{self._storage.uri}: {file} does not tell what is being rolled back: {error!r}",
+                table=self._storage.uri,
+                instant=rollback.time,
+            ) from error
+
     def completed(self, *actions: str) -> list[Instant]:
         """Completed instants of these actions, in the order of their request."""
         return [instant for instant in self if instant.phase is Phase.COMPLETED and instant.action in actions]
@@ -169,14 +202,17 @@ class Timeline:
         return [entry["fileName"] for entry in json.loads(manifest)["files"]]
 
     def _record(self, instant: Instant) -> dict[str, Any]:
-        content = self._storage.read(instant.file)
+        return _first_record(self._content(instant.file, instant.time))
+
+    def _content(self, file: str, instant: str) -> bytes:
+        content = self._storage.read(file)
         if content is None:
             raise TimelineUnreadable(
-                f"{self._storage.uri}: {instant.file} was there and is gone; try again",
+                f"{self._storage.uri}: {file} was there and is gone; try again",
                 table=self._storage.uri,
-                instant=instant.time,
+                instant=instant,
             )
-        return _first_record(content)
+        return content
 
 
 def _extra(row: dict[str, Any]) -> dict[str, str]:

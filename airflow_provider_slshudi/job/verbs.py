@@ -119,11 +119,14 @@ def _table(order: JobOrder) -> tuple[Pipeline, Storage]:
 
 
 def _require_inflight(storage: Storage, instant: str) -> None:
-    found = Timeline.load(storage).get(instant)
-    if found is None or found.phase is not Phase.INFLIGHT:
+    timeline = Timeline.load(storage)
+    found = timeline.get(instant)
+    state = found.phase.value if found else "not on the timeline"
+    if instant in timeline.rolling_back:
+        state = "being rolled back"
+    if state != Phase.INFLIGHT.value:
         raise TableError(
-            f"{storage.uri}: instant {instant} is {found.phase.value if found else 'not on the timeline'}, "
-            "only an inflight one can be committed",
+            f"{storage.uri}: instant {instant} is {state}, only an inflight one can be committed",
             table=storage.uri,
             instant=instant,
         )

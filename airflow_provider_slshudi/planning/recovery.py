@@ -11,7 +11,8 @@ class InstantState(str, Enum):
     """What the timeline (active and archived) says about a transaction's instant.
 
     OURS: completed, and the commit carries this transaction's id. FOREIGN: completed, and it does not. NOTHING: the
-    timeline was read and has no such instant. UNREADABLE: it could not be read, which says nothing.
+    timeline was read and has no such instant. ROLLING_BACK: a rollback of it has begun and did not end, so some of its
+    files may be gone, whatever else the timeline shows of it. UNREADABLE: it could not be read, which says nothing.
     """
 
     NOTHING = "NOTHING"
@@ -19,6 +20,7 @@ class InstantState(str, Enum):
     INFLIGHT = "INFLIGHT"
     COMPLETED_OURS = "COMPLETED_OURS"
     COMPLETED_FOREIGN = "COMPLETED_FOREIGN"
+    ROLLING_BACK = "ROLLING_BACK"
     ROLLED_BACK = "ROLLED_BACK"
     UNREADABLE = "UNREADABLE"
 
@@ -59,6 +61,10 @@ _AHEAD = (
 _FOREIGN = (Decision.STOP_FOREIGN, "somebody else completed this transaction's instant: find out who writes the table")
 _ROLLED_BACK = (Decision.ABORT, "somebody rolled the instant back; its ranges are free to be planned again")
 _UNFINISHED = (Decision.ROLL_BACK_AND_ABORT, "an append that ended early is never continued")
+_ROLLING_BACK = (
+    Decision.ROLL_BACK_AND_ABORT,
+    "a rollback of the instant ended half-way: some of its files may be gone, so what is left of them goes too",
+)
 
 _I, _S = InstantState, State
 
@@ -68,12 +74,14 @@ _TABLE: dict[tuple[State | None, InstantState], tuple[Decision, str]] = {
     (_S.PLANNED, _I.INFLIGHT): (Decision.ROLL_BACK_AND_ABORT, "an instant was opened and the ledger never told"),
     (_S.PLANNED, _I.COMPLETED_OURS): _BEHIND,
     (_S.PLANNED, _I.COMPLETED_FOREIGN): _FOREIGN,
+    (_S.PLANNED, _I.ROLLING_BACK): _ROLLING_BACK,
     (_S.PLANNED, _I.ROLLED_BACK): _ROLLED_BACK,
     (_S.OPEN, _I.NOTHING): _ROLLED_BACK,
     (_S.OPEN, _I.REQUESTED): _UNFINISHED,
     (_S.OPEN, _I.INFLIGHT): _UNFINISHED,
     (_S.OPEN, _I.COMPLETED_OURS): _BEHIND,
     (_S.OPEN, _I.COMPLETED_FOREIGN): _FOREIGN,
+    (_S.OPEN, _I.ROLLING_BACK): _ROLLING_BACK,
     (_S.OPEN, _I.ROLLED_BACK): _ROLLED_BACK,
     (_S.PREPARED, _I.NOTHING): _ROLLED_BACK,
     (_S.PREPARED, _I.REQUESTED): (
@@ -83,12 +91,14 @@ _TABLE: dict[tuple[State | None, InstantState], tuple[Decision, str]] = {
     (_S.PREPARED, _I.INFLIGHT): (Decision.RECOMMIT, "the data is there and the ranges are recorded"),
     (_S.PREPARED, _I.COMPLETED_OURS): (Decision.MARK_COMMITTED, "the commit happened and the ledger was not told"),
     (_S.PREPARED, _I.COMPLETED_FOREIGN): _FOREIGN,
+    (_S.PREPARED, _I.ROLLING_BACK): _ROLLING_BACK,
     (_S.PREPARED, _I.ROLLED_BACK): _ROLLED_BACK,
     (_S.COMMITTED, _I.NOTHING): _AHEAD,
     (_S.COMMITTED, _I.REQUESTED): _AHEAD,
     (_S.COMMITTED, _I.INFLIGHT): _AHEAD,
     (_S.COMMITTED, _I.COMPLETED_OURS): (Decision.NOTHING_TO_DO, "ledger and table agree"),
     (_S.COMMITTED, _I.COMPLETED_FOREIGN): _AHEAD,
+    (_S.COMMITTED, _I.ROLLING_BACK): _AHEAD,
     (_S.COMMITTED, _I.ROLLED_BACK): _AHEAD,
     (_S.ABORTED, _I.NOTHING): (Decision.NOTHING_TO_DO, "ledger and table agree"),
     (_S.ABORTED, _I.REQUESTED): (Decision.ROLL_BACK, "the transaction was aborted and its instant is still pending"),
@@ -98,12 +108,17 @@ _TABLE: dict[tuple[State | None, InstantState], tuple[Decision, str]] = {
         "the table holds the commit of an aborted transaction, whose ranges may be read again: rebuild the ledger",
     ),
     (_S.ABORTED, _I.COMPLETED_FOREIGN): _FOREIGN,
+    (_S.ABORTED, _I.ROLLING_BACK): (
+        Decision.ROLL_BACK,
+        "a rollback of the aborted transaction's instant ended half-way",
+    ),
     (_S.ABORTED, _I.ROLLED_BACK): (Decision.NOTHING_TO_DO, "ledger and table agree"),
     (None, _I.NOTHING): (Decision.NOTHING_TO_DO, "neither knows of a transaction"),
     (None, _I.REQUESTED): _UNKNOWN,
     (None, _I.INFLIGHT): _UNKNOWN,
     (None, _I.COMPLETED_OURS): _UNKNOWN,
     (None, _I.COMPLETED_FOREIGN): (Decision.NOTHING_TO_DO, "the commit is no transaction's of ours"),
+    (None, _I.ROLLING_BACK): _UNKNOWN,
     (None, _I.ROLLED_BACK): (Decision.NOTHING_TO_DO, "it was rolled back and holds no data"),
 } | {(state, _I.UNREADABLE): _UNREADABLE for state in (None, *State)}
 

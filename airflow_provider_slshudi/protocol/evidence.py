@@ -44,12 +44,21 @@ def look(storage: Storage, transaction: Transaction) -> Evidence:
     if instant is None:
         return Evidence(InstantState.NOTHING)
     found = timeline.get(instant)
+    if found is not None and found.phase is Phase.COMPLETED:
+        # A rollback that is to undo it makes it INFLIGHT before it deletes anything.
+        return Evidence(_completed(timeline.extra_metadata(found), transaction.id), instant, found.completion)
+    pending = state_of_pending(timeline, instant)
+    return _gone(timeline, instant, transaction.id) if pending is InstantState.NOTHING else Evidence(pending, instant)
+
+
+def state_of_pending(timeline: Timeline, instant: str) -> InstantState:
+    """How far an instant is that is not completed."""
+    if instant in timeline.rolling_back:
+        return InstantState.ROLLING_BACK
+    found = timeline.get(instant)
     if found is None:
-        return _gone(timeline, instant, transaction.id)
-    if found.phase is not Phase.COMPLETED:
-        phase = InstantState.REQUESTED if found.phase is Phase.REQUESTED else InstantState.INFLIGHT
-        return Evidence(phase, instant)
-    return Evidence(_completed(timeline.extra_metadata(found), transaction.id), instant, found.completion)
+        return InstantState.NOTHING
+    return InstantState.REQUESTED if found.phase is Phase.REQUESTED else InstantState.INFLIGHT
 
 
 def open_instant_of(storage: Storage, transaction: Transaction) -> str | None:
@@ -60,17 +69,17 @@ def open_instant_of(storage: Storage, transaction: Transaction) -> str | None:
 
 
 def pending_of(work: Work) -> list[tuple[str, str]]:
-    """(instant, transaction id) of the pending instants that this pipeline opened.
+    """(instant, transaction id) of the instants that this pipeline opened and that are pending, or half rolled back.
 
     An append that woke up after its instant's rollback leaves one without an owner; the ledger knows whose it was.
     """
     found = []
-    for instant in Timeline.load(work.storage).pending():
-        owner = exchange.read_owner(work.storage, instant.time)
+    for instant in _pending(Timeline.load(work.storage)):
+        owner = exchange.read_owner(work.storage, instant)
         if owner is not None and owner.pipeline == work.pipeline.name:
-            found.append((instant.time, owner.transaction))
-        elif owner is None and (known := work.ledger.by_instant(work.pipeline.name, instant.time)) is not None:
-            found.append((instant.time, known.id))
+            found.append((instant, owner.transaction))
+        elif owner is None and (known := work.ledger.by_instant(work.pipeline.name, instant)) is not None:
+            found.append((instant, known.id))
     return found
 
 
@@ -181,10 +190,16 @@ def _owned(storage: Storage, timeline: Timeline, id_: str) -> str | None:
 
 
 def _pending_owners(storage: Storage, timeline: Timeline) -> Iterator[tuple[str, exchange.Owner]]:
-    for instant in timeline.pending():
-        owner = exchange.read_owner(storage, instant.time)
+    for instant in _pending(timeline):
+        owner = exchange.read_owner(storage, instant)
         if owner is not None:
-            yield instant.time, owner
+            yield instant, owner
+
+
+def _pending(timeline: Timeline) -> list[str]:
+    """Pending instants, and those that a rollback took away which did not end."""
+    pending = [instant.time for instant in timeline.pending()]
+    return pending + [instant for instant in timeline.rolling_back if timeline.get(instant) is None]
 
 
 def _gone(timeline: Timeline, instant: str, id_: str) -> Evidence:

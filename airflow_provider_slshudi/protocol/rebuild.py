@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.records import CommittedBatch, RangeTotals
 from airflow_provider_slshudi.ledger.states import Kind
 from airflow_provider_slshudi.protocol.evidence import check_table_against_ledger, pending_of
+from airflow_provider_slshudi.protocol.resolve import roll_back
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import Range
@@ -35,6 +35,7 @@ def rebuild(work: Work) -> Rebuilt:
         IllegalTransition: a transaction of the ledger is live and not committed on the table; recovery decides that
             first.
         TimelineUnreadable: nothing is known, nothing was changed.
+        TableError: an instant is still pending after its rollback.
     """
     register(work)
     name = work.pipeline.name
@@ -47,7 +48,7 @@ def rebuild(work: Work) -> Rebuilt:
         work.ledger.accept(name, max((str(instant.completion) for instant in completed), default=""))
         pending = pending_of(work)
         for instant, id_ in pending:
-            work.launcher.run(Verb.ROLLBACK, work.order(transaction=id_, instant=instant), {})
+            roll_back(work, instant, id_)
             exchange.delete(work.storage, instant)
     check_table_against_ledger(work)
     return Rebuilt(len(batches), [instant for instant, _ in pending])

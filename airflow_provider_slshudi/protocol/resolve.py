@@ -23,7 +23,7 @@ from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision, InstantState, decide, why
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol.evidence import REBUILD, Evidence, look
+from airflow_provider_slshudi.protocol.evidence import REBUILD, Evidence, look, state_of_pending
 from airflow_provider_slshudi.protocol.work import COMMIT_SECONDS, Work
 from airflow_provider_slshudi.ranges import Range
 
@@ -64,7 +64,7 @@ def resolve(work: Work, transaction: Transaction, lease: Lease) -> Decision:
         case Decision.ABORT:
             _abort(work, transaction, seen, reason)
         case Decision.ROLL_BACK_AND_ABORT:
-            _roll_back(work, transaction, str(seen.instant))
+            roll_back(work, str(seen.instant), transaction.id, transaction.token)
             _abort(work, transaction, seen, reason)
         case Decision.RECOMMIT:
             _commit(work, transaction, lease)
@@ -80,18 +80,35 @@ def resolve(work: Work, transaction: Transaction, lease: Lease) -> Decision:
 def roll_back_orphan(work: Work, transaction: Transaction, instant: str) -> None:
     """Takes an instant off the timeline that its transaction does not go on with."""
     reason = why(State.ABORTED, InstantState.REQUESTED)
-    pending = Timeline.load(work.storage).get(instant)
     detail = {
         "by": str(work.run),
         "ledger": transaction.state.value,
-        "timeline": pending.phase.name if pending else InstantState.NOTHING.value,
+        "timeline": state_of_pending(Timeline.load(work.storage), instant).value,
         "instant": instant,
         "decision": Decision.ROLL_BACK.value,
         "why": reason,
     }
     work.ledger.note(transaction.id, "decision", detail)
-    _roll_back(work, transaction, instant)
+    roll_back(work, instant, transaction.id, transaction.token)
     exchange.delete(work.storage, instant)
+
+
+def roll_back(work: Work, instant: str, id_: str, token: int = 0) -> None:
+    """Takes a pending instant off the timeline with its files, those that a living append still writes included.
+
+    Raises:
+        TableError: it is still there.
+    """
+    exchange.fence(work.storage, instant)
+    reach(Point.SETTLE_FENCED)
+    work.launcher.run(Verb.ROLLBACK, work.order(transaction=id_, token=token, instant=instant), {})
+    reach(Point.SETTLE_ROLLED_BACK)
+    if state_of_pending(Timeline.load(work.storage), instant) is not InstantState.NOTHING:
+        raise TableError(
+            f"{work.storage.uri}: instant {instant} is still on the timeline after its rollback",
+            table=work.storage.uri,
+            instant=instant,
+        )
 
 
 def _abort(work: Work, transaction: Transaction, seen: Evidence, reason: str) -> None:
@@ -101,20 +118,6 @@ def _abort(work: Work, transaction: Transaction, seen: Evidence, reason: str) ->
     if seen.instant is not None:
         exchange.delete(work.storage, seen.instant)
     reach(Point.SETTLE_CLEANED)
-
-
-def _roll_back(work: Work, transaction: Transaction, instant: str) -> None:
-    exchange.fence(work.storage, instant)
-    reach(Point.SETTLE_FENCED)
-    order = work.order(transaction=transaction.id, token=transaction.token, instant=instant)
-    work.launcher.run(Verb.ROLLBACK, order, {})
-    reach(Point.SETTLE_ROLLED_BACK)
-    if Timeline.load(work.storage).get(instant) is not None:
-        raise TableError(
-            f"{work.storage.uri}: instant {instant} is still on the timeline after its rollback",
-            table=work.storage.uri,
-            instant=instant,
-        )
 
 
 def _commit(work: Work, transaction: Transaction, lease: Lease) -> None:

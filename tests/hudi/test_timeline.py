@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import fastavro
 import pytest
 
 from airflow_provider_slshudi.config import Pipeline
@@ -111,3 +113,42 @@ def test_a_storage_travels_to_tasks(storage: Storage) -> None:
     again.delete_folder("a")
     again.delete_folder("a")
     assert not storage.exists("a")
+
+
+def test_a_pending_rollback_tells_which_instant_it_takes_away(storage: Storage) -> None:
+    info = {"name": "info", "type": "record", "fields": [{"name": "commitTime", "type": "string"}]}
+    plan = {"name": "plan", "type": "record", "fields": [{"name": "instantToRollback", "type": info}]}
+    content = io.BytesIO()
+    fastavro.writer(content, fastavro.parse_schema(plan), [{"instantToRollback": {"commitTime": "20260101000000001"}}])
+    storage.write(f"{FOLDER}/20260101000000001.inflight", b"")
+    assert Timeline.load(storage).rolling_back == {}
+    requested = f"{FOLDER}/20260101000000002.rollback.requested"
+    storage.write(requested, content.getvalue())
+    for phase in (Phase.REQUESTED, Phase.INFLIGHT):
+        found = Timeline.load(storage).rolling_back
+        assert {time: (item.time, item.phase) for time, item in found.items()} == {
+            "20260101000000001": ("20260101000000002", phase)
+        }
+        storage.write(f"{FOLDER}/20260101000000002.rollback.inflight", b"")
+    # A plan that was not written to the end did nothing yet; of one that has begun that is not so.
+    storage.write(requested, content.getvalue()[:-20])
+    with pytest.raises(TimelineUnreadable, match="does not tell what is being rolled back"):
+        _ = Timeline.load(storage).rolling_back
+    storage.delete(f"{FOLDER}/20260101000000002.rollback.inflight")
+    assert Timeline.load(storage).rolling_back == {}
+    storage.delete(requested)
+    storage.write(f"{FOLDER}/20260101000000002.rollback.inflight", b"")
+    with pytest.raises(TimelineUnreadable, match="was there and is gone"):
+        _ = Timeline.load(storage).rolling_back
+
+
+@pytest.mark.parametrize("completed", [True, False])
+def test_a_completed_rollback_takes_nothing_away_any_more(storage: Storage, completed: bool) -> None:
+    storage.write(f"{FOLDER}/20260101000000002.rollback.requested", b"")
+    storage.write(f"{FOLDER}/20260101000000002.rollback.inflight", b"")
+    if completed:
+        storage.write(f"{FOLDER}/20260101000000002_20260101000000003.rollback", b"")
+        assert Timeline.load(storage).rolling_back == {}
+    else:
+        with pytest.raises(TimelineUnreadable):
+            _ = Timeline.load(storage).rolling_back

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 
 from tests.model.actors import Actor
@@ -47,17 +48,17 @@ class Case:
             world.source.put(0, 3)
             world.source.put(1, 2)
             first = world.start_run().tries[0]
-            _until(world, first, lambda: first.run.step == self.step)
-            _until(world, first, lambda: any(found.at == self.first for found in world.actors.family(first)))
+            until(world, first, lambda: first.run.step == self.step)
+            until(world, first, lambda: any(found.at == self.first for found in world.actors.family(first)))
             promises.check()
             if self.asleep:
                 world.pass_time(200, lambda task: task is first)
             first.run.ended = True
             second = world.start_run().tries[0]
-            _until(world, second, lambda: any(found.at == self.second for found in world.actors.family(second)))
+            until(world, second, lambda: any(found.at == self.second for found in world.actors.family(second)))
             promises.check()
             for actor in (first, second):
-                _until(world, actor, lambda: False)
+                until(world, actor, lambda: False)
                 promises.check()
             promises.check_end()
         return world
@@ -69,10 +70,63 @@ def cases() -> Iterator[Case]:
         yield from (Case(step, *where, asleep) for *where, asleep in product(first, second, (False, True)))
 
 
-def _until(world: World, actor: Actor, reached: Callable[[], bool]) -> None:
+def until(world: World, actor: Actor, reached: Callable[[], bool]) -> None:
+    """A task goes on with all that it started, until that is reached or nothing of it can go on."""
     for _ in range(300):
         if reached() or not world.actors.advance(actor):
             return
 
 
-__all__ = ["STOPS", "Case", "cases"]
+def is_at(world: World, actor: Actor, stop: str) -> bool:
+    """The actor, or what it started."""
+    return any(member.at == stop and not member.over for member in world.actors.family(actor))
+
+
+_LEFT_AT = {"open": "open-ordered", "append": "exists batch", "commit": "commit-started"}
+
+
+@dataclass(frozen=True)
+class Stops:
+    """Where a healthy run stops within a step, and a settle that decides what was left there; each once, in order."""
+
+    step: list[str]
+    settle: list[str]
+
+
+@cache
+def stops() -> dict[str, Stops]:
+    """Of each step; found out by running them."""
+    return {step: Stops(_stops_of_step(step), _stops_of_settle(step)) for step in STOPS}
+
+
+def _stops_of_step(step: str) -> list[str]:
+    with World() as world:
+        task = _until_step(world, step)
+        return _trace(world, task, lambda: task.run.step != step)
+
+
+def _stops_of_settle(step: str) -> list[str]:
+    with World() as world:
+        first = _until_step(world, step)
+        until(world, first, lambda: is_at(world, first, _LEFT_AT[step]))
+        world.pass_time(200, lambda task: True)
+        first.run.ended = True
+        second = world.start_run().tries[0]
+        return _trace(world, second, lambda: second.run.step != "settle")
+
+
+def _until_step(world: World, step: str) -> Actor:
+    world.source.put(0, 3)
+    task = world.start_run().tries[0]
+    until(world, task, lambda: task.run.step == step)
+    return task
+
+
+def _trace(world: World, task: Actor, over: Callable[[], bool]) -> list[str]:
+    found: dict[str, None] = {}
+    while not over() and world.actors.advance(task):
+        found |= {member.at: None for member in world.actors.family(task) if not member.over}
+    return [at for at in found if at != "start" and not at.startswith(("waits", "before"))]
+
+
+__all__ = ["STOPS", "Case", "Stops", "cases", "is_at", "stops", "until"]

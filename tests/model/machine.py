@@ -11,12 +11,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from airflow_provider_slshudi.points import Point
 from tests.model.actors import Actor
+from tests.model.interleavings import is_at, stops, until
 from tests.model.invariants import Broken, Invariants
 from tests.model.world import DagRun, World
 
 T = TypeVar("T")
 
 WHICH = st.integers(0, 7)
+# Counted from the end of a step: what cannot be taken back is done late in it, and told last of all.
+LATE = st.one_of(st.integers(2, 9), st.integers(0, 15))
+AT_THE_END = st.one_of(st.integers(0, 3), st.integers(0, 15))
 STOPS = [point.value for point in Point if not point.value.endswith("-half")] + [
     "to inflight",
     "reconcile",
@@ -29,11 +33,16 @@ STOPS = [point.value for point in Point if not point.value.endswith("-half")] + 
     "delete_folder folder",
     "waits at append-inflight",
 ]
+TURNS = st.lists(st.integers(1, 4), max_size=3)
 MOST_RUNS = 4
 
 
 def pick(found: Sequence[T], which: int) -> T | None:
     return found[which % len(found)] if found else None
+
+
+def from_the_end(found: Sequence[str], count: int) -> str:
+    return found[max(0, len(found) - 1 - count)]
 
 
 class Protocol(RuleBasedStateMachine):
@@ -44,6 +53,7 @@ class Protocol(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        stops()  # before a bug is planted
         self.world = World()
         self.world.__enter__()
         self.promises = Invariants(self.world)
@@ -107,6 +117,48 @@ class Protocol(RuleBasedStateMachine):
                 return
             if any(member.at == stop and not member.over for member in self.world.actors.family(task)):
                 return
+
+    # Two actors of one transaction; a rule for each step, so that they are drawn often.
+
+    @precondition(lambda self: self.may_start())
+    @rule(left=LATE, settled=AT_THE_END, asleep=st.booleans(), turns=TURNS)
+    def switch_at_commit(self, left: int, settled: int, asleep: bool, turns: list[int]) -> None:
+        self.switch("commit", left, settled, asleep, turns)
+
+    @precondition(lambda self: self.may_start())
+    @rule(left=LATE, settled=AT_THE_END, asleep=st.booleans(), turns=TURNS)
+    def switch_at_append(self, left: int, settled: int, asleep: bool, turns: list[int]) -> None:
+        self.switch("append", left, settled, asleep, turns)
+
+    @precondition(lambda self: self.may_start())
+    @rule(left=LATE, settled=AT_THE_END, asleep=st.booleans(), turns=TURNS)
+    def switch_at_open(self, left: int, settled: int, asleep: bool, turns: list[int]) -> None:
+        self.switch("open", left, settled, asleep, turns)
+
+    def switch(self, step: str, left: int, settled: int, asleep: bool, turns: list[int]) -> None:
+        """A run is given up at one of the last stops of a step, another settles, the first wakes.
+
+        The first's process sleeps until its lease has ended where `asleep`. The other settles until one of the last
+        stops of that, or runs to its end. Both take `turns`, then both finish.
+        """
+        world = self.world
+        world.source.put(0, 1)
+        first = world.start_run().tries[0]
+        until(world, first, lambda: first.run.step == step)
+        until(world, first, lambda: is_at(world, first, from_the_end(stops()[step].step, left)))
+        self.check()
+        if asleep:
+            world.pass_time(200, lambda task: task is first)
+        first.run.ended = True
+        second = world.start_run().tries[0]
+        until(world, second, lambda: is_at(world, second, from_the_end([*stops()[step].settle, "never"], settled)))
+        self.check()
+        for number, count in enumerate(turns):
+            for _ in range(count):
+                world.actors.advance((first, second)[number % 2])
+        for actor in (first, second):
+            until(world, actor, lambda: False)
+            self.check()
 
     # What befalls processes.
 
@@ -175,11 +227,17 @@ class Protocol(RuleBasedStateMachine):
 
     @rule(which=WHICH)
     def roll_back_by_hand(self, which: int) -> None:
-        instant = pick(self.world.table.pending(), which)
+        instant = pick(self.world.table.pending_commits(), which)
         if instant is not None:
-            self.world.by_hand.add(instant)
-            for _ in self.world.table.rolling_back(instant):
-                pass
+            self.world.roll_back_by_hand(instant)
+
+    @precondition(lambda self: not self.world.committing())
+    @rule(which=WHICH, changes=st.integers(1, 4))
+    def begin_rollback_by_hand(self, which: int, changes: int) -> None:
+        """Whose process dies half-way. A commit under way cannot be fenced off by the files that it deletes."""
+        instant = pick(self.world.table.pending_commits(), which)
+        if instant is not None:
+            self.world.roll_back_by_hand(instant, changes)
 
     @precondition(lambda self: not self.world.actors.alive("task"))
     @rule()
@@ -196,6 +254,9 @@ class Protocol(RuleBasedStateMachine):
 
     @invariant()
     def holds(self) -> None:
+        self.check()
+
+    def check(self) -> None:
         self.broken = True
         self.promises.check()
         self.broken = False
@@ -211,9 +272,9 @@ class Protocol(RuleBasedStateMachine):
             self.world.__exit__()
 
 
-def thorough(examples: int, steps: int = 40) -> settings:
+def thorough(examples: int, steps: int = 40, shrink: bool = True) -> settings:
     """Settings of a search without Hypothesis's clock and database."""
-    from hypothesis import HealthCheck
+    from hypothesis import HealthCheck, Phase
 
     return settings(
         max_examples=examples,
@@ -222,6 +283,7 @@ def thorough(examples: int, steps: int = 40) -> settings:
         database=None,
         print_blob=False,
         report_multiple_bugs=False,
+        phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
 

@@ -5,8 +5,8 @@ An operation stops where Hudi touches the storage again, so that a process can b
 - a commit completes an instant again that is complete, and leaves two files of it;
 - a commit on an instant that was rolled back deletes what its markers name before it fails;
 - a second move to INFLIGHT fails, one that raced with a rollback leaves an inflight file alone;
-- a rollback deletes the files that had markers when it was planned, completes, and only then takes the instant away;
-- a rollback that died is carried on with its old plan.
+- a rollback deletes the files that had markers when it was planned, takes the instant away, and only then completes;
+- a rollback that died is carried on with its old plan, also where the instant is gone already.
 """
 
 from __future__ import annotations
@@ -30,6 +30,19 @@ _SCHEMA = fastavro.parse_schema(
             {"name": "operationType", "type": "string"},
             {"name": "files", "type": {"type": "array", "items": "string"}},
             {"name": "commitsRollback", "type": {"type": "array", "items": "string"}},
+        ],
+    }
+)
+_PLAN = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "Plan",
+        "fields": [
+            {
+                "name": "instantToRollback",
+                "type": {"type": "record", "name": "Info", "fields": [{"name": "commitTime", "type": "string"}]},
+            },
+            {"name": "files", "type": {"type": "array", "items": "string"}},
         ],
     }
 )
@@ -73,9 +86,16 @@ class ModelTable:
         self._create(f"{instant}.inflight")
 
     def commit(
-        self, _: Any, __: Any, instant: str, stats: Sequence[Mapping[str, Any]], extra: Mapping[str, str]
+        self,
+        _: Any,
+        __: Any,
+        instant: str,
+        stats: Sequence[Mapping[str, Any]],
+        extra: Mapping[str, str],
+        in_time: Callable[[], None],
     ) -> None:
         files = [str(stat["path"]) for stat in stats]
+        in_time()
         self._stop("reconcile")
         for marked in self._marked(instant):
             if marked not in files:
@@ -94,28 +114,29 @@ class ModelTable:
 
     def rolling_back(self, instant: str) -> Iterator[str]:
         """A rollback, step by step; gives what comes next."""
-        if not any(self._files_of(instant)):
-            return
         yield "plan rollback"
         found = [path.name for path in self._folder.glob("*.rollback.requested")]
         mine = (name.split(".")[0] for name in found if self._planned(name)[0] == instant)
         time = next((time for time in mine if not any(self._folder.glob(f"{time}_*.rollback"))), None)
         if time is None:
+            if not any(self._files_of(instant)):
+                return
             time = self._time()
-            plan = {"commitsRollback": [instant], "files": [*self._marked(instant), *self._files_listed(instant)]}
-            self._create(f"{time}.rollback.requested", {"extraMetadata": {}, "operationType": "UNKNOWN", **plan})
+            files = [*self._marked(instant), *self._files_listed(instant)]
+            plan = {"instantToRollback": {"commitTime": instant}, "files": files}
+            self._create(f"{time}.rollback.requested", plan, _PLAN)
         yield "execute rollback"
         with suppress(JavaError):
             self._create(f"{time}.rollback.inflight")
         for path in self._planned(f"{time}.rollback.requested")[1]:
             (self.base / path).unlink(missing_ok=True)
+        for file in self._files_of(instant):
+            yield "delete instant"
+            file.unlink(missing_ok=True)
         yield "complete rollback"
         if not any(self._folder.glob(f"{time}_*.rollback")):
             record = {"extraMetadata": {}, "operationType": "UNKNOWN", "files": [], "commitsRollback": [instant]}
             self._create(f"{time}_{self._time()}.rollback", record)
-        yield "delete instant"
-        for path in self._files_of(instant):
-            path.unlink(missing_ok=True)
         shutil.rmtree(self._markers(instant), ignore_errors=True)
 
     # What readers see.
@@ -150,6 +171,10 @@ class ModelTable:
         complete = {name.split("_")[0] for name in names if "_" in name}
         return sorted({name.split(".")[0] for name in names if "_" not in name} - complete)
 
+    def pending_commits(self) -> list[str]:
+        """Those of them that are no rollbacks."""
+        return [instant for instant in self.pending() if any(self._files_of(instant))]
+
     @property
     def _folder(self) -> Path:
         return self.base / ".hoodie/timeline"
@@ -171,7 +196,7 @@ class ModelTable:
 
     def _planned(self, name: str) -> tuple[str, list[str]]:
         record = self._read(name)
-        return record["commitsRollback"][0], record["files"]
+        return record["instantToRollback"]["commitTime"], record["files"]
 
     def _file(self, name: str) -> Path:
         return self._folder / name
@@ -180,10 +205,10 @@ class ModelTable:
         self._count += 1
         return f"{20260101000000000 + self._count}"
 
-    def _create(self, name: str, record: Mapping[str, Any] | None = None) -> None:
+    def _create(self, name: str, record: Mapping[str, Any] | None = None, schema: Any = _SCHEMA) -> None:
         content = io.BytesIO()
         if record is not None:
-            fastavro.writer(content, _SCHEMA, [record])
+            fastavro.writer(content, schema, [record])
         try:
             with self._file(name).open("xb") as file:
                 file.write(content.getvalue())

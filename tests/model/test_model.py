@@ -1,4 +1,4 @@
-"""Schedules of two deciders of one transaction that once broke a promise, kept by name.
+"""Schedules that once broke a promise, kept by name, and a few of chance's.
 
 `python -m tests.model` searches for others: chance's schedules, or with `--pairs` all pairs of stops.
 """
@@ -9,8 +9,13 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import seed
+from hypothesis.stateful import run_state_machine_as_test
 
-from tests.model.interleavings import Case
+from tests.model.interleavings import Case, until
+from tests.model.invariants import Invariants
+from tests.model.machine import Protocol, thorough
+from tests.model.world import World
 
 
 @pytest.fixture(autouse=True)
@@ -27,3 +32,48 @@ def quiet() -> Iterator[None]:
 def test_an_instant_that_is_opened_while_its_transaction_is_aborted_is_rolled_back(first: str, second: str) -> None:
     """Its owner's name went with the folder, and it stayed pending for ever."""
     Case("open", first, second, False).run()
+
+
+def test_a_rollback_by_hand_that_dies_after_the_decision_to_commit_is_seen_by_the_commits_driver() -> None:
+    with World() as world:
+        promises = Invariants(world)
+        world.source.put(0, 3)
+        first = world.start_run().tries[0]
+        until(world, first, lambda: first.at == "commit-decided")
+        (instant,) = world.table.pending_commits()
+        world.roll_back_by_hand(instant, changes=2)
+        assert world.table.pending_commits() == [instant] and world.table.base_files() == []
+        until(world, first, lambda: False)
+        promises.check()
+        promises.check_end()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("write marker", "complete rollback"),
+        ("write marker", "delete_folder folder"),
+        ("append-task-marked", "execute rollback"),
+        ("exists batch", "settle-fenced"),
+    ],
+)
+def test_an_append_that_outlives_a_lost_ledger_leaves_no_file_after_the_rebuild(first: str, second: str) -> None:
+    """Rebuild rolled its instant back and left its order: a task that wrote meanwhile was told to go on."""
+    with World() as world:
+        promises = Invariants(world)
+        world.source.put(0, 3)
+        append = world.start_run().tries[0]
+        until(world, append, lambda: append.run.step == "append")
+        until(world, append, lambda: any(member.at == first for member in world.actors.family(append)))
+        world.lose_ledger()
+        rebuild = world.start_rebuild()
+        until(world, rebuild, lambda: any(member.at == second for member in world.actors.family(rebuild)))
+        assert not append.over and not rebuild.over
+        for actor in (append, rebuild):
+            until(world, actor, lambda: False)
+            promises.check()
+        promises.check_end()
+
+
+def test_a_few_of_chances_schedules_keep_all_promises() -> None:
+    run_state_machine_as_test(seed(1)(Protocol), settings=thorough(15, 15, shrink=False))

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from hypothesis import seed
+from hypothesis.stateful import run_state_machine_as_test
 
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.job import verbs
@@ -16,6 +18,7 @@ from airflow_provider_slshudi.planning.recovery import Decision, InstantState
 from airflow_provider_slshudi.protocol import resolve, work
 from tests.model.interleavings import Case
 from tests.model.invariants import Broken
+from tests.model.machine import Protocol, thorough
 from tests.model.world import World
 
 Patch = pytest.MonkeyPatch
@@ -93,6 +96,30 @@ def test_a_fence_that_is_left_out_is_found(plant: Plant, promise: str, cases: li
     assert find(lambda patch, world: None, cases) is None
 
 
+@pytest.mark.parametrize(
+    ("plant", "promise", "number"), [(no_fence, "no commit lists", 1), (no_lease, "completed twice", 1)]
+)
+def test_a_fence_that_is_left_out_is_found_by_chance(plant: Plant, promise: str, number: int) -> None:
+    with pytest.raises(Broken, match=promise):
+        run_state_machine_as_test(seed(number)(planted(plant)), settings=thorough(30, 15, shrink=False))
+
+
+def planted(plant: Plant) -> type[Protocol]:
+    class Planted(Protocol):
+        def prepare(self) -> None:
+            self.patch = Patch()
+            plant(self.patch, self.world)
+
+        def teardown(self) -> None:
+            try:
+                super().teardown()
+            finally:
+                self.patch.undo()
+
+    return Planted
+
+
 def test_without_the_look_at_the_token_the_ledgers_compare_and_set_still_holds() -> None:
+    """`Work.held` lets an old token pass: the ledger refuses it at the step's first change of state."""
     cases = [Case("append", "append-started", "settle-taken-over", False)]
     assert find(no_token, cases) is None

@@ -10,11 +10,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine, delete, event
 from sqlalchemy.exc import OperationalError
 
 from airflow_provider_slshudi import points
@@ -24,7 +25,7 @@ from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.job import append, verbs
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger import engine as ledger_engine
-from airflow_provider_slshudi.ledger import lease
+from airflow_provider_slshudi.ledger import lease, models
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.planning.recovery import Decision
@@ -210,6 +211,21 @@ class World:
 
     def ended(self, run: Run) -> bool | None:
         return next((found.ended for found in self.runs if found.id == run.run_id), None)
+
+    def roll_back_by_hand(self, instant: str, changes: int = 100) -> None:
+        """By somebody's Hudi client, which may die after a few changes."""
+        self.by_hand.add(instant)
+        for _ in islice(self.table.rolling_back(instant), changes + 1):
+            pass
+
+    def committing(self) -> bool:
+        return any(".commit." in driver.name for driver in self.actors.alive("driver"))
+
+    def lose_ledger(self) -> None:
+        """A new one, which is empty."""
+        with self.engine.begin() as connection:
+            for table in reversed(models.metadata.sorted_tables):
+                connection.execute(delete(table))
 
     def start_rebuild(self) -> Actor:
         def body() -> None:

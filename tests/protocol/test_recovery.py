@@ -33,6 +33,7 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import plan, steps
+from airflow_provider_slshudi.protocol.recover import decisions
 from airflow_provider_slshudi.protocol.resolve import _commit_order
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Work
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 Make = Callable[..., Scenario]
 LOGS = 200
+HALF_WAY = ["plan alone", "half of the files", "instant inflight", "instant requested", "instant gone"]
+"""What a rollback of Hudi's may leave when it dies, from its first change to its last but one."""
 
 
 @pytest.fixture
@@ -186,6 +189,33 @@ def test_prepared_and_rolled_back_by_somebody_is_read_again(spark: SparkSession,
     assert_healthy(pipeline, spark)
 
 
+@pytest.mark.parametrize("left", HALF_WAY)
+def test_a_rollback_that_died_half_way_is_carried_on_and_never_committed(
+    spark: SparkSession, pipeline: Scenario, tmp_path: Path, left: str
+) -> None:
+    prepared = pipeline.prepare(pipeline.by("run-1"))
+    roll_back_half_way(spark, pipeline, prepared, tmp_path / "before", left)
+    assert pipeline.work.ledger.get(prepared.id).state is State.PREPARED
+    with pytest.raises(IllegalTransition, match="ABORTED"):
+        steps.commit(pipeline.by("run-1"), prepared.id, prepared.token)
+    (decided,) = decisions(pipeline.work.ledger.events(prepared.id))
+    assert (decided.timeline, decided.decision) == ("ROLLING_BACK", Decision.ROLL_BACK_AND_ABORT)
+    assert_rolled_back(pipeline, prepared)
+    assert_healthy(pipeline, spark)
+
+
+@pytest.mark.parametrize("left", ["instant inflight", "instant gone"])
+def test_a_rollback_of_an_aborted_transactions_instant_that_died_half_way_is_carried_on(
+    spark: SparkSession, pipeline: Scenario, tmp_path: Path, left: str
+) -> None:
+    prepared = pipeline.prepare(pipeline.by("run-1"))
+    roll_back_half_way(spark, pipeline, prepared, tmp_path / "before", left)
+    pipeline.work.ledger.aborted(prepared.id, prepared.token, "by hand")
+    assert settled(pipeline.by("run-2")) == [Decision.ROLL_BACK]
+    assert_rolled_back(pipeline, prepared)
+    assert_healthy(pipeline, spark)
+
+
 def test_committed_and_completed_is_left_alone(spark: SparkSession, pipeline: Scenario) -> None:
     prepared = pipeline.prepare(pipeline.by("run-1"))
     steps.commit(pipeline.by("run-1"), prepared.id, prepared.token)
@@ -294,3 +324,45 @@ def test_a_manifest_that_was_changed_after_it_was_recorded_is_not_committed(pipe
 def roll_back_by_hand(spark: SparkSession, pipeline: Scenario, transaction: Transaction) -> None:
     """What an operator's own Hudi client would do."""
     commit.roll_back(Gateway.of(spark.sparkContext), pipeline.work.pipeline, transaction.instant or "")
+
+
+def roll_back_half_way(
+    spark: SparkSession, pipeline: Scenario, transaction: Transaction, before: Path, left: str
+) -> None:
+    """Leaves what an operator's Hudi client leaves that dies while it rolls back: parts of a rollback's true outcome.
+
+    Hudi 1.2.0 writes the plan, goes inflight, deletes files, tells the metadata table, deletes the instant's inflight
+    and then its requested file, completes the rollback, and deletes the markers.
+    """
+    table, timeline = Path(pipeline.work.storage.full("")), ".hoodie/timeline"
+    markers = f".hoodie/.temp/{transaction.instant}"
+    shutil.copytree(table, before)
+    roll_back_by_hand(spark, pipeline, transaction)
+    (completed,) = (table / timeline).glob("*_*.rollback")
+    completed.unlink()
+    if left in ("plan alone", "half of the files"):
+        plans = {path.name: path.read_bytes() for path in (table / timeline).glob("*.rollback.*")}
+        shutil.rmtree(table)
+        shutil.copytree(before, table)
+        for name, content in plans.items():
+            if left == "half of the files" or name.endswith("requested"):
+                (table / timeline / name).write_bytes(content)
+        files = base_files(pipeline, transaction.instant)
+        assert len(files) > 1
+        for file in files[::2] if left == "half of the files" else []:
+            file.unlink()
+        return
+    shutil.copytree(before / markers, table / markers)
+    there = {"instant inflight": ["commit.requested", "inflight"], "instant requested": ["commit.requested"]}
+    for suffix in there.get(left, []):
+        name = f"{timeline}/{transaction.instant}.{suffix}"
+        shutil.copy(before / name, table / name)
+
+
+def assert_rolled_back(pipeline: Scenario, transaction: Transaction) -> None:
+    timeline = Timeline.load(pipeline.work.storage)
+    assert timeline.pending() == [] and timeline.was_rolled_back(transaction.instant or "")
+    assert base_files(pipeline, transaction.instant) == []
+    for folder in (".hoodie/.temp", ".hoodie/slshudi"):
+        assert not pipeline.work.storage.exists(f"{folder}/{transaction.instant}")
+    assert pipeline.work.ledger.reserved("ad_events") == []
