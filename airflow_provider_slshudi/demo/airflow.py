@@ -33,6 +33,7 @@ _COMPONENTS = {
 _HEALTH = {"scheduler": "scheduler", "dag-processor": "dag_processor"}
 _START_SECONDS = 180.0
 _STOP_SECONDS = 15.0
+_BUSY_SECONDS = 20.0
 _OVER = ("success", "failed")
 
 
@@ -215,10 +216,16 @@ class LocalAirflow:
         shutil.copy(template, database)
 
     def _call(self, method: str, path: str, **request: Any) -> Any:
-        try:
-            answer = self._session.request(method, f"{self.url}/api/v2/{path}", timeout=30, **request)
-        except requests.RequestException as error:
-            raise AirflowUnreachable(f"Airflow at {self.url} does not answer: {error}") from error
+        deadline = time.monotonic() + _BUSY_SECONDS
+        while True:
+            try:
+                answer = self._session.request(method, f"{self.url}/api/v2/{path}", timeout=30, **request)
+            except requests.RequestException as error:
+                raise AirflowUnreachable(f"Airflow at {self.url} does not answer: {error}") from error
+            # Its SQLite may be locked on a busy machine; what is asked for again here may be asked for twice.
+            if answer.status_code != 500 or method == "POST" or time.monotonic() > deadline:
+                break
+            time.sleep(0.5)
         if not answer.ok:
             raise AirflowRefused(f"Airflow refused {method} {path} ({answer.status_code}): {answer.text}")
         return answer.json()

@@ -71,7 +71,7 @@ def test_a_driver_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     assert not (tmp_path / "table").exists(), "the driver went on to its end"
 
 
-def wait_until(done: Callable[[], bool], seconds: float = 20) -> None:
+def wait_until(done: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline

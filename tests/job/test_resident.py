@@ -108,7 +108,7 @@ def prepared(table: Path) -> JobOrder:
     storage.write(f".hoodie/timeline/{instant.time}.inflight", b"")
     exchange.write_manifest(storage, Manifest("t1", 1, instant.time, [], []))
     digest = exchange.read_manifest(storage, "t1", instant.time, 1)[1]
-    extra = {exchange.TRANSACTION_KEY: "t1"}
+    extra = exchange.write_extra(storage, instant.time, 1, {exchange.TRANSACTION_KEY: "t1"})
     return JobOrder(ad_events(table).model_dump(mode="json"), "t1", 1, instant.time, digest, extra)
 
 
