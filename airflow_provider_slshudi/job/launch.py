@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -25,6 +26,8 @@ APPLICATION = str(Path(__file__).with_name("__main__.py"))
 # Verbs whose work is done by a cluster's executors; the others are a decision's seconds on the machine that decides.
 DISTRIBUTED = frozenset({Verb.APPEND, Verb.VERIFY})
 TAIL_LINES = 40
+# What a driver's own timer gets to work in, before its launcher ends it: far less than the lease outlasts its time.
+TIMER_SECONDS = 1.0
 # A job without a time of its own that takes longer than this in a resident process is ended.
 RESIDENT_JOB_SECONDS = 900.0
 
@@ -128,28 +131,54 @@ class SubprocessLauncher:
             preexec_fn=ends_with_parent(signal.SIGKILL, order.until or None),
         ) as child:
             self._child = child
-            for line in child.stdout or ():
-                tail.append(line.rstrip())
-                self._say(line.rstrip())
+            with _ended_at(child.pid, order.until):
+                for line in child.stdout or ():
+                    tail.append(line.rstrip())
+                    self._say(line.rstrip())
         self._child = None
         if child.returncode:
-            raise job_failed(made.name, Verb(made.arguments[0]), child.returncode, tail)
+            timed_out = 0 < order.until < time.monotonic()
+            raise job_failed(made.name, Verb(made.arguments[0]), child.returncode, tail, timed_out)
 
     def kill(self) -> None:
         """Ends the driver that runs, if one does, with all that it started."""
         if self._resident is not None:
             self._resident.kill()
         if self._child is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._child.pid, signal.SIGKILL)
+            _kill_group(self._child.pid)
 
 
-def job_failed(name: str, verb: Verb, returncode: int | None, tail: Iterable[str]) -> JobFailed:
+@contextmanager
+def _ended_at(leader: int, until: float) -> Iterator[None]:
+    """Ends a driver that stands still at the end of its time: its own timer only works once it wakes.
+
+    Without it the wait for the driver, and the lease of whoever waits, would have no end.
+    """
+    if not until:
+        yield
+        return
+    timer = threading.Timer(until + TIMER_SECONDS - time.monotonic(), _kill_group, [leader])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _kill_group(leader: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def job_failed(
+    name: str, verb: Verb, returncode: int | None, tail: Iterable[str], timed_out: bool = False
+) -> JobFailed:
     """The error of a job that did not end well: the reason that it gave, else its last lines."""
     lines = list(tail)
     reason = next((line.removeprefix(REASON) for line in reversed(lines) if line.startswith(REASON)), None)
     ended = f"{name} ended with exit code {'unknown' if returncode is None else returncode}"
-    if returncode == -signal.SIGALRM:
+    if timed_out:
         ended += " because its time was over: what decides about it may be somebody else's by now"
     said = f"{ended}: {reason}" if reason else f"{ended}; its last lines:\n" + "\n".join(lines)
     return JobFailed(said, verb=verb.value, returncode=returncode, tail="\n".join(lines))

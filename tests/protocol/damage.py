@@ -50,7 +50,7 @@ def write_as_somebody_else(spark: SparkSession, pipeline: Scenario, rows: pa.Tab
     instant = instants.new_instant_time(gateway, work.storage.uri)
     instants.request(gateway, work.storage.uri, instant)
     instants.to_inflight(gateway, work.storage.uri, instant)
-    writer = BaseFileWriter(work.storage, instant, "0-0-0", 1 << 20)
+    writer = BaseFileWriter(work.storage, instant, "0-0-0", 1 << 20, still_wanted=lambda: None)
     keys, partition = rows["_hoodie_record_key"].combine_chunks(), rows["event_date"].combine_chunks()
     writer.write(rows.drop_columns(list(META_COLUMNS)), keys, "event_date", partition.dictionary_encode())
     commit.commit(gateway, work.pipeline, instant, writer.close(), {})

@@ -17,6 +17,7 @@ from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.protocol import steps
 from airflow_provider_slshudi.protocol.proof import RangeProof
+from airflow_provider_slshudi.protocol.resolve import _commit_order
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import Range
@@ -130,9 +131,13 @@ def test_rows_of_another_client_inside_and_outside_of_the_coverage_are_foreign(
         shard, cursor, index = key.split("-")
         return f"{shard}-{int(cursor) + 1_000_000}-{index}"
 
-    write_as_somebody_else(spark, pipeline, some_rows(pipeline, 5, beyond))
-    write_as_somebody_else(spark, pipeline, some_rows(pipeline, 2, lambda key: f"7{key[1:]}"))
-    write_as_somebody_else(spark, pipeline, some_rows(pipeline, 1, lambda key: f"{key.rpartition('-')[0]}-500"))
+    foreign = [
+        some_rows(pipeline, 5, beyond),
+        some_rows(pipeline, 2, lambda key: f"7{key[1:]}"),
+        some_rows(pipeline, 1, lambda key: f"{key.rpartition('-')[0]}-500"),
+    ]
+    for rows in foreign:
+        write_as_somebody_else(spark, pipeline, rows)
     proof = verify(pipeline.work, source=True)
     old, new = proof.shards
     assert (old.shard, old.outside, old.counts.foreign, new.shard, new.outside) == (0, 5, 6, 7, 2)
@@ -220,12 +225,6 @@ def test_a_batch_that_commits_while_the_table_is_verified_is_left_out(pipeline: 
 def test_a_commit_that_the_ledger_was_not_told_of_yet_is_compared(pipeline: Scenario) -> None:
     work: Work = pipeline.by("run-2")
     prepared = pipeline.prepare(work)
-    work.launcher.run(Verb.COMMIT, steps_order(work, prepared), {})
+    work.launcher.run(Verb.COMMIT, _commit_order(work, prepared, until=0.0), {})
     proof = verify(pipeline.work)
     assert proof.ok and proof.rows == 2 * LOGS and len(proof.ranges) == 2
-
-
-def steps_order(work: Work, prepared: Transaction) -> JobOrder:
-    from airflow_provider_slshudi.protocol.resolve import _commit_order
-
-    return _commit_order(work, prepared)
