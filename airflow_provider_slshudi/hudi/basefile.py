@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.exceptions import ManifestError
-from airflow_provider_slshudi.hudi.parquet import KEY, SEQUENCE, BaseFile
+from airflow_provider_slshudi.hudi.parquet import KEY, SEQUENCE, BaseFile, Encodings
 from airflow_provider_slshudi.hudi.spill import Spill
 from airflow_provider_slshudi.hudi.waiting import Waiting
 from airflow_provider_slshudi.points import Point, reach
@@ -74,6 +74,7 @@ class BaseFileWriter:
         self._open = 0
         self._held = 0  # bytes that the buffered rows keep in memory
         self._spill = Spill()
+        self._encodings = Encodings()
         self._stats: list[dict[str, Any]] = []
         self._rows = 0
         self._done: float | None = None
@@ -111,11 +112,12 @@ class BaseFileWriter:
         self._held += size
         try:
             if partition_name is None or partitions is None:
-                self._append("", rows, size)
+                self._append("", rows, size, shared=False)
             else:
-                each = size / rows.num_rows
-                for value, part in _split(rows, partitions):
-                    self._append(partition_path(partition_name, value), part, math.ceil(part.num_rows * each))
+                each, parts = size / rows.num_rows, _split(rows, partitions)
+                for value, part in parts:
+                    path = partition_path(partition_name, value)
+                    self._append(path, part, math.ceil(part.num_rows * each), shared=len(parts) > 1)
             if self._held >= BUFFER_BYTES:
                 self._make_room()
         except BaseException:
@@ -135,11 +137,11 @@ class BaseFileWriter:
             self._spill.close()
         return self._stats
 
-    def _append(self, path: str, rows: pa.Table, size: int) -> None:
+    def _append(self, path: str, rows: pa.Table, size: int, shared: bool) -> None:
         partition = self._partitions.get(path)
         if partition is None:
             partition = self._partitions[path] = _Partition(path)
-        partition.waiting.add(rows, size)
+        partition.waiting.add(rows, size, shared)
         partition.seen_bytes += size
         if partition.waiting.buffered_bytes >= self._row_group and self._may_write(partition):
             self._write_rows(partition, *partition.waiting.take())
@@ -201,7 +203,7 @@ class BaseFileWriter:
             self._finish(partition)
 
     def _start(self, partition: str) -> BaseFile:
-        file = BaseFile(self._storage, self._instant, self._token, partition)
+        file = BaseFile(self._storage, self._instant, self._token, partition, self._encodings)
         self._still_wanted()
         self._storage.write(f".hoodie/.temp/{self._instant}/{file.path}.marker.CREATE", b"")
         reach(Point.APPEND_TASK_MARKED)

@@ -17,19 +17,37 @@ SEQUENCE, KEY = "_sequence", "_key"
 """Two columns that rows have beside the table's: their number within the task, their row key."""
 
 _SAMPLE_ROWS = 20_000
+_LEAST_SAMPLE_ROWS = 1_000
 _DISTINCT_SHARE = 0.5
+
+
+class Encodings:
+    """How the columns of a task's files are encoded; its rows are alike, so one good sample is looked at."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Any] | None = None
+
+    def of(self, table: pa.Table) -> dict[str, Any]:
+        """The Parquet writer's arguments."""
+        if self._found is not None:
+            return self._found
+        found = _encodings(table)
+        if table.num_rows >= _LEAST_SAMPLE_ROWS:
+            self._found = found
+        return found
 
 
 class BaseFile:
     """A base file that is being written; it has a name from the start and is on the storage once `open` was called."""
 
-    def __init__(self, storage: Storage, instant: str, write_token: str, partition: str) -> None:
+    def __init__(self, storage: Storage, instant: str, write_token: str, partition: str, encodings: Encodings) -> None:
         self.partition = partition
         self.file_id = f"{uuid.uuid4()}-0"
         self.name = f"{self.file_id}_{write_token}_{instant}.parquet"
         self.path = f"{partition}/{self.name}" if partition else self.name
         self.rows = self.arrow_bytes = 0
         self._storage, self._instant, self._task = storage, instant, write_token.split("-")[0]
+        self._encodings = encodings
         self._sink: pa.NativeFile | None = None
         self._writer: pq.ParquetWriter | None = None
 
@@ -55,7 +73,7 @@ class BaseFile:
                 compression_level=1,
                 store_schema=False,
                 use_deprecated_int96_timestamps=False,
-                **_encodings(table),
+                **self._encodings.of(table),
             )
         self._writer.write_table(table, row_group_size=table.num_rows)
         self.rows += table.num_rows

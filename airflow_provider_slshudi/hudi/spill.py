@@ -42,7 +42,9 @@ class Spill:
         import pyarrow as pa
 
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+        # Without threads, here and below: handing small columns to them costs more than compressing them.
+        options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+        with pa.ipc.new_stream(sink, rows.schema, options=options) as stream:
             stream.write_table(rows)
         content = sink.getvalue()
         try:
@@ -66,7 +68,7 @@ class Spill:
         begin, size = place
         try:
             content = os.pread(self._file.fileno(), size, begin)
-            return pa.ipc.open_stream(content).read_all()
+            return pa.ipc.open_stream(content, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()
         except (OSError, pa.ArrowInvalid) as error:
             raise self._failed(error) from error
 

@@ -20,37 +20,43 @@ class Waiting:
     spilled_bytes: int = 0
     _buffered: list[pa.Table] = field(default_factory=list)
     _spilled: list[tuple[tuple[int, int], int]] = field(default_factory=list)
-    _owned: bool = False
+    _shared: bool = False
 
     @property
     def spilled(self) -> bool:
         """Whether rows are on the disk, which all that follow have to come after."""
         return bool(self._spilled)
 
-    def add(self, rows: pa.Table, size: int) -> None:
-        """Rows to follow the others; `size` is their share of the table that they are a slice of."""
+    def add(self, rows: pa.Table, size: int, shared: bool) -> None:
+        """Rows to follow the others.
+
+        Args:
+            rows: the rows.
+            size: their share of the table that they are a slice of.
+            shared: whether they are a slice, which keeps the whole table in memory.
+        """
         self._buffered.append(rows)
         self.buffered_bytes += size
-        self._owned = False
+        self._shared = self._shared or shared
 
     def take(self) -> tuple[pa.Table, int]:
         """What is in memory, and its size; nothing is left there."""
         import pyarrow as pa
 
         rows, size = pa.concat_tables(self._buffered), self.buffered_bytes
-        self._buffered, self.buffered_bytes = [], 0
+        self._buffered, self.buffered_bytes, self._shared = [], 0, False
         return rows, size
 
     def own(self) -> None:
-        """Copies what is in memory, since the slice of a table holds the whole table there."""
+        """Copies what is in memory where it keeps more there than itself."""
         import pyarrow as pa
 
-        if self._owned or not self._buffered:
+        if not self._shared:
             return
         rows, size = self.take()
         # With an empty one, because a single chunk would be kept as it is.
         self._buffered = [pa.concat_tables([rows, rows.slice(0, 0)]).combine_chunks()]
-        self.buffered_bytes, self._owned = size, True
+        self.buffered_bytes = size
 
     def spill(self, disk: Spill) -> None:
         """Moves what is in memory to the disk. Raises TransientError where the disk does not take it."""
