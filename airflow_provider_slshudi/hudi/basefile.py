@@ -1,4 +1,4 @@
-"""Base files of an append, written straight from Arrow (hudi.apache.org/docs/file_layouts, parquet.apache.org/docs).
+"""Base files of an append, written straight from Arrow (hudi.apache.org/docs/file_layouts).
 
 A writer belongs to one Spark task attempt. Before a file there is a marker: a rollback deletes what the markers
 name, and a commit deletes marked files that no write status lists, which is how a failed attempt leaves no trace.
@@ -6,19 +6,19 @@ name, and a commit deletes marked files that no write status lists, which is how
 
 from __future__ import annotations
 
-import uuid
-from collections import OrderedDict
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.exceptions import ManifestError
-from airflow_provider_slshudi.hudi.schema import META_COLUMNS
+from airflow_provider_slshudi.hudi.parquet import KEY, SEQUENCE, BaseFile, Encodings
+from airflow_provider_slshudi.hudi.spill import Spill
+from airflow_provider_slshudi.hudi.waiting import Waiting
 from airflow_provider_slshudi.points import Point, reach
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     from airflow_provider_slshudi.hudi.storage import Storage
 
@@ -27,9 +27,11 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(map(chr, range(1, 32)))
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024
+LEAST_ROW_GROUP_BYTES = 4 * 1024 * 1024
+BUFFER_BYTES = 96 * 1024 * 1024
 OPEN_FILES = 8
-_SAMPLE_ROWS = 20_000
-_DISTINCT_SHARE = 0.5
+MOST_OF_TARGET = 1.4
+"""A file may grow to so many times the target where a further one would be small."""
 
 
 def partition_path(name: str, value: str | None) -> str:
@@ -39,15 +41,11 @@ def partition_path(name: str, value: str | None) -> str:
 
 
 @dataclass
-class _OpenFile:
+class _Partition:
     path: str
-    file_id: str
-    partition: str
-    sink: Any
-    writer: pq.ParquetWriter | None = None
-    buffered: list[pa.Table] = field(default_factory=list)
-    buffered_bytes: int = 0
-    rows: int = 0
+    waiting: Waiting = field(default_factory=Waiting)
+    file: BaseFile | None = None
+    seen_bytes: int = 0
 
 
 class BaseFileWriter:
@@ -57,10 +55,13 @@ class BaseFileWriter:
         storage: the table's file system.
         instant: the instant that the files belong to.
         write_token: `{partition}-{stage}-{attempt}` of the Spark task, part of each file's name.
-        target_bytes: a file that has reached this size is closed.
+        target_bytes: the size that files are to have.
         still_wanted: raises ManifestError once somebody else decided about the instant.
 
-    At most `OPEN_FILES` files are open and each buffers at most a row group, whatever the number of partitions.
+    `BUFFER_BYTES` of rows are in memory, and while they are put in order half as many again. A row group is written
+    when `ROW_GROUP_BYTES` of its partition are there, and at most `OPEN_FILES` files are open. Where memory is full and
+    a partition has neither a file nor enough rows for a row group, or no file may be opened, its rows wait on the
+    local disk until `close`. So a partition has one file, and more where the target size asks for it.
     """
 
     def __init__(
@@ -68,11 +69,24 @@ class BaseFileWriter:
     ) -> None:
         self._storage, self._instant, self._still_wanted = storage, instant, still_wanted
         self._token, self._target = write_token, target_bytes
-        self._open: OrderedDict[str, _OpenFile] = OrderedDict()
+        self._row_group = min(ROW_GROUP_BYTES, max(1, target_bytes // 2))
+        self._partitions: dict[str, _Partition] = {}
+        self._open = 0
+        self._held = 0  # bytes that the buffered rows keep in memory
+        self._spill = Spill()
+        self._encodings = Encodings()
         self._stats: list[dict[str, Any]] = []
         self._rows = 0
+        self._done: float | None = None
 
-    def write(self, rows: pa.Table, keys: pa.Array, partition_name: str | None, partitions: pa.Array | None) -> None:
+    def write(
+        self,
+        rows: pa.Table,
+        keys: pa.Array,
+        partition_name: str | None,
+        partitions: pa.Array | None,
+        done: float | None = None,
+    ) -> None:
         """Appends rows.
 
         Args:
@@ -80,121 +94,140 @@ class BaseFileWriter:
             keys: the row keys, one per row.
             partition_name: the partition column, None for a table without partitions.
             partitions: the partition value of each row, dictionary-encoded strings.
+            done: how much of the task's work is done with these rows, 0 to 1, from which the sizes of files that are
+                not complete yet are foreseen. None where that is not known.
+
+        Raises:
+            ManifestError: somebody else decided about the instant.
+            TransientError: the local disk does not take rows that have to wait.
         """
         if not rows.num_rows:
             return
-        sequence = _numbers(self._rows, rows.num_rows)
+        if not self._rows:
+            self._still_wanted()
+        self._done = done
+        rows = rows.append_column(SEQUENCE, _numbers(self._rows, rows.num_rows)).append_column(KEY, keys)
         self._rows += rows.num_rows
-        rows = rows.append_column("_sequence", sequence).append_column("_key", keys)
-        if partition_name is None or partitions is None:
-            self._append("", rows)
-            return
-        for value, part in _split(rows, partitions):
-            self._append(partition_path(partition_name, value), part)
+        size = rows.nbytes
+        self._held += size
+        try:
+            if partition_name is None or partitions is None:
+                self._append("", rows, size, shared=False)
+            else:
+                each, parts = size / rows.num_rows, _split(rows, partitions)
+                for value, part in parts:
+                    path = partition_path(partition_name, value)
+                    self._append(path, part, math.ceil(part.num_rows * each), shared=len(parts) > 1)
+            if self._held >= BUFFER_BYTES:
+                self._make_room()
+        except BaseException:
+            self._spill.close()
+            raise
 
     def close(self) -> list[dict[str, Any]]:
-        """Finishes every file; gives one write stat per file, as Hudi's HoodieWriteStat."""
-        while self._open:
-            self._finish(next(iter(self._open)))
+        """Finishes every file; gives one write stat per file, as Hudi's HoodieWriteStat. Raises as `write`."""
+        self._done = 1.0
+        try:
+            # Open files and what is in memory first: reading back takes memory again.
+            for partition in sorted(
+                self._partitions.values(), key=lambda item: (item.waiting.spilled, item.file is None)
+            ):
+                self._complete(partition)
+        finally:
+            self._spill.close()
         return self._stats
 
-    def _append(self, partition: str, rows: pa.Table) -> None:
-        file = self._open.get(partition)
-        if file is None:
-            if len(self._open) >= OPEN_FILES:
-                self._finish(next(iter(self._open)))
-            file = self._open[partition] = self._start(partition)
-        self._open.move_to_end(partition)
-        file.buffered.append(rows)
-        file.buffered_bytes += rows.nbytes
-        if file.buffered_bytes >= ROW_GROUP_BYTES:
-            self._flush(file)
-            if file.sink.tell() >= self._target:
-                self._finish(partition)
+    def _append(self, path: str, rows: pa.Table, size: int, shared: bool) -> None:
+        partition = self._partitions.get(path)
+        if partition is None:
+            partition = self._partitions[path] = _Partition(path)
+        partition.waiting.add(rows, size, shared)
+        partition.seen_bytes += size
+        if partition.waiting.buffered_bytes >= self._row_group and self._may_write(partition):
+            self._write_rows(partition, *partition.waiting.take())
 
-    def _start(self, partition: str) -> _OpenFile:
-        file_id = f"{uuid.uuid4()}-0"
-        name = f"{file_id}_{self._token}_{self._instant}.parquet"
-        path = f"{partition}/{name}" if partition else name
+    def _may_write(self, partition: _Partition) -> bool:
+        """Whether the partition's rows may go into its file now, without a file or a small row group too many."""
+        if partition.file is not None:
+            return True
+        least = min(LEAST_ROW_GROUP_BYTES, self._row_group)
+        waiting = partition.waiting
+        return not waiting.spilled and self._open < OPEN_FILES and waiting.buffered_bytes >= least
+
+    def _make_room(self) -> None:
+        """Writes or spills the largest partitions until half of the memory is free, and copies the others together."""
+        left = sum(partition.waiting.buffered_bytes for partition in self._partitions.values())
+        for partition in sorted(self._partitions.values(), key=lambda item: -item.waiting.buffered_bytes):
+            waiting = partition.waiting
+            if left <= BUFFER_BYTES // 2:
+                waiting.own()
+                continue
+            left -= waiting.buffered_bytes
+            if self._may_write(partition):
+                self._write_rows(partition, *waiting.take())
+            else:
+                waiting.spill(self._spill)
+        self._held = left
+
+    def _write_rows(self, partition: _Partition, rows: pa.Table, size: int) -> None:
+        """Adds a row group to the partition's file, and completes the file where it is long enough."""
+        file = partition.file
+        if file is None:
+            file = partition.file = self._start(partition.path)
+        file.write(rows, size)
+        left = partition.waiting.buffered_bytes + partition.waiting.spilled_bytes + self._to_come(partition)
+        ratio = file.written / max(1, file.arrow_bytes)
+        # A file ends with the row group that brings it nearest to its size.
+        if self._is_full(file.written + self._row_group * ratio / 2, file.written, left * ratio):
+            self._finish(partition)
+
+    def _to_come(self, partition: _Partition) -> float:
+        """Bytes that the partition will still get if the task's rows go on as they were."""
+        if self._done is None or self._done <= 0:
+            return math.inf
+        return partition.seen_bytes * (1 - self._done) / self._done
+
+    def _is_full(self, about: float, written: int, left: float) -> bool:
+        """Whether a file of `written` bytes, `about` so many, ends here; `left` follow in this or further ones."""
+        if math.isinf(left):
+            return about >= self._target
+        whole = written + left
+        if left <= 0 or whole <= MOST_OF_TARGET * self._target:
+            return False
+        return about >= whole / max(2, round(whole / self._target))
+
+    def _complete(self, partition: _Partition) -> None:
+        for rows, size in partition.waiting.row_groups(self._spill, self._row_group):
+            self._write_rows(partition, rows, size)
+        if partition.file is not None:
+            self._finish(partition)
+
+    def _start(self, partition: str) -> BaseFile:
+        file = BaseFile(self._storage, self._instant, self._token, partition, self._encodings)
         self._still_wanted()
-        self._storage.write(f".hoodie/.temp/{self._instant}/{path}.marker.CREATE", b"")
+        self._storage.write(f".hoodie/.temp/{self._instant}/{file.path}.marker.CREATE", b"")
         reach(Point.APPEND_TASK_MARKED)
         metadata = f"{partition}/.hoodie_partition_metadata" if partition else ".hoodie_partition_metadata"
         if not self._storage.exists(metadata):
             depth = 1 if partition else 0
             text = f"#partition metadata\ncommitTime={self._instant}\npartitionDepth={depth}\n"
             self._storage.write(metadata, text.encode())
-        return _OpenFile(path=path, file_id=file_id, partition=partition, sink=self._storage.create(path))
+        file.open()
+        self._open += 1
+        return file
 
-    def _flush(self, file: _OpenFile) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        if not file.buffered:
-            return
-        rows = pa.concat_tables(file.buffered)
-        file.buffered, file.buffered_bytes = [], 0
-        table = self._with_meta_columns(file, rows)
-        if file.writer is None:
-            file.writer = pq.ParquetWriter(
-                file.sink,
-                table.schema,
-                compression="zstd",
-                compression_level=1,
-                store_schema=False,
-                use_deprecated_int96_timestamps=False,
-                **_encodings(table),
-            )
-        file.writer.write_table(table, row_group_size=table.num_rows)
-        file.rows += table.num_rows
-
-    def _with_meta_columns(self, file: _OpenFile, rows: pa.Table) -> pa.Table:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        count = rows.num_rows
-        task = self._token.split("-")[0]
-        sequence = pc.binary_join_element_wise(
-            pa.scalar(f"{self._instant}_{task}"), rows["_sequence"].cast(pa.string()), "_"
-        )
-        meta = [
-            _constant(self._instant, count),
-            sequence,
-            rows["_key"],
-            _constant(file.partition, count),
-            _constant(file.path.rpartition("/")[2], count),
-        ]
-        data = rows.drop_columns(["_sequence", "_key"])
-        return pa.table([*meta, *data.columns], names=[*META_COLUMNS, *data.column_names])
-
-    def _finish(self, partition: str) -> None:
-        file = self._open.pop(partition)
-        self._flush(file)
-        if file.writer is not None:
-            file.writer.close()
-        file.sink.close()
+    def _finish(self, partition: _Partition) -> None:
+        file, partition.file = partition.file, None
+        assert file is not None  # noqa: S101
+        self._open -= 1
+        file.close()
         try:
             # Asked again: a rollback between the first answer and now may have looked before the file was there.
             self._still_wanted()
         except ManifestError:
             self._storage.delete(file.path)
             raise
-        size = self._storage.size(file.path)
-        self._stats.append(
-            {
-                "fileId": file.file_id,
-                "path": file.path,
-                "partitionPath": file.partition,
-                "prevCommit": "null",
-                "numWrites": file.rows,
-                "numInserts": file.rows,
-                "numDeletes": 0,
-                "numUpdateWrites": 0,
-                "totalWriteBytes": size,
-                "fileSizeInBytes": size,
-                "totalWriteErrors": 0,
-            }
-        )
+        self._stats.append(file.stat())
 
 
 def _numbers(first: int, count: int) -> pa.Array:
@@ -202,13 +235,6 @@ def _numbers(first: int, count: int) -> pa.Array:
     import pyarrow as pa
 
     return pa.array(np.arange(first, first + count, dtype=np.int64))
-
-
-def _constant(value: str, count: int) -> pa.Array:
-    import numpy as np
-    import pyarrow as pa
-
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([value], pa.string()))
 
 
 def _split(rows: pa.Table, partitions: pa.Array) -> list[tuple[str | None, pa.Table]]:
@@ -228,26 +254,3 @@ def _split(rows: pa.Table, partitions: pa.Array) -> list[tuple[str | None, pa.Ta
         parts.append((value, rows.slice(begin, int(counts[code]))))
         begin += int(counts[code])
     return parts
-
-
-def _encodings(table: pa.Table) -> dict[str, Any]:
-    """Dictionaries where values repeat; DELTA encodings where a dictionary would only be hashed for nothing."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    encodings = {"_hoodie_commit_seqno": "DELTA_BYTE_ARRAY", "_hoodie_record_key": "DELTA_BYTE_ARRAY"}
-    dictionaries: list[str] = []
-    for field_ in table.schema:
-        name, type_ = field_.name, field_.type
-        if name in encodings:
-            continue
-        if pa.types.is_nested(type_):
-            dictionaries.extend(f"{name}.key_value.{part}" for part in ("key", "value"))
-            continue
-        if pa.types.is_string(type_) or pa.types.is_binary(type_):
-            sample = table[name].slice(0, _SAMPLE_ROWS)
-            if pc.count_distinct(sample).as_py() > _DISTINCT_SHARE * len(sample):
-                encodings[name] = "DELTA_LENGTH_BYTE_ARRAY"
-                continue
-        dictionaries.append(name)
-    return {"use_dictionary": dictionaries, "column_encoding": encodings}

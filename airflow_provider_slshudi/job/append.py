@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -62,7 +63,11 @@ class AppendTask:
         maker = RowMaker(self.rows)
         writer = BaseFileWriter(self.storage, self.instant, write_token, self.target_bytes, self._still_wanted)
         readers = {item.shard: Reader(self.service, self.pipeline, Pacer(self.limits[item.shard])) for item in ranges}
-        done = [self._append(item, readers[item.shard], maker, writer) for item in ranges]
+        groups, before = sum(map(len, ranges)), accumulate(map(len, ranges), initial=0)
+        done = [
+            self._append(item, readers[item.shard], maker, writer, at, groups)
+            for item, at in zip(ranges, before, strict=False)
+        ]
         stats = writer.close()
         reach(Point.APPEND_TASK_WRITTEN)
         return TaskResult(stats, done, dict(maker.misfits))
@@ -70,7 +75,10 @@ class AppendTask:
     def _still_wanted(self) -> None:
         exchange.require_order(self.storage, self.transaction, self.instant, self.token)
 
-    def _append(self, item: Range, reader: Reader, maker: RowMaker, writer: BaseFileWriter) -> RangeDone:
+    def _append(
+        self, item: Range, reader: Reader, maker: RowMaker, writer: BaseFileWriter, before: int, groups: int
+    ) -> RangeDone:
+        """Reads and writes a range, which `before` of the task's `groups` log groups come before."""
         rows = size = 0
         first: int | None = None
         last: int | None = None
@@ -83,7 +91,8 @@ class AppendTask:
             first = times["min"] if first is None else min(first, times["min"])
             last = times["max"] if last is None else max(last, times["max"])
             made = maker.rows(logs, item.shard)
-            writer.write(made.data, made.keys, self.partition_name, made.partitions)
+            share = (before + pull.next - item.begin) / groups
+            writer.write(made.data, made.keys, self.partition_name, made.partitions, share)
         return RangeDone(item.shard, item.begin, item.end, rows, size, first, last)
 
 

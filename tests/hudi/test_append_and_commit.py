@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import TableMismatch
 from airflow_provider_slshudi.hudi import commit, instants
-from airflow_provider_slshudi.hudi.basefile import OPEN_FILES, BaseFileWriter, partition_path
+from airflow_provider_slshudi.hudi.basefile import BaseFileWriter, partition_path
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
@@ -83,18 +83,6 @@ def test_a_failed_attempts_file_does_not_survive_the_commit(
     assert len(list(Path(storage.full("")).glob("event_date=*/*.parquet"))) == 2
     commit.commit(gateway, pipeline, instant, stats, {})
     assert [p.name for p in Path(storage.full("")).glob("event_date=*/*.parquet")] == [Path(stats[0]["path"]).name]
-
-
-def test_many_partitions_open_a_bounded_number_of_files(storage: Storage, opened: Opened) -> None:
-    instant = opened()
-    writer = BaseFileWriter(storage, instant, "0-0-0", 1 << 20, still_wanted=lambda: None)
-    for first in range(0, 120, 40):
-        table, keys, dates = event_rows(40, 40, first)
-        writer.write(table, keys, "event_date", dates)
-        assert len(writer._open) <= OPEN_FILES
-    stats = writer.close()
-    assert sum(stat["numWrites"] for stat in stats) == 120
-    assert len({stat["path"] for stat in stats}) == len(stats)
 
 
 @pytest.mark.parametrize("value", ["plain", "a/b", "50%", "a=b", "ü ñ", "", None, "back\\slash", "x:y?z"])

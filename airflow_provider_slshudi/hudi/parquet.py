@@ -1,0 +1,152 @@
+"""One base file: Hudi's five columns, then the table's, as Parquet (parquet.apache.org/docs)."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_slshudi.hudi.schema import META_COLUMNS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from airflow_provider_slshudi.hudi.storage import Storage
+
+SEQUENCE, KEY = "_sequence", "_key"
+"""Two columns that rows have beside the table's: their number within the task, their row key."""
+
+_SAMPLE_ROWS = 20_000
+_LEAST_SAMPLE_ROWS = 1_000
+_DISTINCT_SHARE = 0.5
+
+
+class Encodings:
+    """How the columns of a task's files are encoded; its rows are alike, so one good sample is looked at."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Any] | None = None
+
+    def of(self, table: pa.Table) -> dict[str, Any]:
+        """The Parquet writer's arguments."""
+        if self._found is not None:
+            return self._found
+        found = _encodings(table)
+        if table.num_rows >= _LEAST_SAMPLE_ROWS:
+            self._found = found
+        return found
+
+
+class BaseFile:
+    """A base file that is being written; it has a name from the start and is on the storage once `open` was called."""
+
+    def __init__(self, storage: Storage, instant: str, write_token: str, partition: str, encodings: Encodings) -> None:
+        self.partition = partition
+        self.file_id = f"{uuid.uuid4()}-0"
+        self.name = f"{self.file_id}_{write_token}_{instant}.parquet"
+        self.path = f"{partition}/{self.name}" if partition else self.name
+        self.rows = self.arrow_bytes = 0
+        self._storage, self._instant, self._task = storage, instant, write_token.split("-")[0]
+        self._encodings = encodings
+        self._sink: pa.NativeFile | None = None
+        self._writer: pq.ParquetWriter | None = None
+
+    @property
+    def written(self) -> int:
+        """Bytes that the file has by now."""
+        return int(self._sink.tell()) if self._sink is not None else 0
+
+    def open(self) -> None:
+        """Makes the file."""
+        self._sink = self._storage.create(self.path)
+
+    def write(self, rows: pa.Table, arrow_bytes: int) -> None:
+        """Adds a row group."""
+        import pyarrow.parquet as pq
+
+        table = self._with_meta_columns(rows)
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self._sink,
+                table.schema,
+                compression="zstd",
+                compression_level=1,
+                store_schema=False,
+                use_deprecated_int96_timestamps=False,
+                **self._encodings.of(table),
+            )
+        self._writer.write_table(table, row_group_size=table.num_rows)
+        self.rows += table.num_rows
+        self.arrow_bytes += arrow_bytes
+
+    def close(self) -> None:
+        """Completes the file."""
+        if self._writer is not None:
+            self._writer.close()
+        if self._sink is not None:
+            self._sink.close()
+
+    def stat(self) -> dict[str, Any]:
+        """Its write stat, as Hudi's HoodieWriteStat."""
+        size = self._storage.size(self.path)
+        return {
+            "fileId": self.file_id,
+            "path": self.path,
+            "partitionPath": self.partition,
+            "prevCommit": "null",
+            "numWrites": self.rows,
+            "numInserts": self.rows,
+            "numDeletes": 0,
+            "numUpdateWrites": 0,
+            "totalWriteBytes": size,
+            "fileSizeInBytes": size,
+            "totalWriteErrors": 0,
+        }
+
+    def _with_meta_columns(self, rows: pa.Table) -> pa.Table:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        count = rows.num_rows
+        sequence = pc.binary_join_element_wise(
+            pa.scalar(f"{self._instant}_{self._task}"), rows[SEQUENCE].cast(pa.string()), "_"
+        )
+        meta = [
+            _constant(self._instant, count),
+            sequence,
+            rows[KEY],
+            _constant(self.partition, count),
+            _constant(self.name, count),
+        ]
+        data = rows.drop_columns([SEQUENCE, KEY])
+        return pa.table([*meta, *data.columns], names=[*META_COLUMNS, *data.column_names])
+
+
+def _constant(value: str, count: int) -> pa.Array:
+    import numpy as np
+    import pyarrow as pa
+
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([value], pa.string()))
+
+
+def _encodings(table: pa.Table) -> dict[str, Any]:
+    """Dictionaries where values repeat; DELTA encodings where a dictionary would only be hashed for nothing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    encodings = {"_hoodie_commit_seqno": "DELTA_BYTE_ARRAY", "_hoodie_record_key": "DELTA_BYTE_ARRAY"}
+    dictionaries: list[str] = []
+    for field_ in table.schema:
+        name, type_ = field_.name, field_.type
+        if name in encodings:
+            continue
+        if pa.types.is_nested(type_):
+            dictionaries.extend(f"{name}.key_value.{part}" for part in ("key", "value"))
+            continue
+        if pa.types.is_string(type_) or pa.types.is_binary(type_):
+            sample = table[name].slice(0, _SAMPLE_ROWS)
+            if pc.count_distinct(sample).as_py() > _DISTINCT_SHARE * len(sample):
+                encodings[name] = "DELTA_LENGTH_BYTE_ARRAY"
+                continue
+        dictionaries.append(name)
+    return {"use_dictionary": dictionaries, "column_encoding": encodings}

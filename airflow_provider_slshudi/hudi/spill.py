@@ -1,0 +1,85 @@
+"""Rows that wait on the local disk, as Arrow streams (arrow.apache.org/docs/format/Columnar.html)."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from typing import IO, TYPE_CHECKING
+
+from airflow_provider_slshudi.exceptions import TransientError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LOCAL_DIRS = "SPARK_LOCAL_DIRS"
+"""Spark names its local directories to its Python workers by this, separated by commas."""
+
+
+class Spill:
+    """One file without a name, which holds pieces of rows as Arrow streams, lz4-compressed.
+
+    It is below one of Spark's local directories, or in the system's temporary folder where there is no Spark. Since it
+    has no name, the system frees its space when it is closed or its process ends, by whatever way.
+    """
+
+    def __init__(self) -> None:
+        self._folder = random.choice(os.environ.get(LOCAL_DIRS, "").split(",")) or tempfile.gettempdir()  # noqa: S311
+        self._file: IO[bytes] | None = None
+        self._end = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes on the disk."""
+        return self._end
+
+    def append(self, rows: pa.Table) -> tuple[int, int]:
+        """Puts rows on the disk; gives where they are, for `read`.
+
+        Raises:
+            TransientError: the disk does not take them. Another attempt may run on another machine.
+        """
+        import pyarrow as pa
+
+        sink = pa.BufferOutputStream()
+        # Without threads, here and below: handing small columns to them costs more than compressing them.
+        options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+        with pa.ipc.new_stream(sink, rows.schema, options=options) as stream:
+            stream.write_table(rows)
+        content = sink.getvalue()
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(buffering=0, dir=self._folder)  # noqa: SIM115 - closed by `close`
+            self._file.seek(self._end)
+            left = memoryview(content)
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            raise self._failed(error) from error
+        place = self._end, content.size
+        self._end += content.size
+        return place
+
+    def read(self, place: tuple[int, int]) -> pa.Table:
+        """Rows that `append` put there. Raises TransientError where the disk does not give them."""
+        import pyarrow as pa
+
+        assert self._file is not None  # noqa: S101 - a place is what `append` gave
+        begin, size = place
+        try:
+            content = os.pread(self._file.fileno(), size, begin)
+            return pa.ipc.open_stream(content, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()
+        except (OSError, pa.ArrowInvalid) as error:
+            raise self._failed(error) from error
+
+    def close(self) -> None:
+        """Gives the disk's space back."""
+        if self._file is not None:
+            self._file.close()
+
+    def _failed(self, error: Exception) -> TransientError:
+        return TransientError(
+            f"rows of more partitions than can be written at once wait on the disk, but {self._folder} fails after "
+            f"{self._end} bytes: {error}. Give spark.local.dir (on a cluster the workers' {LOCAL_DIRS}) a folder with "
+            "as much room as a task reads, or lower the pipeline's `batch.task_bytes`"
+        )

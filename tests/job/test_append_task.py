@@ -1,0 +1,78 @@
+"""The work of one Spark task, without Spark: ranges of a real server into base files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_slshudi.exceptions import ManifestError
+from airflow_provider_slshudi.hudi import exchange
+from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
+from airflow_provider_slshudi.hudi.exchange import BatchOrder
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.job.append import AppendTask
+from airflow_provider_slshudi.job.rows import RowSpec
+from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.local.pytest_plugin import local_sls
+from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.sls.pace import Limits
+from airflow_provider_slshudi.sls.service import LogService
+from tests.local.sdk import PROJECT, by_ip, make_logstore, put
+from tests.pipelines import ad_events
+
+__all__ = ["local_sls"]
+
+INSTANT = "20260101000000000"
+
+
+@pytest.fixture(scope="module")
+def ranges(local_sls: LocalSls) -> tuple[LogService, list[Range]]:
+    """A logstore of one shard with 60 log groups; its cursors in three ranges that do not touch."""
+    client = by_ip(local_sls.connection())
+    logstore = make_logstore(client, "one-task")
+    for number in range(60):
+        put(client, logstore, [b"%d" % number])
+    service = LogService(local_sls.connection(), PROJECT, logstore)
+    begin = service.begin(0)
+    return service, [Range(0, begin + first, begin + last) for first, last in ((0, 10), (20, 50), (55, 60))]
+
+
+@pytest.fixture
+def task(tmp_path: Path, ranges: tuple[LogService, list[Range]]) -> AppendTask:
+    pipeline = ad_events(tmp_path / "table", table={"path": f"file://{tmp_path / 'table'}", "name": "events"})
+    storage = Storage(pipeline.table.path)
+    exchange.write_order(storage, BatchOrder("t1", 1, INSTANT, {}, [], {}))
+    limits = {0: Limits(1e9, 1e3)}
+    service, _ = ranges
+    return AppendTask(service, storage, "t1", 1, INSTANT, RowSpec.of(pipeline), None, 1 << 20, "events", limits)
+
+
+def test_the_writer_is_told_how_much_is_done(
+    task: AppendTask, ranges: tuple[LogService, list[Range]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[float] = []
+    write = BaseFileWriter.write
+
+    def listen(writer: BaseFileWriter, *given: object) -> None:
+        told.append(given[-1])  # type: ignore[arg-type]
+        write(writer, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(BaseFileWriter, "write", listen)
+    result = task(ranges[1], "0-0-0")
+    assert told == sorted(told) and told[-1] == 1
+    assert {10 / 45, 40 / 45} <= set(told)
+    assert [done.rows for done in result.ranges] == [10, 30, 5]
+    (stat,) = result.stats
+    with pq.ParquetFile(task.storage.full(stat["path"])) as file:
+        assert file.metadata.num_rows == stat["numWrites"] == 45
+
+
+def test_a_task_whose_order_was_withdrawn_reads_one_pull_and_ends(
+    task: AppendTask, ranges: tuple[LogService, list[Range]]
+) -> None:
+    task.storage.delete_folder(".hoodie/slshudi")
+    with pytest.raises(ManifestError, match="no order"):
+        task(ranges[1], "0-0-0")
+    assert not list(Path(task.storage.full("")).rglob("*.parquet*"))
