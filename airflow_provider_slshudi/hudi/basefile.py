@@ -6,9 +6,11 @@ name, and a commit deletes marked files that no write status lists, which is how
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.exceptions import ManifestError
@@ -32,6 +34,8 @@ BUFFER_BYTES = 96 * 1024 * 1024
 OPEN_FILES = 8
 MOST_OF_TARGET = 1.4
 """A file may grow to so many times the target where a further one would be small."""
+
+_log = logging.getLogger(__name__)
 
 
 def partition_path(name: str, value: str | None) -> str:
@@ -62,6 +66,8 @@ class BaseFileWriter:
     when `ROW_GROUP_BYTES` of its partition are there, and at most `OPEN_FILES` files are open. Where memory is full and
     a partition has neither a file nor enough rows for a row group, or no file may be opened, its rows wait on the
     local disk until `close`. So a partition has one file, and more where the target size asks for it.
+
+    A context manager: where the block fails, the attempt's files are deleted.
     """
 
     def __init__(
@@ -75,9 +81,20 @@ class BaseFileWriter:
         self._held = 0  # bytes that the buffered rows keep in memory
         self._spill = Spill()
         self._encodings = Encodings()
+        self._files: list[BaseFile] = []
         self._stats: list[dict[str, Any]] = []
         self._rows = 0
         self._done: float | None = None
+
+    def __enter__(self) -> BaseFileWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._spill.close()
+        if error is not None:
+            self._abandon()
 
     def write(
         self,
@@ -110,32 +127,32 @@ class BaseFileWriter:
         self._rows += rows.num_rows
         size = rows.nbytes
         self._held += size
-        try:
-            if partition_name is None or partitions is None:
-                self._append("", rows, size, shared=False)
-            else:
-                each, parts = size / rows.num_rows, _split(rows, partitions)
-                for value, part in parts:
-                    path = partition_path(partition_name, value)
-                    self._append(path, part, math.ceil(part.num_rows * each), shared=len(parts) > 1)
-            if self._held >= BUFFER_BYTES:
-                self._make_room()
-        except BaseException:
-            self._spill.close()
-            raise
+        if partition_name is None or partitions is None:
+            self._append("", rows, size, shared=False)
+        else:
+            each, parts = size / rows.num_rows, _split(rows, partitions)
+            for value, part in parts:
+                path = partition_path(partition_name, value)
+                self._append(path, part, math.ceil(part.num_rows * each), shared=len(parts) > 1)
+        if self._held >= BUFFER_BYTES:
+            self._make_room()
 
     def close(self) -> list[dict[str, Any]]:
         """Finishes every file; gives one write stat per file, as Hudi's HoodieWriteStat. Raises as `write`."""
         self._done = 1.0
-        try:
-            # Open files and what is in memory first: reading back takes memory again.
-            for partition in sorted(
-                self._partitions.values(), key=lambda item: (item.waiting.spilled, item.file is None)
-            ):
-                self._complete(partition)
-        finally:
-            self._spill.close()
+        # Open files and what is in memory first: reading back takes memory again.
+        for partition in sorted(self._partitions.values(), key=lambda item: (item.waiting.spilled, item.file is None)):
+            self._complete(partition)
         return self._stats
+
+    def _abandon(self) -> None:
+        """Takes away what this attempt wrote: the rollback of a decided instant may have looked for it already."""
+        for file in self._files:
+            try:
+                file.abandon()
+            except Exception as error:
+                # Where the instant is still pending, its markers name the file to whoever decides.
+                _log.warning("%s could not be deleted: %s", file.path, error)
 
     def _append(self, path: str, rows: pa.Table, size: int, shared: bool) -> None:
         partition = self._partitions.get(path)
@@ -204,14 +221,21 @@ class BaseFileWriter:
 
     def _start(self, partition: str) -> BaseFile:
         file = BaseFile(self._storage, self._instant, self._token, partition, self._encodings)
-        self._still_wanted()
-        self._storage.write(f".hoodie/.temp/{self._instant}/{file.path}.marker.CREATE", b"")
+        marker = f".hoodie/.temp/{self._instant}/{file.path}.marker.CREATE"
+        self._storage.write(marker, b"")
+        try:
+            # After the marker: who withdraws the order later finds it.
+            self._still_wanted()
+        except ManifestError:
+            self._storage.delete(marker)
+            raise
         reach(Point.APPEND_TASK_MARKED)
         metadata = f"{partition}/.hoodie_partition_metadata" if partition else ".hoodie_partition_metadata"
         if not self._storage.exists(metadata):
             depth = 1 if partition else 0
             text = f"#partition metadata\ncommitTime={self._instant}\npartitionDepth={depth}\n"
             self._storage.write(metadata, text.encode())
+        self._files.append(file)
         file.open()
         self._open += 1
         return file
@@ -221,12 +245,8 @@ class BaseFileWriter:
         assert file is not None  # noqa: S101
         self._open -= 1
         file.close()
-        try:
-            # Asked again: a rollback between the first answer and now may have looked before the file was there.
-            self._still_wanted()
-        except ManifestError:
-            self._storage.delete(file.path)
-            raise
+        # Asked again: a rollback between the first answer and now may have looked before the file was there.
+        self._still_wanted()
         self._stats.append(file.stat())
 
 

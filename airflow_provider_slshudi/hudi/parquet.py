@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS
@@ -85,6 +86,12 @@ class BaseFile:
             self._writer.close()
         if self._sink is not None:
             self._sink.close()
+
+    def abandon(self) -> None:
+        """Deletes the file, complete or not."""
+        with suppress(Exception):  # a file that cannot be completed is to be deleted all the more
+            self.close()
+        self._storage.delete(self.path)
 
     def stat(self) -> dict[str, Any]:
         """Its write stat, as Hudi's HoodieWriteStat."""

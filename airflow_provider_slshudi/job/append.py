@@ -61,14 +61,14 @@ class AppendTask:
         """Pulls the ranges and writes their rows."""
         reach(Point.APPEND_TASK_STARTED)
         maker = RowMaker(self.rows)
-        writer = BaseFileWriter(self.storage, self.instant, write_token, self.target_bytes, self._still_wanted)
         readers = {item.shard: Reader(self.service, self.pipeline, Pacer(self.limits[item.shard])) for item in ranges}
         groups, before = sum(map(len, ranges)), accumulate(map(len, ranges), initial=0)
-        done = [
-            self._append(item, readers[item.shard], maker, writer, at, groups)
-            for item, at in zip(ranges, before, strict=False)
-        ]
-        stats = writer.close()
+        with BaseFileWriter(self.storage, self.instant, write_token, self.target_bytes, self._still_wanted) as writer:
+            done = [
+                self._append(item, readers[item.shard], maker, writer, at, groups)
+                for item, at in zip(ranges, before, strict=False)
+            ]
+            stats = writer.close()
         reach(Point.APPEND_TASK_WRITTEN)
         return TaskResult(stats, done, dict(maker.misfits))
 

@@ -78,9 +78,10 @@ def pulls(count: int, rows: int, partitions: int, hot: float = 0.0, id_bytes: in
 
 
 def written(writer: BaseFileWriter, given: Iterator[Pull], count: int | None = None) -> list[dict[str, Any]]:
-    for number, (rows, keys, days) in enumerate(given, 1):
-        writer.write(rows, keys, "day", days, number / count if count else None)
-    return writer.close()
+    with writer:
+        for number, (rows, keys, days) in enumerate(given, 1):
+            writer.write(rows, keys, "day", days, number / count if count else None)
+        return writer.close()
 
 
 def wanted() -> None:
@@ -244,7 +245,7 @@ def test_a_disk_that_is_full_is_an_error_that_leaves_no_spill(
     """The first spill succeeds; then the disk is full, as /dev/full says it."""
     writer = BaseFileWriter(storage, INSTANT, "0-0-0", MIB, wanted)
     full = os.open("/dev/full", os.O_WRONLY)
-    with pytest.raises(TransientError, match=rf"{local_dir} fails after \d{{4,}} bytes: .*No space left"):
+    with pytest.raises(TransientError, match=rf"{local_dir} fails after \d{{4,}} bytes: .*No space left"), writer:
         for rows, keys, days in pulls(40, 1000, 400):
             writer.write(rows, keys, "day", days)
             if writer._spill.size and full >= 0:
@@ -266,7 +267,8 @@ def test_without_spark_the_systems_temporary_folder_is_used(
     for rows, keys, days in pulls(20, 1000, 400):
         writer.write(rows, keys, "day", days)
     assert spills_open(tmp_path / "local")
-    writer.close()
+    with writer:
+        writer.close()
     assert not spills_open(tmp_path / "local")
 
 
@@ -313,18 +315,27 @@ def test_the_fence_refuses_the_file_of_rows_that_waited_on_the_disk(storage: Sto
         writer.write(rows, keys, "day", days)
     assert writer._spill.size and not markers(storage)
     withdrawn = True
-    with pytest.raises(ManifestError):
+    with pytest.raises(ManifestError), writer:
         writer.close()
     assert not markers(storage) and not files(storage) and not spills_open(local_dir)
 
 
 @pytest.mark.usefixtures("little_memory")
-def test_a_file_that_was_closed_too_late_is_deleted_and_its_marker_is_there(storage: Storage) -> None:
+def test_the_files_of_an_attempt_that_was_refused_are_deleted_and_the_markers_name_them(storage: Storage) -> None:
     """The answer changes between the marker and the end of the third file of rows that waited on the disk."""
-    writer = BaseFileWriter(storage, INSTANT, "0-0-0", MIB, fence(storage, lambda: len(markers(storage)) == 3))
+    writer = BaseFileWriter(storage, INSTANT, "0-0-0", MIB, fence(storage, lambda: len(files(storage)) == 3))
     for rows, keys, days in pulls(20, 1000, 400):
         writer.write(rows, keys, "day", days)
-    with pytest.raises(ManifestError):
+    with pytest.raises(ManifestError), writer:
         writer.close()
-    kept = {f"{file.name}.marker.CREATE" for file in files(storage)}
-    assert len(kept) == 2 and kept < {marker.name for marker in markers(storage)}
+    assert not files(storage) and len(markers(storage)) == 3
+
+
+def test_an_attempt_that_is_refused_at_a_later_file_leaves_none_that_it_has_open(storage: Storage) -> None:
+    """The order is withdrawn between the first file, which is still open, and the second."""
+    writer = BaseFileWriter(storage, INSTANT, "0-0-0", MIB, fence(storage, lambda: len(markers(storage)) == 2))
+    rows, keys, days = next(pulls(1, 20, 2))
+    with pytest.raises(ManifestError), writer:
+        writer.write(rows, keys, "day", days)
+        writer.close()
+    assert not files(storage) and len(markers(storage)) == 1
