@@ -32,9 +32,10 @@ POOL_PULLS = 24
 
 @dataclass(frozen=True)
 class Replay:
-    """A server that runs: how to reach it, raw bytes of a log group on average, and the end of every shard."""
+    """A server that runs: how to reach it, its process, raw bytes of a log group on average, every shard's end."""
 
     connection: SlsConnection
+    process: int
     group_bytes: float
     end: Any
 
@@ -54,7 +55,7 @@ def replay(pulls: int = POOL_PULLS) -> Iterator[Replay]:
     server.start()
     try:
         port, group_bytes = here.recv()
-        yield Replay(SlsConnection(f"127.0.0.1:{port}", "id", "key"), group_bytes, end)
+        yield Replay(SlsConnection(f"127.0.0.1:{port}", "id", "key"), server.pid or 0, group_bytes, end)
     finally:
         server.terminate()
         server.join()
