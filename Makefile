@@ -37,9 +37,10 @@ fuzz: setup ## Mutated requests to the local server, mutated answers to the clie
 	@$(VENV)/bin/python -m tests.fuzz.requests --count 200000
 	@$(VENV)/bin/python -m tests.fuzz.bodies --count 1000000
 
-bench: setup ## The local server per core; decoding beside the SDK's own; throughput beside other ways
+bench: setup ## The local server per core; decoding beside the SDK's own; fixed cost and throughput beside other ways
 	@$(VENV)/bin/python benchmarks/local_server.py
 	@$(VENV)/bin/python benchmarks/decode.py
+	@$(VENV)/bin/python benchmarks/fixed_cost.py
 	@$(VENV)/bin/python benchmarks/throughput.py
 
 bench-exactness: setup ## What exactness costs, beside one process that writes and commits at once

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
@@ -57,6 +58,15 @@ def end_with_parent() -> None:
     """Lets this very process get SIGKILL once its parent is gone."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Makes this process the parent of whatever loses its parent below it, so that nothing gets out of sight.
+
+    https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html
+    """
+    if _libc is None or _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1):
+        raise OSError("orphans cannot be adopted on this system")
 
 
 def _machine() -> str:

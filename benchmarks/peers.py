@@ -1,9 +1,10 @@
 """Other ways to bring the same ranges into a table, each a Spark application: what throughput is compared with.
 
-`spark-submit peers.py WAY ORDER`, ORDER a JSON file with pipeline, ranges, group_bytes:
+`spark-submit peers.py WAY ORDER`, ORDER a JSON file with pipeline and what to write (ranges, group_bytes):
   sdk      what a user writes first: the official SDK in `mapInArrow`, its dicts to Arrow, Hudi's bulk insert
   hudi     our pulls and decoding, Hudi's bulk insert with its row writer
   parquet  our pulls and decoding, Spark's own Parquet files, no table
+  rows     rows of a Parquet file (`rows` in the order), Hudi's bulk insert with its row writer
 and without Spark, `python peers.py limit ORDER`: pulls, decoding, and pyarrow's Parquet writer in a bare loop, one
 process per part; nothing is converted, no row has a key.
 """
@@ -13,8 +14,9 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,7 @@ from aliyun.log import LogClient
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.hudi.parquet import Encodings
-from airflow_provider_slshudi.hudi.runtime import leave, quiet
+from airflow_provider_slshudi.hudi.runtime import environment, leave, quiet, session_conf
 from airflow_provider_slshudi.hudi.schema import arrow_type, table_columns
 from airflow_provider_slshudi.job.rows import RowMaker, RowSpec
 from airflow_provider_slshudi.ledger.records import Density
@@ -36,7 +38,7 @@ from airflow_provider_slshudi.sls.reader import Reader
 from airflow_provider_slshudi.sls.service import LogService
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 TASKS = 2
 ROW_GROUP_BYTES = 32 << 20
@@ -140,22 +142,11 @@ def _write(writer: pq.ParquetWriter | None, path: Path, waiting: list[pa.Table])
 
 
 def by_spark(spark: SparkSession, way: str, given: dict[str, Any]) -> None:
-    """Writes the ranges in the way that is named."""
+    """Writes the ranges, or the file of rows, in the way that is named."""
     from pyspark.sql import functions
 
-    pipeline, parts = Pipeline.model_validate(given["pipeline"]), parts_of(given)
-    ddl = ", ".join(f"{name} {_SPARK.get(type_, type_)}" for name, type_ in table_columns(pipeline))
-    rows_of = by_sdk if way == "sdk" else ours
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from rows_of(pipeline, parts[number])
-
-    numbers = spark.createDataFrame(
-        spark.sparkContext.parallelize([(n,) for n in range(len(parts))], len(parts)), "n int"
-    )
-    rows = numbers.mapInArrow(read, ddl)
+    pipeline = Pipeline.model_validate(given["pipeline"])
+    rows = spark.read.parquet(given["rows"]) if way == "rows" else _read(spark, way, pipeline, given)
     if way == "sdk":
         rows = rows.withColumn("event_date", functions.date_format("event_time", "yyyy-MM-dd"))
     path = pipeline.table.path
@@ -172,6 +163,42 @@ def by_spark(spark: SparkSession, way: str, given: dict[str, Any]) -> None:
         "hoodie.bulkinsert.shuffle.parallelism": str(TASKS),
     }
     rows.write.format("hudi").options(**options).mode("append").save(path)
+
+
+def _read(spark: SparkSession, way: str, pipeline: Pipeline, given: dict[str, Any]) -> DataFrame:
+    parts = parts_of(given)
+    ddl = ", ".join(f"{name} {_SPARK.get(type_, type_)}" for name, type_ in table_columns(pipeline))
+    rows_of = by_sdk if way == "sdk" else ours
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from rows_of(pipeline, parts[number])
+
+    numbers = spark.sparkContext.parallelize([(number,) for number in range(len(parts))], len(parts))
+    return spark.createDataFrame(numbers, "n int").mapInArrow(read, ddl)
+
+
+def submit(way: str, given: dict[str, Any], folder: Path, variables: Mapping[str, str]) -> None:
+    """Runs one way to its end; `variables` are more of the environment's.
+
+    Raises:
+        SystemExit: it failed; with what it said.
+    """
+    order = folder / "order.json"
+    order.write_text(json.dumps(given), encoding="utf-8")
+    made = {**os.environ, **environment(), **variables}
+    command = [sys.executable]
+    if way != "limit":
+        command = [str(Path(made["SPARK_HOME"]) / "bin" / "spark-submit"), "--master", f"local[{TASKS}]"]
+        for key, value in {**session_conf("local"), "spark.ui.enabled": "false"}.items():
+            command += ["--conf", f"{key}={value}"]
+    command += [__file__, way, str(order)]
+    done = subprocess.run(command, env=made, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode:
+        lines = (done.stderr + done.stdout).splitlines()
+        said = [line for line in lines if " INFO " not in line and not line.startswith("\tat ")]
+        raise SystemExit("\n".join([f"{way} ended with {done.returncode}:", *said[-40:]]))
 
 
 def main(way: str, order: str) -> None:

@@ -14,13 +14,9 @@ The last line is the ratios of the bars: ours over each way's bytes per CPU seco
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
-import os
 import resource
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -32,11 +28,12 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from exactness import Bench
+from peers import submit
 from replay import Replay, replay
 
 from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.hudi.runtime import environment, session_conf
 from airflow_provider_slshudi.hudi.schema import arrow_type, table_columns
+from airflow_provider_slshudi.processes import adopt_orphans
 
 WAYS = {
     "sdk": "SDK dicts, Hudi bulk insert",
@@ -48,7 +45,6 @@ WAYS = {
 BARS = {"sdk": 6.5, "hudi": 3.5, "parquet": 2.0, "limit": 0.85}
 POOL_PULLS = 96
 CHECKED_BYTES = 60e6
-_PR_SET_CHILD_SUBREAPER = 36
 Spent = dict[str, float]
 
 
@@ -76,28 +72,12 @@ class Throughput:
         return {"GB": groups * self._server.group_bytes / 1e9, **took}
 
     def _peer(self, way: str, pipeline: Pipeline, ranges: list[list[int]]) -> None:
-        order = self._folder / "order.json"
-        given = {
+        order = {
             "pipeline": pipeline.model_dump(mode="json"),
             "ranges": ranges,
             "group_bytes": self._server.group_bytes,
         }
-        order.write_text(json.dumps(given))
-        variables = {**os.environ, **environment(), **self._server.connection.to_env()}
-        command = [sys.executable]
-        if way != "limit":
-            command = [str(Path(variables["SPARK_HOME"]) / "bin" / "spark-submit"), "--master", "local[2]"]
-            for key, value in {**session_conf("local[2]"), "spark.ui.enabled": "false"}.items():
-                command += ["--conf", f"{key}={value}"]
-        command += [str(Path(__file__).with_name("peers.py")), way, str(order)]
-        done = subprocess.run(command, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        if done.returncode:
-            said = [
-                line
-                for line in (done.stderr + done.stdout).splitlines()
-                if " INFO " not in line and not line.startswith("\tat ")
-            ]
-            raise SystemExit("\n".join([f"{way} ended with {done.returncode}:", *said[-40:]]))
+        submit(way, order, self._folder, self._server.connection.to_env())
 
 
 def measured(run: Callable[[], Any], server: int) -> Spent:
@@ -119,15 +99,6 @@ def _spent() -> float:
 def _cpu(process: int) -> float:
     times = psutil.Process(process).cpu_times()
     return float(times.user + times.system)
-
-
-def adopt_orphans() -> None:
-    """Makes this process the parent of whatever loses its parent below it, so that its CPU time is counted.
-
-    https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html
-    """
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1):
-        raise OSError(ctypes.get_errno(), "PR_SET_CHILD_SUBREAPER")
 
 
 def rows_of(pipeline: Pipeline) -> pa.Table:

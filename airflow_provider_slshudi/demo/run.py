@@ -60,11 +60,11 @@ def _run(options: argparse.Namespace, show: Show) -> int:
         show.say(f"log service on {server.endpoint}, Airflow is starting (its log: {directory / 'airflow'})")
         with (
             Putter(connection, pipeline.source, SHARDS, options.logs, BATCHES) as putter,
-            LocalAirflow(directory / "airflow", DAGS, _environment(directory, connection), options.port) as airflow,
+            LocalAirflow(directory / "airflow", DAGS, variables_of(directory, connection), options.port) as airflow,
         ):
             airflow.wait_for_dag(f"{PIPELINE}_tail")
             show.say(f"Airflow at {airflow.url}; DAG {PIPELINE}_tail runs every {SCHEDULE}")
-            work = _work(pipeline, directory, connection)
+            work = work_of(pipeline, directory, connection)
             Watch(work, airflow, putter, show).until_all_is_committed()
             proof = prove(work, putter.acknowledged)
             show.batches(work.ledger, pipeline.name)
@@ -102,7 +102,8 @@ def _ledger_file(directory: Path) -> Path:
     return directory / "ledger.db"
 
 
-def _environment(directory: Path, connection: SlsConnection) -> Mapping[str, str]:
+def variables_of(directory: Path, connection: SlsConnection) -> Mapping[str, str]:
+    """What Airflow is told: connections, the folder of pipelines."""
     connections = {
         "SLS_DEFAULT": {
             "conn_type": "sls",
@@ -123,7 +124,8 @@ def _environment(directory: Path, connection: SlsConnection) -> Mapping[str, str
     }
 
 
-def _work(pipeline: Pipeline, directory: Path, connection: SlsConnection) -> Work:
+def work_of(pipeline: Pipeline, directory: Path, connection: SlsConnection) -> Work:
+    """The ways to the same ledger and log service without Airflow; makes the ledger."""
     engine = open_engine(f"sqlite:///{_ledger_file(directory)}")
     migrate(engine)
     source = pipeline.source

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections import defaultdict
 from contextlib import suppress
@@ -12,17 +11,7 @@ import psutil
 from tests.chaos.place import Place
 from tests.machine import arguments_of
 
-_PR_SET_CHILD_SUBREAPER = 36
 IDLE = "<idle>"
-
-
-def adopt_orphans() -> None:
-    """Makes this process the parent of whatever loses its parent below it, so that nothing gets out of sight.
-
-    https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html
-    """
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1):
-        raise OSError(ctypes.get_errno(), "PR_SET_CHILD_SUBREAPER")
 
 
 def by_kind(place: Place) -> dict[str, list[psutil.Process]]:

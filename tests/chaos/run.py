@@ -12,10 +12,11 @@ from airflow_provider_slshudi.demo.airflow import AirflowRefused, AirflowUnreach
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.processes import adopt_orphans
 from airflow_provider_slshudi.ranges import Range, subtract
 from tests.chaos.killer import Killer
 from tests.chaos.place import PROJECT, Line, Place, place
-from tests.chaos.processes import adopt_orphans, end_residents
+from tests.chaos.processes import end_residents
 from tests.chaos.producer import Producer
 from tests.chaos.proof import Outcome, prove
 from tests.chaos.unrest import Unrest
