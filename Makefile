@@ -40,6 +40,8 @@ fuzz: setup ## Mutated requests to the local server, mutated answers to the clie
 bench: setup ## The local server per core; decoding beside the SDK's own; fixed cost and throughput beside other ways
 	@$(VENV)/bin/python benchmarks/local_server.py
 	@$(VENV)/bin/python benchmarks/decode.py
+	@$(VENV)/bin/python benchmarks/memory.py
+	@$(VENV)/bin/python benchmarks/evenness.py
 	@$(VENV)/bin/python benchmarks/fixed_cost.py
 	@$(VENV)/bin/python benchmarks/throughput.py
 

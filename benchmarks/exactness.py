@@ -57,8 +57,10 @@ Figures = dict[str, float]
 class Bench:
     """Two tables and a ledger in one directory, and the server that both sides read."""
 
-    def __init__(self, folder: Path, server: Replay, ledger_url: str, resident: bool) -> None:
-        self._folder, self._server, self._resident = folder, server, resident
+    def __init__(
+        self, folder: Path, server: Replay, ledger_url: str = "", resident: bool = False, task_bytes: str = "1MiB"
+    ) -> None:
+        self._folder, self._server, self._resident, self._task_bytes = folder, server, resident, task_bytes
         self._engine = open_engine(ledger_url or f"sqlite:///{folder / 'ledger.db'}")
         migrate(self._engine)
         self._ledger = Ledger(self._engine)
@@ -127,12 +129,12 @@ class Bench:
         return {**found, "start and end": whole - found["open"] - found["write"] - found["commit"], "all": whole}
 
     def pipeline(self, side: str) -> Pipeline:
-        """The demo's pipeline into the table of a side, read as fast as it can by two tasks."""
+        """The demo's pipeline into the table of a side, read as fast as it can, by two tasks from `task_bytes` on."""
         example = load_pipeline(DAGS / "pipelines" / "ad_events.yaml").model_dump(mode="json")
         example["name"] = self._name
         example["table"]["path"] = f"file://{self._folder / side}"
         example["source"] |= {"read_bytes_per_second": "100GB", "reads_per_second": 1e6, "start": "begin"}
-        example["batch"] |= {"max_bytes": "100GB", "task_bytes": "1MiB"}
+        example["batch"] |= {"max_bytes": "100GB", "task_bytes": self._task_bytes}
         return Pipeline.model_validate(example)
 
     def close(self) -> None:
@@ -144,7 +146,7 @@ def measure(server: Replay, size: float, given: argparse.Namespace) -> list[dict
     """The figures of both sides in each round of a size in GB raw."""
     keep: Path | None = given.keep
     found: list[dict[str, Figures]] = []
-    server.end.value = 0
+    server.empty()
     with tempfile.TemporaryDirectory(prefix="slshudi-exactness-", dir=keep) as made:
         bench = Bench(Path(made), server, given.ledger, not given.one_shot)
         try:

@@ -1,7 +1,7 @@
 """A log service that replays answers made and compressed beforehand, so that it takes little of the machine it shares.
 
 It knows one logstore, whatever its name, of `SHARDS` shards. Its log groups are ad events of a pool that no two of them
-share, repeated once a range is longer than the pool; where its shards end is a number that the benchmark moves on.
+share, repeated once a range is longer than the pool; where its shards end are numbers that the benchmark moves on.
 """
 
 from __future__ import annotations
@@ -32,36 +32,42 @@ POOL_PULLS = 24
 
 @dataclass(frozen=True)
 class Replay:
-    """A server that runs: how to reach it, its process, raw bytes of a log group on average, every shard's end."""
+    """A server that runs: how to reach it, its process, raw bytes of a log group on average, each shard's end."""
 
     connection: SlsConnection
     process: int
     group_bytes: float
-    end: Any
+    ends: Any
 
-    def grow(self, raw_bytes: float) -> list[list[int]]:
-        """Adds about `raw_bytes` of logs; gives what is new as [shard, begin, end]."""
-        begin = self.end.value
-        self.end.value = begin + max(1, round(raw_bytes / self.group_bytes / SHARDS))
-        return [[shard, begin, self.end.value] for shard in range(SHARDS)]
+    def grow(self, raw_bytes: float, hot: float = 1 / SHARDS) -> list[list[int]]:
+        """Adds about `raw_bytes` of logs, `hot` of them to the first shard; gives the new [shard, begin, end]."""
+        shares = [hot, *[(1 - hot) / (SHARDS - 1)] * (SHARDS - 1)]
+        begins = list(self.ends)
+        for shard, share in enumerate(shares):
+            self.ends[shard] += max(1, round(raw_bytes * share / self.group_bytes))
+        return [[shard, begin, self.ends[shard]] for shard, begin in enumerate(begins)]
+
+    def empty(self) -> None:
+        """Takes all logs away."""
+        self.ends[:] = [0] * SHARDS
 
 
 @contextmanager
 def replay(pulls: int = POOL_PULLS) -> Iterator[Replay]:
     """Runs the server, with a pool of so many answers, as a process of its own."""
     here, there = multiprocessing.Pipe()
-    end = multiprocessing.Value("q", 0)
-    server = multiprocessing.Process(target=_serve, args=(there, pulls, end), daemon=True)
+    ends = multiprocessing.Array("q", SHARDS)
+    server = multiprocessing.Process(target=_serve, args=(there, pulls, ends), daemon=True)
     server.start()
     try:
         port, group_bytes = here.recv()
-        yield Replay(SlsConnection(f"127.0.0.1:{port}", "id", "key"), server.pid or 0, group_bytes, end)
+        yield Replay(SlsConnection(f"127.0.0.1:{port}", "id", "key"), server.pid or 0, group_bytes, ends)
     finally:
         server.terminate()
         server.join()
 
 
-def _serve(ready: Any, pulls: int, end: Any) -> None:
+def _serve(ready: Any, pulls: int, ends: Any) -> None:
     events = ad_events(1, 1_700_000_000_000)
     pool = [[_group(events) for _ in range(GROUPS_A_PULL)] for _ in range(pulls)]
     packed = [_packed(b"".join(groups)) for groups in pool]
@@ -77,7 +83,7 @@ def _serve(ready: Any, pulls: int, end: Any) -> None:
             if asked.get("type") == "log":
                 self._pull(int(shard), cursors.parse(asked["cursor"]), cursors.parse(asked["end_cursor"]))
             elif asked.get("type") == "cursor":
-                cursor = 0 if asked["from"] == "begin" else end.value
+                cursor = 0 if asked["from"] == "begin" else ends[int(shard)]
                 self._answer(json.dumps({"cursor": cursors.text(cursor)}).encode(), {})
             else:
                 self._answer(json.dumps([_shard(number) for number in range(SHARDS)]).encode(), {})

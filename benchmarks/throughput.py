@@ -56,10 +56,10 @@ class Throughput:
 
     def write(self, way: str, raw_bytes: float, check: Callable[[Pipeline], None] | None = None) -> Spent:
         """Writes so many bytes into a new place; gives GB raw and what it took in seconds."""
-        self._server.end.value = 0
+        self._server.empty()
         ranges = self._server.grow(raw_bytes)
         with tempfile.TemporaryDirectory(dir=self._folder) as made:
-            bench = Bench(Path(made), self._server, "", resident=False)
+            bench = Bench(Path(made), self._server)
             pipeline = bench.pipeline(way)
             run = (lambda: bench.ours(way, ranges)) if way == "ours" else (lambda: self._peer(way, pipeline, ranges))
             try:
