@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -45,17 +46,19 @@ def convert(values: pa.Array, spec: ColumnSpec) -> pa.Array:
     text = _attempt(values, lambda part: part.cast(pa.string()), _UTF8)
     if spec.type == "string":
         return text
-    text = pc.utf8_trim_whitespace(text)
+    plain = _is_plain(text)
+    if not plain:
+        text = pc.utf8_trim_whitespace(text)
     if spec.type == "boolean":
         return _boolean(text)
     if spec.type == "date":
         return _attempt(text, lambda part: part.cast(pa.date32()), _DATE)
     if spec.type == "timestamp":
-        return _timestamp(text, str(spec.format))
+        return _timestamp(text, str(spec.format), plain)
     types = {"int": pa.int32(), "bigint": pa.int64(), "float": pa.float32(), "double": pa.float64()}
     if spec.type in ("int", "bigint"):
-        return _attempt(_unsigned(text), lambda part: _integers(part, types[spec.type]), _INTEGER)
-    return _attempt(_unsigned(text), lambda part: part.cast(types[spec.type]), _DECIMAL)
+        return _whole_numbers(text, lambda part: part.cast(types[spec.type]), plain)
+    return _attempt(text if plain else _unsigned(text), lambda part: part.cast(types[spec.type]), _DECIMAL)
 
 
 def convert_map(values: pa.Array) -> tuple[pa.Array, int]:
@@ -105,11 +108,26 @@ def _halve(values: pa.Array, cast: Convert) -> pa.Array:
         return pa.concat_arrays([_halve(values.slice(0, middle), cast), _halve(values.slice(middle), cast)])
 
 
-def _integers(text: pa.Array, type_: pa.DataType) -> pa.Array:
-    for letter in "xX":
-        if pc.any(pc.match_substring(text, letter)).as_py():
-            raise pa.ArrowInvalid("Arrow's cast takes hexadecimal numbers, a log's 0x10 is no number here")
-    return text.cast(type_)
+def _is_plain(text: pa.Array) -> bool:
+    """Whether all bytes are digits or one of `-./`: nothing to trim, no plus, no hexadecimal number; mostly so."""
+    _, offsets, data = text.buffers()
+    if not len(text) or data is None:
+        return True
+    ends = np.frombuffer(offsets, np.int32)[[text.offset, text.offset + len(text)]]
+    held = np.frombuffer(data, np.uint8)[ends[0] : ends[1]]
+    return not held.size or bool(held.min() >= ord("-") and held.max() <= ord("9"))
+
+
+def _whole_numbers(text: pa.Array, cast: Convert, plain: bool) -> pa.Array:
+    """`text` by `cast`, which takes text of integers."""
+
+    def checked(part: pa.Array) -> pa.Array:
+        for letter in "xX":
+            if pc.any(pc.match_substring(part, letter)).as_py():
+                raise pa.ArrowInvalid("Arrow's cast takes hexadecimal numbers, a log's 0x10 is no number here")
+        return cast(part)
+
+    return _attempt(text, cast, _INTEGER) if plain else _attempt(_unsigned(text), checked, _INTEGER)
 
 
 def _unsigned(text: pa.Array) -> pa.Array:
@@ -118,21 +136,24 @@ def _unsigned(text: pa.Array) -> pa.Array:
 
 
 def _boolean(text: pa.Array) -> pa.Array:
+    true = pc.equal(text, _TRUE[0])
+    if pc.all(pc.or_(true, pc.equal(text, _FALSE[0]))).as_py():
+        return true
     lower = pc.utf8_lower(text)
     known = pc.is_in(lower, value_set=pa.array([*_TRUE, *_FALSE]))
     return pc.if_else(known, pc.is_in(lower, value_set=pa.array(_TRUE)), pa.scalar(None, pa.bool_()))
 
 
-def _timestamp(text: pa.Array, format_: str) -> pa.Array:
+def _timestamp(text: pa.Array, format_: str, plain: bool) -> pa.Array:
     target = pa.timestamp("us", tz="UTC")
     if format_ == "iso8601":
         return _iso8601(text)
     factor = pa.scalar(_MICROS[format_], pa.int64())
 
     def from_count(part: pa.Array) -> pa.Array:
-        return pc.multiply_checked(_integers(part, pa.int64()), factor).cast(target)
+        return pc.multiply_checked(part.cast(pa.int64()), factor).cast(target)
 
-    return _attempt(_unsigned(text), from_count, _INTEGER)
+    return _whole_numbers(text, from_count, plain)
 
 
 def _iso8601(text: pa.Array) -> pa.Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -106,9 +107,17 @@ def _partitions(values: pa.Array, spec: PartitionSpec) -> pa.DictionaryArray:
     if spec.every is None:
         coded = values.dictionary_encode()
         return pa.DictionaryArray.from_arrays(coded.indices, coded.dictionary.cast(pa.string()))
-    local = values.cast(pa.timestamp("us", tz=spec.timezone))
+    zone = pa.timestamp("us", tz=spec.timezone)
+    bounds = pc.min_max(values)
+    ends = pa.array([bounds["min"].as_py(), bounds["max"].as_py()], values.type).cast(zone)
+    first, last = pc.floor_temporal(ends, unit=spec.every)
+    if not values.null_count and first.equals(last):
+        # Mostly so: all of a pull in one partition.
+        codes = pa.array(np.zeros(len(values), np.int32))
+        coded = pa.DictionaryArray.from_arrays(codes, pa.array([first.as_py()], zone))
+    else:
+        coded = pc.floor_temporal(values.cast(zone), unit=spec.every).dictionary_encode()
     # One text per hour, day or month, not per row.
-    coded = pc.floor_temporal(local, unit=spec.every).dictionary_encode()
     texts = pc.strftime(coded.dictionary.cast(pa.timestamp("s", tz=spec.timezone)), _PARTITION_FORMAT[spec.every])
     return pa.DictionaryArray.from_arrays(coded.indices, texts)
 
