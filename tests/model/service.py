@@ -68,6 +68,7 @@ class ModelService:
 @dataclass(frozen=True)
 class _Pull:
     raw_size: int
+    next: int
 
 
 class ModelReader:
@@ -84,4 +85,4 @@ class ModelReader:
             "__index__": pa.array([0] * len(cursors), pa.int64()),
         }
         columns |= {key: pa.array([b"x"] * len(cursors), pa.binary()) for key in keys}
-        yield _Pull(len(cursors) * BYTES_PER_GROUP), pa.table(columns)
+        yield _Pull(len(cursors) * BYTES_PER_GROUP, item.end), pa.table(columns)
