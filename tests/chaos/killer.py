@@ -11,8 +11,9 @@ from datetime import datetime
 
 import psutil
 
+from airflow_provider_slshudi.demo.airflow import AirflowRefused, AirflowUnreachable
 from tests.chaos.place import Place
-from tests.chaos.processes import by_kind, end_idle_orphans
+from tests.chaos.processes import by_kind, end_idle_orphans, kind_of
 
 # What is always there is drawn seldom: the others come and go, and a draw of one that is not there is drawn again.
 WEIGHTS = {
@@ -30,12 +31,16 @@ WEIGHTS = {
 AGAIN_SECONDS = 1.0
 STOPPED_SHARE, STOPPED_SECONDS = 0.2, (1.0, 25.0)
 LEAST_PAUSE_SECONDS = 4.0
+LOOK_SECONDS, QUEUED_SECONDS = 10.0, 60.0
 FIRST_SECONDS = 20.0
 """What a transaction may be thought to take before one was decided."""
 
 
 class Killer:
     """`kills` and `stops` count by kind of process; each is a line of `kills.log`.
+
+    LocalExecutor never learns of a worker that died before its task said that it runs: the task is queued until there
+    is a new scheduler, so a supervisor's look at the queue is part of this (`restarts`).
 
     The mean pause is what a transaction took so far until it was decided, so that about every one is disturbed, and
     yet some get through, however fast the machine is.
@@ -44,14 +49,15 @@ class Killer:
     def __init__(self, place: Place, seed: str) -> None:
         self.kills: Counter[str] = Counter()
         self.stops: Counter[str] = Counter()
+        self.restarts = 0
         self._place, self._rng = place, random.Random(seed)
-        self._started = self._next = time.monotonic()
+        self._started = self._next = self._looked = time.monotonic()
         self._stopped: dict[psutil.Process, threading.Timer] = {}
-        self._log = (place.home / "kills.log").open("a", buffering=1)
+        self._log = place.home / "kills.log"
 
     def step(self, decided: int) -> None:
         """Does what is due; so many transactions were decided so far."""
-        self._revive()
+        self.tend()
         now = time.monotonic()
         if now < self._next:
             return
@@ -70,18 +76,37 @@ class Killer:
                 self.kill(kind, victim)
 
     def kill(self, kind: str, victim: psutil.Process) -> None:
-        """SIGKILL."""
+        """SIGKILL, unless it has become idle since it was chosen."""
+        victim.suspend()
+        if kind == "worker" and kind_of(victim) != kind:
+            victim.resume()
+            return
         self._note("SIGKILL", kind, victim)
         victim.kill()
         self.kills[kind] += 1
 
+    def tend(self) -> None:
+        """Starts anew what has ended, and the scheduler where a task is queued for long."""
+        self._revive()
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        with suppress(AirflowRefused, AirflowUnreachable, psutil.NoSuchProcess):
+            if self._place.queued_seconds() > QUEUED_SECONDS:
+                scheduler = psutil.Process(self._place.airflow.pids["scheduler"])
+                self._note("SIGKILL for a queue that stands", "scheduler", scheduler)
+                scheduler.kill()
+                self.restarts += 1
+                self._looked += QUEUED_SECONDS
+
     def end(self) -> None:
-        """Leaves everything running."""
+        """Lets everything run again."""
         for process, timer in self._stopped.items():
             timer.cancel()
             _resume(process)
-        self._revive()
-        self._log.close()
+        self._stopped.clear()
+        self.tend()
 
     def _stop(self, kind: str, victim: psutil.Process, seconds: float) -> None:
         self._note(f"SIGSTOP for {seconds:.0f} s", kind, victim)
@@ -101,7 +126,8 @@ class Killer:
 
     def _note(self, what: str, kind: str, victim: psutil.Process) -> None:
         said = " ".join(victim.cmdline())[-300:]
-        self._log.write(f"{datetime.now():%H:%M:%S.%f} {what} {kind} {victim.pid}: {said}\n")
+        with self._log.open("a") as log:
+            log.write(f"{datetime.now():%H:%M:%S.%f} {what} {kind} {victim.pid}: {said}\n")
 
 
 def _runs(pid: int) -> bool:

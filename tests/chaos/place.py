@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,16 @@ class Place:
     def count(self, line: Line, state: State) -> int:
         """Transactions of a pipeline in a state."""
         return len(self.ledger.last(line.name, 100_000, state))
+
+    def queued_seconds(self) -> float:
+        """For how long the task that has waited longest is queued; 0 where none is.
+
+        Raises:
+            AirflowRefused: Airflow's API server did not say; AirflowUnreachable where it is gone.
+        """
+        found = self.airflow.get("dags/~/dagRuns/~/taskInstances", state="queued")["task_instances"]
+        since = [datetime.fromisoformat(task["queued_when"]) for task in found if task["queued_when"]]
+        return (datetime.now(UTC) - min(since)).total_seconds() if since else 0.0
 
     def slshudi(self, *arguments: str) -> tuple[int, Any]:
         """Exit code and JSON of a command of the package; what it said where it gave no JSON."""

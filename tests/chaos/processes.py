@@ -20,13 +20,14 @@ def by_kind(place: Place) -> dict[str, list[psutil.Process]]:
     components[place.server.pid] = "log service"
     found: dict[str, list[psutil.Process]] = defaultdict(list)
     for process in psutil.Process().children(recursive=True):
-        kind = components.get(process.pid) or _kind(process)
+        kind = components.get(process.pid) or kind_of(process)
         if kind:
             found[kind].append(process)
     return found
 
 
-def _kind(process: psutil.Process) -> str | None:
+def kind_of(process: psutil.Process) -> str | None:
+    """What a process below Airflow's components is; none where it is not to be killed."""
     arguments = arguments_of(process)
     line = " ".join(arguments)
     if not line or IDLE in line:

@@ -80,7 +80,8 @@ class Run:
         put = sum(producer.acknowledged for producer in self.producers)
         return (
             f"{self.committed} batches committed, {self.aborted} aborted; killed: {listed(self.killer.kills)}; "
-            f"stopped: {listed(self.killer.stops)}; {faults} faults; {listed(self.unrest.done)}; "
+            f"stopped: {listed(self.killer.stops)}; {self.killer.restarts} schedulers restarted; {faults} faults; "
+            f"{listed(self.unrest.done)}; "
             f"{put} logs put, {repeated} puts repeated"
         )
 
@@ -138,6 +139,7 @@ def _settle(run: Run) -> None:
         while open_ends(run.place, line):
             if time.monotonic() > deadline:
                 raise Stuck(explain(run.place, line))
+            run.killer.tend()
             run.look()
             time.sleep(0.5)
     airflow = run.place.airflow
@@ -147,6 +149,7 @@ def _settle(run: Run) -> None:
     while airflow.get("dags/~/dagRuns/~/taskInstances", state=BUSY)["total_entries"]:
         if time.monotonic() > deadline:
             raise Stuck(f"tasks are still {' or '.join(BUSY)} although all is committed")
+        run.killer.tend()
         time.sleep(0.5)
 
 
