@@ -9,3 +9,9 @@ def decode(
     The answer: how many log groups and rows; each column's count of NULLs and Arrow's buffers; the map's count of
     entries, offsets, keys and values. Raises ValueError, which says the byte, where the body is malformed.
     """
+
+def numbered(prefix: str, separator: str, columns: list[bytes]) -> tuple[bytes, bytes]:
+    """Offsets and data of a text per row: `prefix`, then the number of each column, each behind `separator`.
+
+    A column is 64-bit numbers as the machine has them; all are as long as the first.
+    """

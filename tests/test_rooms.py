@@ -12,7 +12,7 @@ import airflow_provider_slshudi
 
 ROOT = Path(airflow_provider_slshudi.__file__).parent
 PACKAGE = "airflow_provider_slshudi"
-VOCABULARY = {"exceptions", "ranges", "config", "points", "processes"}
+VOCABULARY = {"exceptions", "ranges", "config", "points", "processes", "numbered"}
 
 # What each room may import of this package, besides itself. Rooms that are not named here belong to Airflow.
 ALLOWED = {
@@ -20,6 +20,7 @@ ALLOWED = {
     "ranges": {"exceptions"},
     "points": set(),
     "processes": set(),
+    "numbered": set(),
     "config": {"exceptions", "ranges"},
     "sls": VOCABULARY,
     "hudi": VOCABULARY,

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS
+from airflow_provider_slshudi.numbered import numbered
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +20,6 @@ SEQUENCE, KEY = "_sequence", "_key"
 
 _SAMPLE_ROWS = 20_000
 _LEAST_SAMPLE_ROWS = 1_000
-_DISTINCT_SHARE = 0.5
 
 
 class Encodings:
@@ -112,15 +112,11 @@ class BaseFile:
 
     def _with_meta_columns(self, rows: pa.Table) -> pa.Table:
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         count = rows.num_rows
-        sequence = pc.binary_join_element_wise(
-            pa.scalar(f"{self._instant}_{self._task}"), rows[SEQUENCE].cast(pa.string()), "_"
-        )
         meta = [
             _constant(self._instant, count),
-            sequence,
+            numbered(f"{self._instant}_{self._task}", "_", rows[SEQUENCE]),
             rows[KEY],
             _constant(self.partition, count),
             _constant(self.name, count),
@@ -139,21 +135,36 @@ def _constant(value: str, count: int) -> pa.Array:
 def _encodings(table: pa.Table) -> dict[str, Any]:
     """Dictionaries where values repeat; DELTA encodings where a dictionary would only be hashed for nothing."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     encodings = {"_hoodie_commit_seqno": "DELTA_BYTE_ARRAY", "_hoodie_record_key": "DELTA_BYTE_ARRAY"}
     dictionaries: list[str] = []
     for field_ in table.schema:
-        name, type_ = field_.name, field_.type
-        if name in encodings:
+        if field_.name in encodings:
             continue
-        if pa.types.is_nested(type_):
-            dictionaries.extend(f"{name}.key_value.{part}" for part in ("key", "value"))
-            continue
-        if pa.types.is_string(type_) or pa.types.is_binary(type_):
-            sample = table[name].slice(0, _SAMPLE_ROWS)
-            if pc.count_distinct(sample).as_py() > _DISTINCT_SHARE * len(sample):
-                encodings[name] = "DELTA_LENGTH_BYTE_ARRAY"
-                continue
-        dictionaries.append(name)
+        values = table[field_.name].slice(0, _SAMPLE_ROWS).combine_chunks()
+        parts = {field_.name: values}
+        if pa.types.is_map(field_.type):
+            path = f"{field_.name}.key_value"
+            parts = {f"{path}.key": values.keys, f"{path}.value": values.items}
+        for path, part in parts.items():
+            encoding = _encoding(part)
+            if encoding is None:
+                dictionaries.append(path)
+            else:
+                encodings[path] = encoding
     return {"use_dictionary": dictionaries, "column_encoding": encodings}
+
+
+def _encoding(values: pa.Array) -> str | None:
+    """None is a dictionary."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    type_, sample = values.type, values.slice(0, _SAMPLE_ROWS)
+    if pa.types.is_string(type_) or pa.types.is_binary(type_):
+        encoding, share = "DELTA_LENGTH_BYTE_ARRAY", 0.5
+    elif pa.types.is_integer(type_) or pa.types.is_timestamp(type_):
+        encoding, share = "DELTA_BINARY_PACKED", 0.1
+    else:
+        return None
+    return encoding if pc.count_distinct(sample).as_py() > share * len(sample) else None

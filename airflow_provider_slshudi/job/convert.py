@@ -43,7 +43,7 @@ def convert(values: pa.Array, spec: ColumnSpec) -> pa.Array:
     """`values` (binary) in the column's type; NULL where a value is missing or does not fit."""
     if spec.type == "binary":
         return values
-    text = _attempt(values, lambda part: part.cast(pa.string()), _UTF8)
+    text = _text(values)
     if spec.type == "string":
         return text
     plain = _is_plain(text)
@@ -66,11 +66,11 @@ def convert_map(values: pa.Array) -> tuple[pa.Array, int]:
 
     Such a value becomes NULL; such a key keeps its bytes, written as \\xNN.
     """
-    keys = _attempt(values.keys, lambda part: part.cast(pa.string()), _UTF8)
+    keys = _text(values.keys)
     if keys.null_count:
         escaped = [key.decode("utf-8", "backslashreplace") for key in values.keys.filter(pc.is_null(keys)).to_pylist()]
         keys = pc.replace_with_mask(keys, pc.is_null(keys), pa.array(escaped, pa.string()))
-    items = _attempt(values.items, lambda part: part.cast(pa.string()), _UTF8)
+    items = _text(values.items)
     lost = items.null_count - values.items.null_count
     return pa.MapArray.from_arrays(values.offsets, keys, items), lost
 
@@ -108,14 +108,28 @@ def _halve(values: pa.Array, cast: Convert) -> pa.Array:
         return pa.concat_arrays([_halve(values.slice(0, middle), cast), _halve(values.slice(middle), cast)])
 
 
+def _text(values: pa.Array) -> pa.Array:
+    """`values` as UTF-8."""
+    held = _bytes_of(values)
+    if not held.size or held.max() < 128:
+        # ASCII, mostly so, is seen in all bytes at once, where Arrow looks at value by value.
+        return values.cast(pa.string(), safe=False)
+    return _attempt(values, lambda part: part.cast(pa.string()), _UTF8)
+
+
 def _is_plain(text: pa.Array) -> bool:
     """Whether all bytes are digits or one of `-./`: nothing to trim, no plus, no hexadecimal number; mostly so."""
-    _, offsets, data = text.buffers()
-    if not len(text) or data is None:
-        return True
-    ends = np.frombuffer(offsets, np.int32)[[text.offset, text.offset + len(text)]]
-    held = np.frombuffer(data, np.uint8)[ends[0] : ends[1]]
+    held = _bytes_of(text)
     return not held.size or bool(held.min() >= ord("-") and held.max() <= ord("9"))
+
+
+def _bytes_of(values: pa.Array) -> Any:
+    """All values' bytes, one after the other, NULL's included where it has any."""
+    _, offsets, data = values.buffers()
+    if not len(values) or data is None:
+        return np.empty(0, np.uint8)
+    ends = np.frombuffer(offsets, np.int32)[[values.offset, values.offset + len(values)]]
+    return np.frombuffer(data, np.uint8)[ends[0] : ends[1]]
 
 
 def _whole_numbers(text: pa.Array, cast: Convert, plain: bool) -> pa.Array:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_slshudi.config import EventTimePartition, Pipeline
 from airflow_provider_slshudi.job.convert import ColumnSpec, convert, convert_map, misfits, refuse_misfit
+from airflow_provider_slshudi.numbered import numbered
 
 _PARTITION_FORMAT = {"hour": "%Y-%m-%d-%H", "day": "%Y-%m-%d", "month": "%Y-%m"}
 
@@ -100,7 +101,7 @@ class RowMaker:
 
 def row_keys(shard: int, cursors: pa.Array, indexes: pa.Array) -> pa.Array:
     """`{shard}-{cursor}-{index}`: where a row came from, unique and the same however often it is read."""
-    return pc.binary_join_element_wise(pa.scalar(str(shard)), cursors.cast(pa.string()), indexes.cast(pa.string()), "-")
+    return numbered(str(shard), "-", cursors, indexes)
 
 
 def _partitions(values: pa.Array, spec: PartitionSpec) -> pa.DictionaryArray:
