@@ -13,12 +13,13 @@ import argparse
 import json
 import sys
 import tempfile
-import threading
+from functools import partial
 from pathlib import Path
 
 import psutil
 from exactness import Bench
 from replay import replay
+from watch import Watch
 
 MOST_WORKER_BYTES = 500e6
 FLAT = 1.15
@@ -27,38 +28,19 @@ POOL_PULLS = 96
 LOOK_SECONDS = 0.05
 
 
-class Peaks(threading.Thread):
-    """Looks at the processes below this one until it is stopped; a peak never falls, so the last look counts."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.bytes: dict[str, int] = {}
-        self._stopped = threading.Event()
-
-    def run(self) -> None:
-        """Looks."""
-        while not self._stopped.wait(LOOK_SECONDS):
-            for process in psutil.Process().children(recursive=True):
-                kind = _kind(process)
-                if kind:
-                    self.bytes[kind] = max(self.bytes.get(kind, 0), _peak(process.pid))
-
-    def stop(self) -> dict[str, int]:
-        """Ends it; gives the peak of each kind of process."""
-        self._stopped.set()
-        self.join()
-        return self.bytes
+def add_peak(peaks: dict[str, int], process: psutil.Process) -> None:
+    """Raises the peak of the process's kind; a process's own never falls, so the last look counts."""
+    kind = _kind(process)
+    if kind:
+        peaks[kind] = max(peaks.get(kind, 0), _peak(process.pid))
 
 
 def _kind(process: psutil.Process) -> str:
     """`worker`, `driver` or `driver JVM` of the append."""
-    try:
-        line = process.cmdline()
-        above = process.parent()
-        if "pyspark.daemon" in line:
-            return "worker" if above is not None and "pyspark.daemon" in above.cmdline() else ""
-    except psutil.NoSuchProcess:
-        return ""
+    line = process.cmdline()
+    above = process.parent()
+    if "pyspark.daemon" in line:
+        return "worker" if above is not None and "pyspark.daemon" in above.cmdline() else ""
     if not any(part.endswith("job/__main__.py") for part in line) or "append" not in line:
         return ""
     return "driver JVM" if line[0].endswith("java") else "driver"
@@ -83,13 +65,12 @@ def main() -> int:
         for size in given.sizes:
             server.empty()
             with tempfile.TemporaryDirectory(prefix="slshudi-memory-") as folder:
-                bench, peaks = Bench(Path(folder), server, task_bytes="100GB"), Peaks()
-                ranges = server.grow(size * 1e9)
-                peaks.start()
+                bench = Bench(Path(folder), server, task_bytes="100GB")
+                found[size] = {}
                 try:
-                    bench.ours(f"{size:g} GB", ranges)
+                    with Watch(partial(add_peak, found[size]), LOOK_SECONDS):
+                        bench.ours(f"{size:g} GB", server.grow(size * 1e9))
                 finally:
-                    found[size] = peaks.stop()
                     bench.close()
             told = ", ".join(f"{kind} {size_ / 1e6:.0f} MB" for kind, size_ in sorted(found[size].items()))
             print(f"  {size:g} GB raw read by one task: {told}", flush=True)

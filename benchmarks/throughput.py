@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import tempfile
 import time
@@ -30,6 +29,7 @@ import pyarrow.parquet as pq
 from exactness import Bench
 from peers import submit
 from replay import Replay, replay
+from watch import Watch
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.hudi.schema import arrow_type, table_columns
@@ -45,6 +45,8 @@ WAYS = {
 BARS = {"sdk": 6.5, "hudi": 3.5, "parquet": 2.0, "limit": 0.85}
 POOL_PULLS = 96
 CHECKED_BYTES = 60e6
+LOOK_SECONDS = 0.2
+"""How much of a process's last CPU may be missed, whatever the size of its batch: no matter for a slope."""
 Spent = dict[str, float]
 
 
@@ -81,23 +83,31 @@ class Throughput:
 
 
 def measured(run: Callable[[], Any], server: int) -> Spent:
-    """CPU seconds of all processes that `run` starts, of this one while it runs, and of the server; wall seconds."""
-    serving, began, before = _cpu(server), time.monotonic(), _spent()
-    run()
-    wall = time.monotonic() - began
-    # What lost its parent is a child of this process now (`adopt_orphans`).
-    left = [child for child in psutil.Process().children() if child.pid != server]
-    psutil.wait_procs(left, timeout=60)
-    return {"cpu": _spent() - before, "wall": wall, "server": _cpu(server) - serving}
+    """CPU seconds of all processes that `run` starts, of this one while it runs, and of the server; wall seconds.
+
+    Each process is looked at until it is gone: Spark's Python workers are nobody's to wait for, so that no parent and
+    no accounting of children knows what they took.
+    """
+    took: dict[psutil.Process, float] = {}
+
+    def look(process: psutil.Process) -> None:
+        if process.pid != server:
+            took[process] = _cpu(process)
+
+    this = psutil.Process()
+    before, serving, began = _cpu(this), _cpu(psutil.Process(server)), time.monotonic()
+    with Watch(look, LOOK_SECONDS) as watch:
+        run()
+        wall = time.monotonic() - began
+        # What lost its parent is a child of this process now (`adopt_orphans`).
+        while left := [child for child in this.children() if child.pid != server]:
+            psutil.wait_procs(left, timeout=60)
+    own = _cpu(this) - before - watch.cpu
+    return {"cpu": own + sum(took.values()), "wall": wall, "server": _cpu(psutil.Process(server)) - serving}
 
 
-def _spent() -> float:
-    children, own = resource.getrusage(resource.RUSAGE_CHILDREN), resource.getrusage(resource.RUSAGE_SELF)
-    return children.ru_utime + children.ru_stime + own.ru_utime + own.ru_stime
-
-
-def _cpu(process: int) -> float:
-    times = psutil.Process(process).cpu_times()
+def _cpu(process: psutil.Process) -> float:
+    times = process.cpu_times()
     return float(times.user + times.system)
 
 
