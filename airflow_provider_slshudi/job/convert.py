@@ -93,7 +93,7 @@ def _attempt(values: pa.Array, cast: Convert, pattern: str) -> pa.Array:
         return cast(values)
     except pa.ArrowInvalid:
         # RE2 reads bytes that are no UTF-8 as no character at all, so the unchecked view is safe to match.
-        text = values if pa.types.is_string(values.type) else values.cast(pa.string(), safe=False)
+        text = values if pa.types.is_string(values.type) else values.view(pa.string())
         fits = pc.match_substring_regex(text, pattern)
         return _halve(pc.if_else(fits, values, pa.scalar(None, values.type)), cast)
 
@@ -113,7 +113,7 @@ def _text(values: pa.Array) -> pa.Array:
     held = _bytes_of(values)
     if not held.size or held.max() < 128:
         # ASCII, mostly so, is seen in all bytes at once, where Arrow looks at value by value.
-        return values.cast(pa.string(), safe=False)
+        return values.view(pa.string())
     return _attempt(values, lambda part: part.cast(pa.string()), _UTF8)
 
 
@@ -128,8 +128,8 @@ def _bytes_of(values: pa.Array) -> Any:
     _, offsets, data = values.buffers()
     if not len(values) or data is None:
         return np.empty(0, np.uint8)
-    ends = np.frombuffer(offsets, np.int32)[[values.offset, values.offset + len(values)]]
-    return np.frombuffer(data, np.uint8)[ends[0] : ends[1]]
+    ends = np.frombuffer(offsets, np.int32)
+    return np.frombuffer(data, np.uint8)[ends[values.offset] : ends[values.offset + len(values)]]
 
 
 def _whole_numbers(text: pa.Array, cast: Convert, plain: bool) -> pa.Array:
