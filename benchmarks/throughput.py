@@ -1,6 +1,6 @@
 """Throughput beside other ways: raw protobuf bytes per CPU second, from the log service into the table.
 
-    python benchmarks/throughput.py [--sizes 1 2 4] [--rounds 3] [--json FILE]     about 40 minutes on two cores
+    python benchmarks/throughput.py [--sizes 1 2 4] [--rounds 6] [--json FILE]     about 25 minutes on two cores
 
 The ways are those of `peers.py` and ours, the whole protocol with all its steps. They read the same ranges from a
 server on this machine that replays stored answers, take turns, and each writes into a place of its own that is new. A
@@ -42,13 +42,15 @@ WAYS = {
     "limit": "bare loop without Spark",
     "ours": "slshudi",
 }
-OFTEN = ("limit", "ours")
-"""What the closest bar compares, and takes least: three times in a round, before, between and after the others."""
+SLOW = ("sdk", "hudi", "parquet")
+SLOW_EVERY = 3
+"""The slow ways are far from their bars and take part in every third round only."""
 BARS = {"sdk": 6.5, "hudi": 3.5, "parquet": 2.0, "limit": 0.85}
 POOL_PULLS = 96
 CHECKED_BYTES = 60e6
 LOOK_SECONDS = 0.2
 """How much of a process's last CPU may be missed, whatever the size of its batch: no matter for a slope."""
+MEASURES = ("cpu", "wall", "server")
 Spent = dict[str, float]
 
 
@@ -148,11 +150,6 @@ def _plain(column: pa.ChunkedArray) -> list[Any]:
     return [sorted(value) if isinstance(value, list) else value for value in values]
 
 
-def last(runs: list[Spent]) -> str:
-    """CPU seconds of the runs of the size that was last."""
-    return ", ".join(f"{run['cpu']:.1f}" for run in runs if run["GB"] == runs[-1]["GB"])
-
-
 def slope(runs: list[Spent], name: str) -> float:
     """What each further GB takes."""
     return float(np.polyfit([run["GB"] for run in runs], [run[name] for run in runs], 1)[0])
@@ -167,7 +164,7 @@ def main() -> None:
     """Measures, prints and writes JSON where asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=float, nargs="+", default=[1, 2, 4], help="GB raw (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="whose median counts (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=6, help="whose median counts (default: %(default)s)")
     parser.add_argument("--json", type=Path, help="write every figure to this file")
     given = parser.parse_args()
     if len(given.sizes) < 2:
@@ -178,31 +175,31 @@ def main() -> None:
         bench = Throughput(server, Path(folder))
         print(f"{compare(bench):,} rows are the same in every way", flush=True)
         for number in range(given.rounds):
-            took: dict[str, list[Spent]] = {way: [] for way in WAYS}
+            ways = [way for way in WAYS if number % SLOW_EVERY == 0 or way not in SLOW]
+            took: dict[str, list[Spent]] = {way: [] for way in ways}
             for size in given.sizes:
-                turns = [*OFTEN, "sdk", *OFTEN, "hudi", "parquet", *OFTEN]
-                for way in turns if number % 2 else reversed(turns):
+                for way in ways if number % 2 else reversed(ways):
                     took[way].append(bench.write(way, size * 1e9))
-                told = "; ".join(f"{way} {last(runs)}" for way, runs in took.items())
-                print(f"  round {number + 1}, {size:g} GB raw, CPU seconds: {told}", flush=True)
+                told = ", ".join(f"{way} {runs[-1]['cpu']:.1f} s" for way, runs in took.items())
+                print(f"  round {number + 1}, {size:g} GB raw, CPU: {told}", flush=True)
             rounds.append(took)
     report(rounds, given.json)
 
 
 def report(rounds: list[dict[str, list[Spent]]], to: Path | None) -> None:
     """Prints the slopes and, last, the ratios."""
+    slopes = {name: [{way: slope(took[way], name) for way in took} for took in rounds] for name in MEASURES}
     per_gb = {
-        name: {way: [slope(took[way], name) for took in rounds] for way in WAYS} for name in ("cpu", "wall", "server")
+        name: {way: [found[way] for found in all_ if way in found] for way in WAYS} for name, all_ in slopes.items()
     }
-    print(f"per GB raw, slope over {len(rounds[0]['sdk'])} sizes, {len(rounds)} rounds: median (least to most)")
+    ratios = {
+        name: {way: [found[way] / found["ours"] for found in slopes[name] if way in found] for way in BARS}
+        for name in ("cpu", "wall")
+    }
+    print(f"per GB raw, slope over {len(rounds[0]['ours'])} sizes, {len(rounds)} rounds: median (least to most)")
     print(f"  {'':<32}{'CPU s':<26}{'wall s':<26}the server's CPU s")
     for way, label in WAYS.items():
-        print(f"  {label:<32}" + "".join(f"{spread(per_gb[name][way]):<26}" for name in per_gb))
-    ratios = {
-        name: {way: [peer / own for peer, own in zip(found[way], found["ours"], strict=True)] for way in BARS}
-        for name, found in per_gb.items()
-        if name != "server"
-    }
+        print(f"  {label:<32}" + "".join(f"{spread(per_gb[name][way]):<26}" for name in MEASURES))
     for way, values in ratios["wall"].items():
         print(f"  wall time, {WAYS[way]}: {spread(values)} times ours")
     if to is not None:

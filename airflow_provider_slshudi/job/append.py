@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -23,11 +22,16 @@ from airflow_provider_slshudi.planning.split import split
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.pace import Limits, Pacer
-from airflow_provider_slshudi.sls.reader import Reader
-from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.sls.reader import Reader, together
+from airflow_provider_slshudi.sls.service import LogService, Pull
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark import SparkContext
+
+
+SHARDS_AT_ONCE = 8
+"""From how many shards a task reads at the same time: eighty megabytes a second, and one pull of each in memory."""
 
 
 @dataclass(frozen=True)
@@ -61,39 +65,46 @@ class AppendTask:
         """Pulls the ranges and writes their rows."""
         reach(Point.APPEND_TASK_STARTED)
         maker = RowMaker(self.rows)
-        readers = {item.shard: Reader(self.service, self.pipeline, Pacer(self.limits[item.shard])) for item in ranges}
-        groups, before = sum(map(len, ranges)), accumulate(map(len, ranges), initial=0)
+        limits = shard_limits(self.limits, ranges)
+        readers = {shard: Reader(self.service, self.pipeline, Pacer(limits[shard])) for shard in limits}
+        found = {item: _Found() for item in ranges}
+        groups, done = sum(map(len, ranges)), 0
         with BaseFileWriter(self.storage, self.instant, write_token, self.target_bytes, self._still_wanted) as writer:
-            done = [
-                self._append(item, readers[item.shard], maker, writer, at, groups)
-                for item, at in zip(ranges, before, strict=False)
-            ]
+            for item, answer in together(readers, ranges, SHARDS_AT_ONCE):
+                for pull, logs in readers[item.shard].decoded(answer, self.rows.keys):
+                    done += pull.groups
+                    found[item].add(pull, logs)
+                    if logs.num_rows:
+                        made = maker.rows(logs, item.shard)
+                        writer.write(made.data, made.keys, self.partition_name, made.partitions, done / groups)
             stats = writer.close()
         reach(Point.APPEND_TASK_WRITTEN)
-        return TaskResult(stats, done, dict(maker.misfits))
+        return TaskResult(stats, [found[item].done(item) for item in ranges], dict(maker.misfits))
 
     def _still_wanted(self) -> None:
         exchange.require_order(self.storage, self.transaction, self.instant, self.token)
 
-    def _append(
-        self, item: Range, reader: Reader, maker: RowMaker, writer: BaseFileWriter, before: int, groups: int
-    ) -> RangeDone:
-        """Reads and writes a range, which `before` of the task's `groups` log groups come before."""
-        rows = size = 0
-        first: int | None = None
-        last: int | None = None
-        for pull, logs in reader.tables(item, self.rows.keys):
-            size += pull.raw_size
-            if not logs.num_rows:
-                continue
-            rows += logs.num_rows
-            times = pc.min_max(logs["__time__"]).as_py()
-            first = times["min"] if first is None else min(first, times["min"])
-            last = times["max"] if last is None else max(last, times["max"])
-            made = maker.rows(logs, item.shard)
-            share = (before + pull.next - item.begin) / groups
-            writer.write(made.data, made.keys, self.partition_name, made.partitions, share)
-        return RangeDone(item.shard, item.begin, item.end, rows, size, first, last)
+
+class _Found:
+    """What a range held, as its pulls come."""
+
+    def __init__(self) -> None:
+        self._rows = self._size = 0
+        self._times: list[int] = []
+
+    def add(self, pull: Pull, logs: pa.Table) -> None:
+        """Counts a pull."""
+        self._rows += logs.num_rows
+        self._size += pull.raw_size
+        if logs.num_rows:
+            ends = pc.min_max(logs["__time__"]).as_py()
+            times = [*self._times, ends["min"], ends["max"]]
+            self._times = [min(times), max(times)]
+
+    def done(self, item: Range) -> RangeDone:
+        """The sum."""
+        first, last = self._times or (None, None)
+        return RangeDone(item.shard, item.begin, item.end, self._rows, self._size, first, last)
 
 
 def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, service: LogService) -> Manifest:
@@ -146,6 +157,12 @@ def read_limits(source: Source, work: Sequence[Sequence[Range]]) -> dict[int, Li
     whole = Limits(source.read_bytes_per_second, source.reads_per_second, source.total_bytes_per_second)
     readers = Counter(shard for part in work for shard in {item.shard for item in part})
     return {shard: whole.among(count, len(work)) for shard, count in readers.items()}
+
+
+def shard_limits(limits: Mapping[int, Limits], ranges: Sequence[Range]) -> dict[int, Limits]:
+    """The pace of each shard in a task that reads `ranges`: those that it reads at the same time share its total."""
+    shards = {item.shard for item in ranges}
+    return {shard: limits[shard].among(1, min(len(shards), SHARDS_AT_ONCE)) for shard in shards}
 
 
 def _runner(task: AppendTask) -> Any:

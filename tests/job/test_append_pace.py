@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_slshudi.config import Source
-from airflow_provider_slshudi.job.append import read_limits
+from airflow_provider_slshudi.job.append import SHARDS_AT_ONCE, read_limits, shard_limits
 from airflow_provider_slshudi.planning.split import split
 from airflow_provider_slshudi.ranges import Range
 
 
-@given(sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=6), tasks=st.integers(1, 8))
+@given(sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=12), tasks=st.integers(1, 8))
 def test_all_tasks_that_read_a_shard_take_together_what_the_pipeline_says(sizes: list[int], tasks: int) -> None:
     source = Source(
         project="p", logstore="l", read_bytes_per_second="5MB", reads_per_second=40, total_bytes_per_second="8MB"
@@ -27,6 +27,12 @@ def test_all_tasks_that_read_a_shard_take_together_what_the_pipeline_says(sizes:
             taken[shard][0] += limits[shard].bytes_per_second
             taken[shard][1] += limits[shard].reads_per_second
             assert limits[shard].total_bytes_per_second == 8e6 / len(work)
+        own = shard_limits(limits, part)
+        assert {shard: limit.bytes_per_second for shard, limit in own.items()} == {
+            shard: limits[shard].bytes_per_second for shard in own
+        }
+        at_once = sorted(limit.total_bytes_per_second or 0 for limit in own.values())[-SHARDS_AT_ONCE:]
+        assert sum(at_once) == pytest.approx(8e6 / len(work))
     assert set(taken) == set(limits) == set(range(len(sizes)))
     for bytes_, reads in taken.values():
         assert bytes_ == pytest.approx(5e6) and reads == pytest.approx(40)
