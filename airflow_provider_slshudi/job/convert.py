@@ -24,8 +24,8 @@ from airflow_provider_slshudi.timepattern import FORMATS, parse_pattern
 
 _MICROS = {"seconds": 1_000_000, "millis": 1_000, "micros": 1}
 _INTEGER = r"\A[+-]?0*[0-9]{1,19}\z"
-_FRACTION = r"-?([0-9]+\.?[0-9]*|\.[0-9]+)"
-_FLOATING = rf"\A{_FRACTION}([eE][+-]?[0-9]+)?\z|\A-?(?i:inf(inity)?)\z|\A(?i:nan)\z|\A-NaN\z"
+_DIGITS = r"([0-9]+\.?[0-9]*|\.[0-9]+)"
+_FLOATING = rf"\A-?{_DIGITS}([eE][+-]?[0-9]+)?\z|\A-?(?i:inf(inity)?)\z|\A(?i:nan)\z|\A-NaN\z"
 _FRACTIONS = ("float", "double")
 _TRUE, _FALSE = ("true", "t", "1", "yes", "y"), ("false", "f", "0", "no", "n")
 # Spark trims floating and decimal numbers as Java's String.trim does, the rest as its own UTF8String does.
@@ -149,11 +149,14 @@ def _decimal(text: pa.Array, type_: Decimal) -> pa.Array:
     """Rounded half up, as Spark does, where a text has more digits behind the point."""
     target = arrow_type(str(type_))
     if not has_letter(text, "e"):
+        longest = pc.max(pc.binary_length(text)).as_py() or 0
+        if longest + type_.scale > MOST_DIGITS:
+            return _rounded(text, type_)  # Arrow's cast would overflow unnoticed
         try:
             return text.cast(target)
         except pa.ArrowInvalid:
             return _rounded(text, type_)
-    text = matching(_unsigned(text), rf"\A{_FRACTION}([eE][+-]?0*[0-9]{{1,9}})?\z")
+    text = matching(_unsigned(text), rf"\A-?{_DIGITS}([eE][+-]?0*[0-9]{{1,9}})?\z")
     has_exponent = pc.fill_null(pc.match_substring_regex(text, "[eE]"), False)
     rounded = _rounded(pc.if_else(has_exponent, pa.scalar(None, pa.string()), text), type_)
     # Exponents are rare: each such number by itself.
@@ -166,8 +169,9 @@ def _rounded(text: pa.Array, type_: Decimal) -> pa.Array:
     whole, scale = type_.precision - type_.scale, type_.scale
     # One digit behind the last one decides: half up looks no further.
     text = pc.replace_substring_regex(text, rf"(\.[0-9]{{{scale + 1}}})[0-9]+\z", r"\1")
-    fits = rf"\A[+-]?(0*[0-9]{{1,{whole}}}\.?[0-9]*|0*\.[0-9]+)\z" if whole else r"\A[+-]?(0+\.?[0-9]*|\.[0-9]+)\z"
-    exact = matching(text, fits).cast(pa.decimal256(type_.precision + 2, scale + 1))
+    text = matching(text, rf"\A[+-]?{_DIGITS}\z")
+    text = matching(text, rf"\A[+-]?0*[0-9]{{0,{whole}}}(\.[0-9]*)?\z")
+    exact = text.cast(pa.decimal256(type_.precision + 2, scale + 1))
     rounded = pc.round(exact, ndigits=scale, round_mode="half_towards_infinity")
     bound = pa.scalar(decimal.Decimal(10) ** whole, pa.decimal256(whole + 1, 0))
     return pc.if_else(pc.less(pc.abs(rounded), bound), rounded, pa.scalar(None, rounded.type)).cast(

@@ -2,7 +2,9 @@
 
 A text fits wholly or not at all; of a text that fits comes what Spark's `from_json` makes of it
 (spark.apache.org/docs/3.5.9/api/sql/#from_json). What is within becomes a value as a column's text does, so that
-numbers in quotes fit too. Each text is parsed by Python's `json`: unlike the other types, these make Python objects
+numbers in quotes fit too.
+
+The texts are read by slshudi-native where it is installed, otherwise by `job/plain_json.py`, which makes Python objects
 per log.
 """
 
@@ -10,29 +12,37 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_slshudi.datatypes import Array, DataType, Decimal, Map, Scalar, Struct
 from airflow_provider_slshudi.hudi.schema import arrow_type
+from airflow_provider_slshudi.job import plain_json
 from airflow_provider_slshudi.job.attempts import as_text
 from airflow_provider_slshudi.jsonpath import parse_path
 
+_native: Any = import_module("slshudi_native") if find_spec("slshudi_native") else None
+
 FromText = Callable[[pa.Array, "Scalar | Decimal"], pa.Array]
+Levels = list[tuple[str, list[tuple[str, int]]]]
+"""A type as `slshudi_native.shred` takes it."""
 
 
-class _Number(str):
-    """A number as it is written."""
+@dataclass(frozen=True)
+class _Level:
+    """One level of a column of JSON: see `slshudi_native.shred`."""
 
-    __slots__ = ()
-
-
-_DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_Number, parse_constant=_Number)
-_BROKEN: Any = object()
+    valid: Any
+    rows: Any
+    begins: Any
+    texts: pa.Array
 
 
 def shredded(text: pa.Array, type_: Array | Map | Struct, from_text: FromText) -> pa.Array:
@@ -40,14 +50,14 @@ def shredded(text: pa.Array, type_: Array | Map | Struct, from_text: FromText) -
 
     `from_text` converts the texts of what is within, as far as it has no parts itself.
     """
-    values = [_decoded(value) for value in text.to_pylist()]
-    values = [value if _fits(value, type_) else None for value in values]
-    rows = list(range(len(values)))
-    found, unfit = _column(values, rows, type_, from_text)
-    if unfit:
-        for row in unfit:
-            values[row] = None
-        found, _ = _column(values, rows, type_, from_text)
+    levels: Levels = []
+    _describe(type_, levels)
+    found, unfit = _column(_shred(text, levels), levels, 0, type_, from_text)
+    if len(unfit):
+        fits = np.ones(len(text), np.bool_)
+        fits[unfit] = False
+        text = pc.if_else(pa.array(fits), text, pa.scalar(None, pa.string()))
+        found, _ = _column(_shred(text, levels), levels, 0, type_, from_text)
     return found
 
 
@@ -57,105 +67,101 @@ def at_path(values: pa.Array, path: str) -> tuple[pa.Array, pa.Array]:
     First as what a column is to be made of: texts without their quotes, all else as JSON, NULL where a text has
     nothing or null there. Then the same, but the whole text where it is no JSON, so that it counts as a misfit.
     """
-    steps = parse_path(path)
-    found: list[str | None] = []
-    broken: list[bool] = []
-    for text, is_given in zip(as_text(values).to_pylist(), values.is_valid().to_pylist(), strict=True):
-        value = _decoded(text) if text is not None else _BROKEN if is_given else None
-        broken.append(value is _BROKEN)
-        found.append(None if value is _BROKEN else _as_text(_at(value, steps)))
-    picked = pa.array(found, pa.string()).cast(pa.binary())
-    return picked, pc.if_else(pa.array(broken, pa.bool_()), values, picked)
+    text, steps = as_text(values), parse_path(path)
+    if _native is None:
+        found, broken = plain_json.pick(text, steps)
+    else:
+        named = [(step, 0) if isinstance(step, str) else (None, step) for step in steps]
+        offsets, data, state = _native.pick(*_bytes(text), named)
+        states = np.frombuffer(state, np.uint8)
+        found = _texts(states == 1, offsets, data)
+        broken = pa.array(states == 2)
+    # What is no UTF-8 is no JSON either.
+    broken = pc.or_(broken, pc.and_(pc.is_valid(values), pc.is_null(text)))
+    picked = found.cast(pa.binary())
+    return picked, pc.if_else(broken, values, picked)
 
 
-def _decoded(text: str | None) -> Any:
-    """The text's value; numbers as they are written."""
-    if text is None:
-        return None
-    try:
-        value = _DECODER.decode(text)
-        if "\\u" in text:
-            _dumped(value).encode()  # half a surrogate pair is no text
-    except (ValueError, RecursionError):
-        return _BROKEN
-    return value
-
-
-def _at(value: Any, steps: tuple[str | int, ...]) -> Any:
-    for step in steps:
-        if isinstance(step, str):
-            value = value.get(step) if isinstance(value, dict) else None
-        else:
-            value = value[step] if isinstance(value, list) and step < len(value) else None
-    return value
-
-
-def _as_text(value: Any) -> str | None:
-    if value is None or type(value) is str:
-        return value
-    return _dumped(value)
-
-
-def _dumped(value: Any) -> str:
-    """JSON without spaces; numbers as they were written."""
-    if isinstance(value, _Number):
-        return str(value)
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{_dumped(key)}:{_dumped(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_dumped, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _fits(value: Any, type_: DataType) -> bool:
-    """Whether the value has the type's shape; whether its texts fit is seen when they are converted."""
-    if value is None:
-        return True
+def _describe(type_: DataType, levels: Levels) -> int:
+    """Adds the type's levels; gives the number of the first."""
+    place, within = len(levels), list[tuple[str, int]]()
+    kinds: dict[Any, str] = {Array: "list", Map: "map", Struct: "struct"}
+    levels.append((kinds.get(type(type_), "text" if type_ == Scalar("string") else "scalar"), within))
     if isinstance(type_, Array):
-        return isinstance(value, list) and all(_fits(item, type_.element) for item in value)
-    if isinstance(type_, Map):
-        return isinstance(value, dict) and all(_fits(item, type_.value) for item in value.values())
-    if isinstance(type_, Struct):
-        return isinstance(value, dict) and all(_fits(value.get(name), field) for name, field in type_.fields)
-    return value is not _BROKEN and (type_ == Scalar("string") or not isinstance(value, (dict, list)))
+        within.append(("", _describe(type_.element, levels)))
+    elif isinstance(type_, Map):
+        within.append(("", _describe(type_.value, levels)))
+    elif isinstance(type_, Struct):
+        within += [(name, _describe(field, levels)) for name, field in type_.fields]
+    return place
 
 
-def _column(values: list[Any], rows: list[int], type_: DataType, from_text: FromText) -> tuple[pa.Array, set[int]]:
-    """The values, of which `rows` says within which text each is, and in which texts one does not fit."""
-    if isinstance(type_, Struct):
-        return _structs(values, rows, type_, from_text)
+def _shred(text: pa.Array, levels: Levels) -> list[_Level]:
+    if _native is None:
+        return [
+            _Level(np.array(valid, np.bool_), np.array(rows, np.int32), np.array(begins, np.int32), texts)
+            for valid, rows, begins, texts in plain_json.shred(text, levels)
+        ]
+    found = []
+    for (kind, _), (valid, rows, begins, offsets, data) in zip(
+        levels, _native.shred(*_bytes(text), levels), strict=True
+    ):
+        is_valid = np.frombuffer(valid, np.bool_)
+        count = len(offsets) // 4 - 1
+        texts = _texts(np.ones(count, np.bool_) if kind == "map" else is_valid, offsets, data) if count else None
+        found.append(_Level(is_valid, np.frombuffer(rows, np.int32), np.frombuffer(begins, np.int32), texts))
+    return found
+
+
+def _column(
+    found: list[_Level], levels: Levels, place: int, type_: DataType, from_text: FromText
+) -> tuple[pa.Array, Any]:
+    """The values of a level, and the numbers of the texts in which one does not fit."""
+    level, (_, within) = found[place], levels[place]
     if isinstance(type_, (Scalar, Decimal)):
-        before = pa.array([_as_text(value) for value in values], pa.string())
+        before = level.texts if level.texts is not None else pa.array([], pa.string())
         after = _from_base64(before) if type_ == Scalar("binary") else from_text(before, type_)
         lost = pc.and_(pc.is_valid(before), pc.is_null(after))
-        return after, {rows[row] for row in pc.indices_nonzero(lost).to_pylist()}
-    offsets: list[int | None] = []
-    within: list[int] = []
-    for value, row in zip(values, rows, strict=True):
-        offsets.append(None if value is None else len(within))
-        within += [row] * len(value or ())
-    ends = pa.array([*offsets, len(within)], pa.int32())
+        return after, level.rows[lost.to_numpy(zero_copy_only=False)]
+    kind = arrow_type(str(type_))
+    if isinstance(type_, Struct):
+        fields = [
+            _column(found, levels, below, field, from_text)
+            for (_, below), (_, field) in zip(within, type_.fields, strict=True)
+        ]
+        columns = [column for column, _ in fields]
+        array = pa.StructArray.from_arrays(columns, fields=list(kind), mask=pa.array(~level.valid))
+        return array, np.concatenate([unfit for _, unfit in fields])
+    # A list begins with NULL where it is NULL.
+    begins = pa.array(level.begins, mask=np.append(~level.valid, False))
+    below = type_.element if isinstance(type_, Array) else type_.value
+    items, unfit = _column(found, levels, within[0][1], below, from_text)
     if isinstance(type_, Array):
-        items = [item for value in values if value for item in value]
-        elements, unfit = _column(items, within, type_.element, from_text)
-        return pa.ListArray.from_arrays(ends, elements, arrow_type(str(type_))), unfit
-    items = [item for value in values if value for item in value.values()]
-    keys = pa.array([key for value in values if value for key in value], pa.string())
-    elements, unfit = _column(items, within, type_.value, from_text)
-    return pa.MapArray.from_arrays(ends, keys, elements, arrow_type(str(type_))), unfit
+        return pa.ListArray.from_arrays(begins, items, kind), unfit
+    keys = level.texts if level.texts is not None else pa.array([], pa.string())
+    return pa.MapArray.from_arrays(begins, keys, items, kind), unfit
 
 
-def _structs(values: list[Any], rows: list[int], type_: Struct, from_text: FromText) -> tuple[pa.Array, set[int]]:
-    columns, unfit = [], set()
-    for name, field in type_.fields:
-        column, lost = _column([None if value is None else value.get(name) for value in values], rows, field, from_text)
-        columns.append(column)
-        unfit |= lost
-    missing = pa.array([value is None for value in values], pa.bool_())
-    return pa.StructArray.from_arrays(columns, fields=list(arrow_type(str(type_))), mask=missing), unfit
+def _bytes(text: pa.Array) -> tuple[bytes, bytes, bytes]:
+    """Offsets, data and one byte per text, 0 where it is NULL."""
+    _, offsets, data = text.buffers()
+    places = np.zeros(1, np.int32)
+    if len(text):
+        places = np.frombuffer(offsets, np.int32)[text.offset : text.offset + len(text) + 1]
+    held = memoryview(data)[places[0] : places[-1]] if data is not None else b""
+    valid = text.is_valid().to_numpy(zero_copy_only=False)
+    return (places - places[0]).tobytes(), bytes(held), valid.tobytes()
+
+
+def _texts(valid: Any, offsets: bytes, data: bytes) -> pa.Array:
+    bits = np.packbits(valid, bitorder="little").tobytes()
+    buffers = [pa.py_buffer(part) for part in (bits, offsets, data)]
+    return pa.Array.from_buffers(pa.string(), len(valid), buffers)
 
 
 def _from_base64(text: pa.Array) -> pa.Array:
+    """Bytes, by Python one by one: Arrow has no such cast."""
+
     def decoded(value: str | None) -> bytes | None:
         try:
             return None if value is None else base64.b64decode(value, validate=True)
