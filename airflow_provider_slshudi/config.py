@@ -25,7 +25,10 @@ from pydantic import (
     model_validator,
 )
 
+from airflow_provider_slshudi.datatypes import Scalar, holds, parse_type
 from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.jsonpath import parse_path
+from airflow_provider_slshudi.timepattern import FORMATS, parse_pattern
 
 _SIZE_UNITS = {"": 1, "B": 1} | {
     f"{prefix}{suffix}": base ** (power + 1)
@@ -105,6 +108,20 @@ def _check_column(value: str) -> str:
     return value
 
 
+def _check_format(value: str) -> str:
+    if value not in FORMATS:
+        try:
+            parse_pattern(value)
+        except ValueError as error:
+            raise ValueError(f"expected {', '.join(FORMATS)} or a pattern: {error}") from error
+    return value
+
+
+def _check_json_path(value: str) -> str:
+    parse_path(value)
+    return value
+
+
 def _refuse_secret(key: str) -> None:
     if re.search(r"secret|password|token|access\.?key", key, re.IGNORECASE):
         raise ValueError(f"{key} looks like a secret, which does not belong into a file: use a connection")
@@ -112,7 +129,7 @@ def _refuse_secret(key: str) -> None:
 
 Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
 ColumnName = Annotated[str, AfterValidator(_check_column)]
-ColumnType = Literal["string", "int", "bigint", "float", "double", "boolean", "timestamp", "date", "binary"]
+ColumnType = Annotated[str, AfterValidator(lambda text: str(parse_type(text)))]
 
 
 class _Model(BaseModel):
@@ -191,20 +208,44 @@ class Table(_Model):
 
 
 class Column(_Model):
-    """A column and the log key that fills it (the column's own name unless given).
+    """A column and what of a log fills it: the value of a key (the column's own name unless given), or a part of it.
 
-    `format` says how a timestamp is written in the log: a count since 1970, or ISO 8601.
+    `type` is one of Spark's as its DDL writes it (`datatypes.py`); arrays, maps and structs are made of JSON.
+    `format` says how timestamps are written in the log: a count since 1970, ISO 8601, or a pattern (`timepattern.py`);
+    dates may have a pattern. `timezone` is that of times that name no offset. `path` leads into a JSON value
+    (`jsonpath.py`).
     """
 
     name: ColumnName
     type: ColumnType = "string"
     key: str = ""
-    format: Literal["seconds", "millis", "micros", "iso8601"] | None = None
+    format: Annotated[str, AfterValidator(_check_format)] | None = None
+    timezone: Annotated[str, AfterValidator(_check_zone)] | None = None
+    path: Annotated[str, AfterValidator(_check_json_path)] | None = None
 
     @model_validator(mode="after")
-    def _format_of_timestamp(self) -> Column:
-        if (self.format is not None) != (self.type == "timestamp"):
-            raise ValueError("a timestamp needs `format` (seconds, millis, micros, iso8601), other types have none")
+    def _format_of_times(self) -> Column:
+        type_ = parse_type(self.type)
+        if holds(type_, "timestamp"):
+            if self.format is None:
+                raise ValueError(
+                    f"a timestamp needs `format` ({', '.join(FORMATS)}, or a pattern like yyyy-MM-dd HH:mm:ss)"
+                )
+            if holds(type_, "date") and self.format not in FORMATS:
+                raise ValueError("dates and timestamps in one column cannot share a pattern: use iso8601")
+        elif self.format is not None and (type_ != Scalar("date") or self.format in FORMATS):
+            raise ValueError("`format` is for timestamps, and as a pattern for dates; other types have none")
+        return self
+
+    @model_validator(mode="after")
+    def _zone_of_local_times(self) -> Column:
+        if self.timezone is None:
+            return self
+        is_pattern = self.format is not None and self.format not in FORMATS
+        if not holds(parse_type(self.type), "timestamp") or (self.format != "iso8601" and not is_pattern):
+            raise ValueError("`timezone` is for timestamps by iso8601 or a pattern; counts since 1970 have none")
+        if is_pattern and parse_pattern(str(self.format)).has_zone:
+            raise ValueError(f"`timezone` is given, but each time of format {self.format!r} names its own offset")
         return self
 
     @field_validator("key")

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 TASKS = 2
 ROW_GROUP_BYTES = 32 << 20
-_SPARK = {"map": "map<string,string>"}
 
 
 def parts_of(given: dict[str, Any]) -> list[list[Range]]:
@@ -167,7 +166,7 @@ def by_spark(spark: SparkSession, way: str, given: dict[str, Any]) -> None:
 
 def _read(spark: SparkSession, way: str, pipeline: Pipeline, given: dict[str, Any]) -> DataFrame:
     parts = parts_of(given)
-    ddl = ", ".join(f"{name} {_SPARK.get(type_, type_)}" for name, type_ in table_columns(pipeline))
+    ddl = ", ".join(f"{name} {type_}" for name, type_ in table_columns(pipeline))
     rows_of = by_sdk if way == "sdk" else ours
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

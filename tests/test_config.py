@@ -124,9 +124,27 @@ def test_schedules(schedule: str, every: object) -> None:
         ("table.options", {"fs.s3a.secret.key": "x"}, "table", "use a connection"),
         ("columns.0.name", "ID", "columns[0].name", "lower-case"),
         ("columns.0.name", "at", "", "columns named twice: at"),
-        ("columns.0.type", "decimal", "columns[0].type", "'decimal'"),
+        ("columns.0.type", "decimal", "columns[0].type", "'decimal': expected ( at ''; a type is one of string, int"),
+        (
+            "columns.0.type",
+            "decimal(39,2)",
+            "columns[0].type",
+            "'decimal(39,2)': decimal(39,2): expected 1 to 38 digits",
+        ),
+        ("columns.0.type", "map<int,int>", "columns[0].type", "the keys of a map are strings"),
+        ("columns.0.type", "array<timestamp>", "columns[0]", "a timestamp needs `format`"),
         ("columns.1.format", None, "columns[1]", "a timestamp needs `format`"),
+        (
+            "columns.1.format",
+            "EEE yyyy",
+            "columns[1].format",
+            "'EEE yyyy': expected seconds, millis, micros, iso8601 or",
+        ),
         ("columns.0.format", "millis", "columns[0]", "other types have none"),
+        ("columns.1.timezone", "Moon/Base", "columns[1].timezone", "'Moon/Base': expected an IANA time zone"),
+        ("columns.1.timezone", "Asia/Shanghai", "columns[1]", "counts since 1970 have none"),
+        ("columns.0.timezone", "Asia/Shanghai", "columns[0]", "`timezone` is for timestamps"),
+        ("columns.1.path", "a.b", "columns[1].path", "'a.b': a path begins with $"),
         ("rest_column", "event_date", "", "columns named twice: event_date"),
         ("batch.max_bytes", "lots", "batch.max_bytes", "like 512MiB"),
         ("batch.task_bytes", 0, "batch.task_bytes", "greater than 0"),
@@ -137,6 +155,30 @@ def test_a_wrong_field_is_refused_by_file_line_field_and_value(path: str, value:
     error = refused(changed(path, value))
     assert error.source == "clicks.yaml" and error.field == field
     assert str(error).startswith("clicks.yaml line ") and told in str(error)
+
+
+def test_a_column_says_its_type_and_how_times_are_written_in_one_form() -> None:
+    text = SMALL + "  - {name: paid, type: 'Decimal(9, 2)', key: doc, path: '$.items[0].price'}\n"
+    text += "  - {name: seen, type: timestamp, format: dd/MMM/yyyy HH:mm, timezone: Asia/Shanghai}\n"
+    text += "  - {name: born, type: date, format: dd.MM.yyyy}\n"
+    text += "  - {name: parts, type: 'array<struct<at:timestamp>>', format: iso8601, timezone: Asia/Shanghai}\n"
+    paid, seen, born, parts = parse_pipeline(text, "clicks.yaml").columns[2:]
+    assert (paid.type, paid.source_key, paid.path) == ("decimal(9,2)", "doc", "$.items[0].price")
+    assert (seen.format, seen.timezone, born.format) == ("dd/MMM/yyyy HH:mm", "Asia/Shanghai", "dd.MM.yyyy")
+    assert parts.type == "array<struct<at:timestamp>>"
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        ("{name: b, type: timestamp, format: 'yyyy-MM-dd HH:mm XXX', timezone: UTC}", "names its own offset"),
+        ("{name: b, type: date, format: iso8601}", "as a pattern for dates"),
+        ("{name: b, type: 'struct<d:date,t:timestamp>', format: yyyy-MM-dd HH:mm}", "cannot share a pattern"),
+        ("{name: b, type: 'array<date>', format: yyyy-MM-dd}", "other types have none"),
+    ],
+)
+def test_settings_of_a_column_that_contradict_each_other_are_refused(column: str, told: str) -> None:
+    assert told in str(refused(f"{SMALL}  - {column}\n"))
 
 
 def test_the_line_is_the_fields_own() -> None:

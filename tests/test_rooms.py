@@ -12,7 +12,8 @@ import airflow_provider_slshudi
 
 ROOT = Path(airflow_provider_slshudi.__file__).parent
 PACKAGE = "airflow_provider_slshudi"
-VOCABULARY = {"exceptions", "ranges", "config", "points", "processes", "numbered"}
+TYPES = {"datatypes", "timepattern", "jsonpath"}
+VOCABULARY = {"exceptions", "ranges", "config", "points", "processes", "numbered"} | TYPES
 
 # What each room may import of this package, besides itself. Rooms that are not named here belong to Airflow.
 ALLOWED = {
@@ -21,7 +22,8 @@ ALLOWED = {
     "points": set(),
     "processes": set(),
     "numbered": set(),
-    "config": {"exceptions", "ranges"},
+    **{name: set() for name in TYPES},
+    "config": {"exceptions", "ranges"} | TYPES,
     "sls": VOCABULARY,
     "hudi": VOCABULARY,
     "ledger": VOCABULARY,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -134,25 +135,35 @@ def _constant(value: str, count: int) -> pa.Array:
 
 def _encodings(table: pa.Table) -> dict[str, Any]:
     """Dictionaries where values repeat; DELTA encodings where a dictionary would only be hashed for nothing."""
-    import pyarrow as pa
 
     encodings = {"_hoodie_commit_seqno": "DELTA_BYTE_ARRAY", "_hoodie_record_key": "DELTA_BYTE_ARRAY"}
     dictionaries: list[str] = []
     for field_ in table.schema:
         if field_.name in encodings:
             continue
-        values = table[field_.name].slice(0, _SAMPLE_ROWS).combine_chunks()
-        parts = {field_.name: values}
-        if pa.types.is_map(field_.type):
-            path = f"{field_.name}.key_value"
-            parts = {f"{path}.key": values.keys, f"{path}.value": values.items}
-        for path, part in parts.items():
+        for path, part in _leaves(field_.name, table[field_.name].slice(0, _SAMPLE_ROWS).combine_chunks()):
             encoding = _encoding(part)
             if encoding is None:
                 dictionaries.append(path)
             else:
                 encodings[path] = encoding
     return {"use_dictionary": dictionaries, "column_encoding": encodings}
+
+
+def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """Parquet's columns of one of ours, with their values: several where it has parts."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(values.type):
+        for number, field in enumerate(values.type):
+            yield from _leaves(f"{path}.{field.name}", values.field(number))
+    elif pa.types.is_map(values.type):
+        yield from _leaves(f"{path}.key_value.key", values.keys)
+        yield from _leaves(f"{path}.key_value.value", values.items)
+    elif pa.types.is_list(values.type):
+        yield from _leaves(f"{path}.list.element", values.values)
+    else:
+        yield path, values
 
 
 def _encoding(values: pa.Array) -> str | None:

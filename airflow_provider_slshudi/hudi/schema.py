@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.config import EventTimePartition, Pipeline
+from airflow_provider_slshudi.datatypes import Array, DataType, Decimal, Map, Struct, parse_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,24 +29,38 @@ _AVRO: dict[str, Any] = {
     "binary": "bytes",
     "date": {"type": "int", "logicalType": "date"},
     "timestamp": {"type": "long", "logicalType": "timestamp-micros"},
-    "map": {"type": "map", "values": ["null", "string"]},
 }
+REST = "map<string,string>"
+"""The type of the column that keeps the keys that no column names."""
 
 
 def table_columns(pipeline: Pipeline) -> list[tuple[str, str]]:
-    """(name, type) of each column of the table, in its order; type as in the pipeline file, or `map`."""
-    columns = [(column.name, str(column.type)) for column in pipeline.columns]
+    """(name, type) of each column of the table, in its order; type as in the pipeline file, which is Spark's DDL."""
+    columns = [(column.name, column.type) for column in pipeline.columns]
     if pipeline.rest_column is not None:
-        columns.append((pipeline.rest_column, "map"))
+        columns.append((pipeline.rest_column, REST))
     if isinstance(pipeline.table.partition, EventTimePartition):
         columns.append((pipeline.table.partition.name, "string"))
     return columns
 
 
+@cache
 def arrow_type(name: str) -> pa.DataType:
     """The Arrow type of a base file's column."""
+    return _arrow(parse_type(name))
+
+
+def _arrow(type_: DataType) -> pa.DataType:
     import pyarrow as pa
 
+    if isinstance(type_, Decimal):
+        return pa.decimal128(type_.precision, type_.scale)
+    if isinstance(type_, Array):
+        return pa.list_(pa.field("element", _arrow(type_.element)))
+    if isinstance(type_, Map):
+        return pa.map_(pa.string(), _arrow(type_.value))
+    if isinstance(type_, Struct):
+        return pa.struct([pa.field(name, _arrow(field)) for name, field in type_.fields])
     types = {
         "string": pa.string(),
         "int": pa.int32(),
@@ -55,15 +71,35 @@ def arrow_type(name: str) -> pa.DataType:
         "binary": pa.binary(),
         "date": pa.date32(),
         "timestamp": pa.timestamp("us", tz="UTC"),
-        "map": pa.map_(pa.string(), pa.string()),
     }
-    return types[name]
+    return types[type_.name]
 
 
 def avro_schema(pipeline: Pipeline) -> str:
-    """The table's schema as Hudi keeps it, every column nullable (avro.apache.org/docs/1.11.1/specification)."""
-    fields = [
-        {"name": name, "type": ["null", _AVRO[type_]], "default": None} for name, type_ in table_columns(pipeline)
-    ]
-    name = pipeline.table.name
-    return json.dumps({"type": "record", "name": f"{name}_record", "namespace": f"hoodie.{name}", "fields": fields})
+    """The table's schema as Hudi keeps it, every column nullable (avro.apache.org/docs/1.11.1/specification).
+
+    Records and decimals within are named as Spark's writer names them, by the fields that lead to them.
+    """
+    table = pipeline.table.name
+    columns = tuple((name, parse_type(type_)) for name, type_ in table_columns(pipeline))
+    return json.dumps(_record(f"{table}_record", f"hoodie.{table}", columns))
+
+
+def _record(name: str, namespace: str, fields: tuple[tuple[str, DataType], ...]) -> dict[str, Any]:
+    within = f"{namespace}.{name}"
+    made = [{"name": field, "type": ["null", _avro(type_, field, within)], "default": None} for field, type_ in fields]
+    return {"type": "record", "name": name, "namespace": namespace, "fields": made}
+
+
+def _avro(type_: DataType, name: str, namespace: str) -> Any:
+    if isinstance(type_, Decimal):
+        size = ((10**type_.precision - 1).bit_length() + 8) // 8
+        fixed = {"type": "fixed", "name": "fixed", "namespace": f"{namespace}.{name}", "size": size}
+        return {**fixed, "logicalType": "decimal", "precision": type_.precision, "scale": type_.scale}
+    if isinstance(type_, Array):
+        return {"type": "array", "items": ["null", _avro(type_.element, name, namespace)]}
+    if isinstance(type_, Map):
+        return {"type": "map", "values": ["null", _avro(type_.value, name, namespace)]}
+    if isinstance(type_, Struct):
+        return _record(name, namespace, type_.fields)
+    return _AVRO[type_.name]

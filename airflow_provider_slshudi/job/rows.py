@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 
 from airflow_provider_slshudi.config import EventTimePartition, Pipeline
 from airflow_provider_slshudi.job.convert import ColumnSpec, convert, convert_map, misfits, refuse_misfit
+from airflow_provider_slshudi.job.documents import at_path
+from airflow_provider_slshudi.job.times import UTC
 from airflow_provider_slshudi.numbered import numbered
 
 _PARTITION_FORMAT = {"hour": "%Y-%m-%d-%H", "day": "%Y-%m-%d", "month": "%Y-%m"}
@@ -38,7 +40,9 @@ class RowSpec:
     @classmethod
     def of(cls, pipeline: Pipeline) -> RowSpec:
         """The part of a pipeline that makes rows."""
-        columns = tuple(ColumnSpec(c.name, c.type, c.source_key, c.format) for c in pipeline.columns)
+        columns = tuple(
+            ColumnSpec(c.name, c.type, c.source_key, c.format, c.timezone or UTC, c.path) for c in pipeline.columns
+        )
         partition = None
         found = pipeline.table.partition
         if isinstance(found, EventTimePartition):
@@ -79,7 +83,10 @@ class RowMaker:
         data: dict[str, pa.Array] = {}
         for spec in self._spec.columns:
             before = _as_binary(_flat(logs[spec.key]))
-            after = convert(before, spec)
+            given = before
+            if spec.path is not None:
+                given, before = at_path(before, spec.path)
+            after = convert(given, spec)
             self._count(spec.name, misfits(before, after))
             if self._spec.fail_on_misfit and misfits(before, after):
                 refuse_misfit(before, after, spec, keys)

@@ -1,8 +1,11 @@
 //! What is too slow in Python's libraries: the log service's protobuf answers to Arrow's buffers, for
-//! `airflow_provider_slshudi.sls.native_decode`, and texts made of numbers, for `airflow_provider_slshudi.numbered`.
+//! `airflow_provider_slshudi.sls.native_decode`, texts made of numbers, for `airflow_provider_slshudi.numbered`, and JSON,
+//! for `airflow_provider_slshudi.job.documents`.
 
 mod columns;
+mod json;
 mod keys;
+mod levels;
 mod rest;
 mod texts;
 mod walk;
@@ -14,6 +17,8 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use columns::{Validity, Values};
+use json::Step;
+use levels::Kind;
 
 type Buffer<'py> = Option<Bound<'py, PyBytes>>;
 /// A column: how many rows are NULL, and Arrow's buffers, of which the first says which.
@@ -52,15 +57,99 @@ fn decode<'py>(py: Python<'py>, body: &[u8], first: i64, keys: Vec<Vec<u8>>) -> 
 /// 64-bit numbers; all have the same length.
 #[pyfunction]
 fn numbered<'py>(
-    py: Python<'py>, prefix: &str, separator: &str, columns: Vec<PyBackedBytes>,
+    py: Python<'py>,
+    prefix: &str,
+    separator: &str,
+    columns: Vec<PyBackedBytes>,
 ) -> (Bound<'py, PyBytes>, Bound<'py, PyBytes>) {
     let columns: Vec<&[u8]> = columns.iter().map(|column| &column[..]).collect();
     let values = py.detach(|| texts::numbered(prefix.as_bytes(), separator.as_bytes(), &columns));
     (PyBytes::new(py, &values.offsets), PyBytes::new(py, &values.data))
 }
 
+type Bytes<'py> = Bound<'py, PyBytes>;
+
+/// Texts as Arrow has them: offsets of 32 bits, data, and one byte per text, 0 where it is NULL.
+struct Texts<'a>(&'a [u8], &'a [u8], &'a [u8]);
+
+impl<'a> Texts<'a> {
+    fn checked(offsets: &'a [u8], data: &'a [u8], valid: &'a [u8]) -> PyResult<Self> {
+        let places: Vec<i32> =
+            offsets.chunks_exact(4).flat_map(<[u8]>::first_chunk).map(|p| i32::from_ne_bytes(*p)).collect();
+        let rise = places.first().is_some_and(|&first| first >= 0) && places.windows(2).all(|pair| pair[0] <= pair[1]);
+        if !rise || places.len() != valid.len() + 1 || places.last().is_some_and(|&last| last as usize > data.len()) {
+            return Err(PyValueError::new_err("offsets that do not agree with the data"));
+        }
+        Ok(Texts(offsets, data, valid))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Option<&'a [u8]>> + use<'a> {
+        let Texts(offsets, data, valid) = *self;
+        let place = |index: usize| offsets[4 * index..].first_chunk().map_or(0, |p| i32::from_ne_bytes(*p) as usize);
+        (0..valid.len()).map(move |row| (valid[row] != 0).then(|| &data[place(row)..place(row + 1)]))
+    }
+}
+
+/// The levels of JSON texts. A level of the type is its kind ("text", "scalar", "list", "map", "struct") and the names and
+/// numbers of the levels within. Of each level come: one byte per value, 0 where it is NULL; of texts the number of the
+/// text that each stands in; of lists and maps where items begin; offsets and data of texts, of maps those of keys.
+#[pyfunction]
+#[allow(clippy::type_complexity)]
+fn shred<'py>(
+    py: Python<'py>,
+    offsets: &[u8],
+    data: &[u8],
+    valid: &[u8],
+    levels: Vec<(String, Vec<(String, usize)>)>,
+) -> PyResult<Vec<[Bytes<'py>; 5]>> {
+    let texts = Texts::checked(offsets, data, valid)?;
+    let count = levels.len();
+    let mut kinds = Vec::new();
+    for (place, (name, within)) in levels.into_iter().enumerate() {
+        let first = within.first().map(|(_, level)| *level);
+        if within.iter().any(|(_, level)| *level <= place || *level >= count) {
+            return Err(PyValueError::new_err("a level comes after the one it is within"));
+        }
+        kinds.push(match (name.as_str(), first) {
+            ("text", None) => Kind::Text,
+            ("scalar", None) => Kind::Scalar,
+            ("list", Some(level)) => Kind::List(level),
+            ("map", Some(level)) => Kind::Map(level),
+            ("struct", _) => Kind::Struct(within.into_iter().map(|(name, level)| (name.into_bytes(), level)).collect()),
+            _ => return Err(PyValueError::new_err(format!("{name} is no kind of level"))),
+        });
+    }
+    let made = py.detach(|| levels::shred(texts.iter(), &kinds));
+    let bytes = |bytes: Vec<u8>| PyBytes::new(py, &bytes);
+    let parts = made
+        .into_iter()
+        .map(|level| [level.valid, level.rows, level.begins, level.texts.offsets, level.texts.data].map(bytes));
+    Ok(parts.collect())
+}
+
+/// Offsets and data of what is at a path in JSON texts, and per text 0 where there is nothing, 1 where there is, 2 where it
+/// is no JSON. A step is a name, or where that is None a place in a list.
+#[pyfunction]
+fn pick<'py>(
+    py: Python<'py>,
+    offsets: &[u8],
+    data: &[u8],
+    valid: &[u8],
+    steps: Vec<(Option<String>, usize)>,
+) -> PyResult<[Bytes<'py>; 3]> {
+    let texts = Texts::checked(offsets, data, valid)?;
+    let steps: Vec<Step> = steps
+        .into_iter()
+        .map(|(name, index)| name.map_or(Step::Index(index), |name| Step::Name(name.into_bytes())))
+        .collect();
+    let (values, states) = py.detach(|| levels::pick(texts.iter(), &steps));
+    Ok([values.offsets, values.data, states].map(|bytes| PyBytes::new(py, &bytes)))
+}
+
 #[pymodule]
 fn slshudi_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(decode, module)?)?;
-    module.add_function(wrap_pyfunction!(numbered, module)?)
+    module.add_function(wrap_pyfunction!(numbered, module)?)?;
+    module.add_function(wrap_pyfunction!(shred, module)?)?;
+    module.add_function(wrap_pyfunction!(pick, module)?)
 }

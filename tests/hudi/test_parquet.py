@@ -23,6 +23,9 @@ def rows() -> pa.Table:
     requests = pa.MapArray.from_arrays(
         np.arange(ROWS + 1, dtype=np.int32), pa.array(["request"] * ROWS), numbered("r", "", numbers)
     )
+    parts = pa.StructArray.from_arrays(
+        [numbered("sku", "-", numbers), pa.array([1, 2, 3] * (ROWS // 3), pa.int32())], ["sku", "count"]
+    )
     return pa.table(
         {
             "id": numbered("id", "-", numbers),
@@ -32,6 +35,7 @@ def rows() -> pa.Table:
             "status": pa.array([200, 404] * (ROWS // 2), pa.int32()),
             "price": pa.array(np.arange(ROWS) / 8),
             "rest": requests,
+            "items": pa.ListArray.from_arrays(np.arange(ROWS + 1, dtype=np.int32), parts),
             SEQUENCE: numbers,
             KEY: numbered("0", "-", numbers, numbers),
         }
@@ -61,5 +65,7 @@ def test_a_column_is_encoded_as_its_values_are(rows: pa.Table, tmp_path: Path) -
         "price": "RLE_DICTIONARY",
         "rest.key_value.key": "RLE_DICTIONARY",
         "rest.key_value.value": "DELTA_LENGTH_BYTE_ARRAY",
+        "items.list.element.sku": "DELTA_LENGTH_BYTE_ARRAY",
+        "items.list.element.count": "RLE_DICTIONARY",
     }
     assert pq.read_table(tmp_path / file.path, columns=rows.column_names[:-2]).equals(rows.drop([SEQUENCE, KEY]))

@@ -71,3 +71,30 @@ def test_a_logs_own_time_may_fill_a_column() -> None:
     made = RowMaker(RowSpec.of(pipeline)).rows(logs(ts=[b"0"]), 0)
     assert made.data["received"][0].as_py().timestamp() == 1_700_000_000
     assert made.partitions is None
+
+
+def test_a_path_leads_into_a_key_that_several_columns_share() -> None:
+    columns = [
+        {"name": "user_id", "type": "bigint", "key": "event_id", "path": "$.user.id"},
+        {"name": "tags", "type": "array<string>", "key": "event_id", "path": "$.tags"},
+        {"name": "whole", "key": "event_id"},
+    ]
+    pipeline = ad_events(Path("/t"), columns=columns, table={"path": "file:///t", "name": "t"}, rest_column=None)
+    maker = RowMaker(RowSpec.of(pipeline))
+    texts = [b'{"user": {"id": 7}, "tags": ["a"]}', b"{}", b'{"user": {"id": "x"}}', b"no json", None]
+    made = maker.rows(logs(ts=[b"0"] * 5, event_id=texts), 0)
+    assert made.data["user_id"].to_pylist() == [7, None, None, None, None]
+    assert made.data["tags"].to_pylist() == [["a"], None, None, None, None]
+    assert made.data["whole"].to_pylist() == [text and text.decode() for text in texts]
+    # What a path does not find is no misfit; a text that is no JSON is one of each column that looks into it.
+    assert maker.misfits == {"user_id": 2, "tags": 1}
+
+
+def test_a_misfit_behind_a_path_names_what_was_there() -> None:
+    columns = [{"name": "user_id", "type": "bigint", "key": "event_id", "path": "$.id"}]
+    pipeline = ad_events(
+        Path("/t"), columns=columns, table={"path": "file:///t", "name": "t"}, rest_column=None, misfits="fail"
+    )
+    for text, told in ((b'{"id": "x"}', "'x'"), (b"{id", "'{id'")):
+        with pytest.raises(ValueMisfit, match=rf"column user_id: {told} of log 0-100-0 is no bigint"):
+            RowMaker(RowSpec.of(pipeline)).rows(logs(ts=[b"0"], event_id=[text]), 0)
