@@ -152,3 +152,25 @@ def test_a_completed_rollback_takes_nothing_away_any_more(storage: Storage, comp
     else:
         with pytest.raises(TimelineUnreadable):
             _ = Timeline.load(storage).rolling_back
+
+
+@pytest.mark.parametrize("version", [None, b"", b"9"])
+def test_an_archive_whose_version_is_not_told_is_read_by_its_newest_manifest(
+    storage: Storage, version: bytes | None
+) -> None:
+    archive = f"{FOLDER}/history"
+    storage.write(f"{FOLDER}/20260101000000001.inflight", b"")
+    assert list(Timeline.load(storage).archived_commits()) == []
+    storage.write(f"{archive}/manifest_9", b'{"files": []}')
+    storage.write(f"{archive}/manifest_10", b'{"files": [{"fileName": "1_2_0.parquet", "fileLen": 1}]}')
+    if version is not None:
+        storage.write(f"{archive}/_version_", version)
+    if version:
+        assert list(Timeline.load(storage).archived_commits()) == []
+    else:
+        with pytest.raises(TimelineUnreadable, match=r"1_2_0\.parquet is gone"):
+            list(Timeline.load(storage).archived_commits())
+    storage.write(f"{archive}/manifest_9", b'{"files": [')
+    storage.write(f"{archive}/_version_", b"9")
+    with pytest.raises(TimelineUnreadable, match="manifest_9, which lists the archive's files, is gone or cut off"):
+        list(Timeline.load(storage).archived_commits())
