@@ -49,6 +49,14 @@ class Instant:
         return f"{FOLDER}/{self.time}_{self.completion}.{self.action}"
 
 
+@dataclass(frozen=True, slots=True)
+class CleanPlan:
+    """What a clean is to delete: files by their paths within the table, and whole partitions."""
+
+    files: list[str]
+    partitions: list[str]
+
+
 class Timeline:
     """The active timeline as it stood when it was loaded."""
 
@@ -164,6 +172,21 @@ class Timeline:
             for rollback in self.completed("rollback")
             if rollback.time > time
         )
+
+    def pending_clean(self) -> str | None:
+        """The time of the oldest clean that was planned and is not completed."""
+        return next((instant.time for instant in self.pending() if instant.action == "clean"), None)
+
+    def clean_plan(self, time: str) -> CleanPlan:
+        """What a planned clean is to delete.
+
+        Raises:
+            TimelineUnreadable: the plan cannot be read.
+        """
+        plan = _first_record(self._content(f"{FOLDER}/{time}.clean.requested", time))
+        per_partition = plan.get("filePathsToBeDeletedPerPartition") or {}
+        files = [self._storage.relative(item["filePath"]) for items in per_partition.values() for item in items]
+        return CleanPlan(files, list(plan.get("partitionsToBeDeleted") or []))
 
     def archived(self, time: str) -> tuple[str, dict[str, str]] | None:
         """Completion time and extra metadata of an archived commit, None where the archive has no such instant."""
