@@ -47,7 +47,9 @@ PROTOCOL_OPTIONS = {
     "hoodie.metadata.streaming.write.enabled": "false",
     "hoodie.write.auto.upgrade": "false",
     "hoodie.clean.automatic": "false",
+    "hoodie.clean.multiple.enabled": "false",
     "hoodie.archive.automatic": "false",
+    "hoodie.fail.on.timeline.archiving": "true",
     "hoodie.compact.inline": "false",
     "hoodie.clustering.inline": "false",
     "hoodie.write.markers.type": "DIRECT",
@@ -59,6 +61,14 @@ _TABLE_OPTIONS = (
     "hoodie.datasource.write.partitionpath.field",
     "hoodie.datasource.write.partitionpath.urlencode",
     "hoodie.datasource.write.hive_style_partitioning",
+    "hoodie.clean.policy",
+    "hoodie.cleaner.policy",
+    "hoodie.clean.hours.retained",
+    "hoodie.cleaner.hours.retained",
+    "hoodie.clean.commits.retained",
+    "hoodie.cleaner.commits.retained",
+    "hoodie.keep.min.commits",
+    "hoodie.keep.max.commits",
 )
 
 SHARD_BYTES_PER_SECOND = 10_000_000
@@ -85,6 +95,12 @@ def parse_schedule(value: object) -> str:
     if not (re.fullmatch(r"[1-9]\d*[smhd]", text) or text.startswith("@") or len(text.split()) == 5):
         raise ValueError("expected a pause like 30s, 5m, 1h, or @continuous, or a cron expression of five fields")
     return text
+
+
+def _every(schedule: str) -> timedelta | str:
+    if schedule[-1] in _SECONDS and schedule[:-1].isdigit():
+        return timedelta(seconds=int(schedule[:-1]) * _SECONDS[schedule[-1]])
+    return schedule
 
 
 def _check_path(value: str) -> str:
@@ -128,6 +144,7 @@ def _refuse_secret(key: str) -> None:
 
 
 Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
+Schedule = Annotated[str, BeforeValidator(parse_schedule)]
 ColumnName = Annotated[str, AfterValidator(_check_column)]
 ColumnType = Annotated[str, AfterValidator(lambda text: str(parse_type(text)))]
 
@@ -282,6 +299,46 @@ class Spark(_Model):
         return self
 
 
+class Keep(_Model):
+    """How long replaced files stay for whoever reads an older snapshot: hours, or until so many later commits."""
+
+    hours: Annotated[int, Field(gt=0)] | None = None
+    commits: Annotated[int, Field(gt=0)] | None = None
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Keep:
+        if (self.hours is None) == (self.commits is None):
+            raise ValueError("give either hours or commits")
+        return self
+
+
+class Maintenance(_Model):
+    """How often the table's services run, and what they keep.
+
+    Cleaning deletes replaced files (hudi.apache.org/docs/cleaning). Beyond `max_commits` on the active timeline
+    archival moves the oldest into the archive, down to `min_commits` (hudi.apache.org/docs/archival).
+    """
+
+    schedule: Schedule = "1h"
+    keep: Keep = Keep(hours=24)
+    min_commits: int = Field(100, gt=0)
+    max_commits: int = 150
+
+    @property
+    def every(self) -> timedelta | str:
+        """The schedule as Airflow takes it."""
+        return _every(self.schedule)
+
+    @model_validator(mode="after")
+    def _archival_keeps_more(self) -> Maintenance:
+        if not (self.keep.commits or 0) < self.min_commits < self.max_commits:
+            raise ValueError(
+                "expected keep.commits < min_commits < max_commits, found "
+                f"{self.keep.commits or 0}, {self.min_commits}, {self.max_commits}"
+            )
+        return self
+
+
 class Pipeline(_Model):
     """One logstore into one table.
 
@@ -290,7 +347,7 @@ class Pipeline(_Model):
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
-    schedule: Annotated[str, BeforeValidator(parse_schedule)] = "5m"
+    schedule: Schedule = "5m"
     source: Source
     table: Table
     columns: list[Column] = Field(min_length=1)
@@ -298,6 +355,7 @@ class Pipeline(_Model):
     misfits: Literal["nullify", "fail"] = "nullify"
     batch: Batch = Batch()
     spark: Spark = Spark()
+    maintenance: Maintenance = Maintenance()
 
     @model_validator(mode="after")
     def _columns_agree(self) -> Pipeline:
@@ -325,9 +383,7 @@ class Pipeline(_Model):
     @property
     def every(self) -> timedelta | str:
         """The schedule as Airflow takes it."""
-        if self.schedule[-1] in _SECONDS and self.schedule[:-1].isdigit():
-            return timedelta(seconds=int(self.schedule[:-1]) * _SECONDS[self.schedule[-1]])
-        return self.schedule
+        return _every(self.schedule)
 
 
 def load_pipeline(path: str | Path) -> Pipeline:

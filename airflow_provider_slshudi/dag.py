@@ -18,6 +18,7 @@ from airflow.sdk import DAG, Asset, Param, TaskGroup
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
+from airflow_provider_slshudi.operators.maintain import SlsHudiArchiveOperator, SlsHudiCleanOperator
 from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
 from airflow_provider_slshudi.operators.steps import (
     SlsHudiAppendOperator,
@@ -105,6 +106,18 @@ def verify_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     given = {"params": params, "description": f"{found.table.path}: every log once"}
     with _dag(found, "verify", dag_kwargs, **given) as dag:
         SlsHudiVerifyOperator(task_id="verify", pipeline=pipeline)
+    return dag
+
+
+def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
+    """`{name}_maintenance`: cleans and archives while batches go on, as often as the pipeline's `maintenance.schedule`
+    says; arguments and errors as `tail_dag`.
+    """
+    found = settings.pipeline(pipeline)
+    given = {"schedule": found.maintenance.every, "description": f"{found.table.path}: files and timeline stay few"}
+    with _dag(found, "maintenance", dag_kwargs, **given) as dag:
+        cleaned = SlsHudiCleanOperator(task_id="clean", pipeline=pipeline)
+        cleaned >> SlsHudiArchiveOperator(task_id="archive", pipeline=pipeline)
     return dag
 
 

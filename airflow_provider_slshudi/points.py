@@ -78,6 +78,14 @@ class Point(str, Enum):
     COMMIT_HALF = "commit-half", Where.TASK
     COMMIT_TOLD = "commit-told", Where.TASK
     COMMIT_CLEANED = "commit-cleaned", Where.TASK
+    CLEAN_LEASED = "clean-leased", Where.TASK
+    CLEAN_PLANNED = "clean-planned", Where.DRIVER
+    CLEAN_DELETED = "clean-deleted", Where.TASK
+    CLEAN_STARTED = "clean-started", Where.DRIVER
+    CLEAN_COMPLETED = "clean-completed", Where.DRIVER
+    ARCHIVE_LEASED = "archive-leased", Where.TASK
+    ARCHIVE_STARTED = "archive-started", Where.DRIVER
+    ARCHIVE_COMPLETED = "archive-completed", Where.DRIVER
 
 
 def reach(point: Point) -> None:

@@ -28,3 +28,17 @@ def ad_events(location: Path | str, **changes: Any) -> Pipeline:
         "rest_column": "rest",
     }
     return Pipeline.model_validate({**description, **changes})
+
+
+def served_often(location: Path | str, **changes: Any) -> Pipeline:
+    """The same with so little kept that a few commits give every table service something to do.
+
+    Hudi archives nothing that the metadata table has not compacted.
+    """
+    made = ad_events(location, **changes)
+    options = {**made.table.options, "hoodie.metadata.compact.max.delta.commits": "1"}
+    kept = {"keep": {"commits": 1}, "min_commits": 2, "max_commits": 3}
+    described = made.model_dump(mode="json")
+    return Pipeline.model_validate(
+        {**described, "table": {**described["table"], "options": options}, "maintenance": kept}
+    )

@@ -40,16 +40,12 @@ class SessionLauncher:
             for name, value in secrets.items():
                 environment.setenv(name, value)
             match verb:
-                case Verb.OPEN:
-                    verbs.open_instant(Gateway.of(context), order)
                 case Verb.APPEND:
                     verbs.append(context, order)
-                case Verb.COMMIT:
-                    verbs.commit_instant(Gateway.of(context), order)
-                case Verb.ROLLBACK:
-                    verbs.roll_back(Gateway.of(context), order)
                 case Verb.VERIFY:
                     verbs.verify(self._spark, order)
+                case verb:
+                    verbs.CONTROL[verb](Gateway.of(context), order)
 
 
 class DyingLauncher:

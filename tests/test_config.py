@@ -61,6 +61,15 @@ def test_a_small_pipeline_gets_sensible_defaults() -> None:
     assert (found.batch.max_bytes, found.batch.target_file_bytes) == (4 * 2**30, 128 * 2**20)
 
 
+def test_maintenance_is_hourly_and_keeps_a_day_unless_told_otherwise() -> None:
+    found = parse_pipeline(SMALL, "clicks.yaml").maintenance
+    assert (found.every, found.keep.hours, found.keep.commits) == (timedelta(hours=1), 24, None)
+    assert (found.min_commits, found.max_commits) == (100, 150)
+    told = {"schedule": "10m", "keep": {"commits": 5}, "min_commits": 10, "max_commits": 20}
+    found = parse_pipeline(changed("maintenance", told), "clicks.yaml").maintenance
+    assert (found.every, found.keep.hours, found.keep.commits) == (timedelta(minutes=10), None, 5)
+
+
 def test_a_pace_is_set_for_a_shard_and_for_all() -> None:
     text = changed("source.read_bytes_per_second", "2.5MB")
     text = text.replace("  logstore:", "  reads_per_second: 0.5\n  total_bytes_per_second: 1GiB\n  logstore:")
@@ -149,6 +158,13 @@ def test_schedules(schedule: str, every: object) -> None:
         ("batch.max_bytes", "lots", "batch.max_bytes", "like 512MiB"),
         ("batch.task_bytes", 0, "batch.task_bytes", "greater than 0"),
         ("spark.conf", {"spark.my.password": "x"}, "spark", "use a connection"),
+        ("table.options", {"hoodie.keep.max.commits": "30"}, "table", "hoodie.keep.max.commits may not be set"),
+        ("maintenance.schedule", "often", "maintenance.schedule", "expected a pause like 30s"),
+        ("maintenance.keep", {"hours": 1, "commits": 1}, "maintenance.keep", "give either hours or commits"),
+        ("maintenance.keep", {}, "maintenance.keep", "give either hours or commits"),
+        ("maintenance.keep", {"hours": 0}, "maintenance.keep.hours", "greater than 0"),
+        ("maintenance.keep", {"commits": 100}, "maintenance", "expected keep.commits < min_commits < max_commits"),
+        ("maintenance.max_commits", 100, "maintenance", "found 0, 100, 100"),
     ],
 )
 def test_a_wrong_field_is_refused_by_file_line_field_and_value(path: str, value: object, field: str, told: str) -> None:

@@ -17,13 +17,12 @@ from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.hooks.lookup import find_connection
 from airflow_provider_slshudi.job.launch import (
     APPLICATION,
-    DISTRIBUTED,
     TAIL_LINES,
     SubprocessLauncher,
     job_failed,
     submission,
 )
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from airflow_provider_slshudi.job.orders import DISTRIBUTED, JobOrder, Verb
 from airflow_provider_slshudi.processes import ends_with_parent
 
 _log = logging.getLogger(__name__)

@@ -40,22 +40,23 @@ def commit(
     java_extra = gateway.jvm.java.util.HashMap()
     for key, value in extra.items():
         java_extra.put(key, value)
-    with _client(gateway, pipeline) as client:
+    with client(gateway, pipeline) as writer:
         in_time()
-        client.commitStats(instant, java_stats, gateway.hudi.common.util.Option.of(java_extra), ACTION)
+        writer.commitStats(instant, java_stats, gateway.hudi.common.util.Option.of(java_extra), ACTION)
 
 
 def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
     """Takes a pending instant off the timeline and deletes the files that its markers name."""
-    with _client(gateway, pipeline) as client:
-        client.rollback(instant)
+    with client(gateway, pipeline) as writer:
+        writer.rollback(instant)
 
 
 @contextmanager
-def _client(gateway: Gateway, pipeline: Pipeline) -> Iterator[Any]:
+def client(gateway: Gateway, pipeline: Pipeline, more: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """Hudi's write client for the pipeline's table, with `more` options; none of them is a protocol's one."""
     table = pipeline.table
     # A server that would share the timeline with executors: a commit has none.
-    options = {**table.options, **PROTOCOL_OPTIONS, "hoodie.embed.timeline.server": "false"}
+    options = {**table.options, **(more or {}), **PROTOCOL_OPTIONS, "hoodie.embed.timeline.server": "false"}
     if table.partition is not None:
         options["hoodie.datasource.write.partitionpath.field"] = table.partition.name
         options["hoodie.datasource.write.hive_style_partitioning"] = "true"
@@ -72,10 +73,10 @@ def _client(gateway: Gateway, pipeline: Pipeline) -> Iterator[Any]:
         .build()
     )
     engine = gateway.hudi.client.common.HoodieSparkEngineContext(gateway.jsc)
-    client = gateway.hudi.client.SparkRDDWriteClient(engine, config)
+    writer = gateway.hudi.client.SparkRDDWriteClient(engine, config)
     # Without this the metadata table's update inside commitStats ends in a NullPointerException.
-    client.setOperationType(gateway.hudi.common.model.WriteOperationType.BULK_INSERT)
+    writer.setOperationType(gateway.hudi.common.model.WriteOperationType.BULK_INSERT)
     try:
-        yield client
+        yield writer
     finally:
-        client.close()
+        writer.close()

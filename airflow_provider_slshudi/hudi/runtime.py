@@ -86,7 +86,7 @@ def session_conf(master: str, s3: bool = False) -> dict[str, str]:
 
 
 def control_conf(s3: bool = False) -> dict[str, str]:
-    """Spark settings of a JVM that lives for one decision (open, commit, rollback) under a local master."""
+    """Spark settings of a JVM that lives for one decision (open, commit, a service, ...) under a local master."""
     made = archive(s3)
     shared = _archive_options(made) if made else []
     return _control_conf(s3, [*shared, "-Xshare:auto"])

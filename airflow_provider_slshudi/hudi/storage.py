@@ -7,7 +7,10 @@ Spark's do, so none of them passes through a pipeline.
 from __future__ import annotations
 
 import os
+import re
 import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -17,6 +20,9 @@ from airflow_provider_slshudi.exceptions import TimelineUnreadable
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import fs
+
+
+_DELETES_AT_ONCE = 16
 
 
 class Storage:
@@ -109,6 +115,24 @@ class Storage:
         """Bytes of a file that exists."""
         return int(self.filesystem.get_file_info(self.full(path)).size)
 
+    def relative(self, path: str) -> str:
+        """A file's path within the table, from its path as Hadoop names it.
+
+        Raises:
+            TimelineUnreadable: it is not within the table.
+        """
+        found = re.sub(r"^[a-z0-9]+:(//)?", "", path)
+        base = f"{self.full('')}/"
+        if not found.startswith(base):
+            raise TimelineUnreadable(f"{self.uri}: {path} is not within the table", table=self.uri)
+        return found.removeprefix(base)
+
+    def delete_files(self, paths: Sequence[str]) -> tuple[int, int]:
+        """Removes files side by side; gives how many there were, and their bytes."""
+        with ThreadPoolExecutor(_DELETES_AT_ONCE) as pool:
+            sizes = [size for size in pool.map(self._delete, paths) if size is not None]
+        return len(sizes), sum(sizes)
+
     def delete(self, path: str) -> None:
         """Removes a file; nothing happens where there is none."""
         try:
@@ -126,6 +150,19 @@ class Storage:
             return
         except OSError as error:
             raise self._unreadable(path, error) from error
+
+    def _delete(self, path: str) -> int | None:
+        """Removes a file and gives its bytes, None where there was none."""
+        from pyarrow import fs
+
+        try:
+            info = self.filesystem.get_file_info(self.full(path))
+        except OSError as error:
+            raise self._unreadable(path, error) from error
+        if info.type == fs.FileType.NotFound:
+            return None
+        self.delete(path)
+        return int(info.size)
 
     def _make_parent(self, target: str) -> None:
         if self.filesystem.type_name == "local":

@@ -20,6 +20,7 @@ from airflow_provider_slshudi.hudi.storage import Storage
 
 FOLDER = ".hoodie/timeline"
 _HISTORY = f"{FOLDER}/history"
+_MANIFEST = re.compile(r"manifest_(\d+)")
 # A savepoint has the time of the commit that it keeps, and is none.
 _PENDING = re.compile(r"(?P<time>\d+)(?:\.(?P<action>(?!savepoint)[a-z]+))?\.(?P<state>requested|inflight)")
 _COMPLETED = re.compile(r"(?P<time>\d+)_(?P<completion>\d+)\.(?P<action>(?!savepoint)[a-z]+)")
@@ -46,6 +47,14 @@ class Instant:
     def file(self) -> str:
         """The file of a completed instant."""
         return f"{FOLDER}/{self.time}_{self.completion}.{self.action}"
+
+
+@dataclass(frozen=True, slots=True)
+class CleanPlan:
+    """What a clean is to delete: files by their paths within the table, and whole partitions."""
+
+    files: list[str]
+    partitions: list[str]
 
 
 class Timeline:
@@ -164,6 +173,21 @@ class Timeline:
             if rollback.time > time
         )
 
+    def pending_clean(self) -> str | None:
+        """The time of the oldest clean that was planned and is not completed."""
+        return next((instant.time for instant in self.pending() if instant.action == "clean"), None)
+
+    def clean_plan(self, time: str) -> CleanPlan:
+        """What a planned clean is to delete.
+
+        Raises:
+            TimelineUnreadable: the plan cannot be read.
+        """
+        plan = _first_record(self._content(f"{FOLDER}/{time}.clean.requested", time))
+        per_partition = plan.get("filePathsToBeDeletedPerPartition") or {}
+        files = [self._storage.relative(item["filePath"]) for items in per_partition.values() for item in items]
+        return CleanPlan(files, list(plan.get("partitionsToBeDeleted") or []))
+
     def archived(self, time: str) -> tuple[str, dict[str, str]] | None:
         """Completion time and extra metadata of an archived commit, None where the archive has no such instant."""
         for file in self._archive_files():
@@ -193,13 +217,30 @@ class Timeline:
         return rows
 
     def _archive_files(self) -> list[str]:
-        version = self._storage.read(f"{_HISTORY}/_version_")
-        if version is None:
+        version = self._archive_version()
+        if not version:
             return []
-        manifest = self._storage.read(f"{_HISTORY}/manifest_{version.decode().strip()}")
-        if manifest is None:
-            raise TimelineUnreadable(f"{self._storage.uri}: the archive's manifest is gone", table=self._storage.uri)
-        return [entry["fileName"] for entry in json.loads(manifest)["files"]]
+        name = f"{_HISTORY}/manifest_{version}"
+        manifest = self._storage.read(name)
+        try:
+            return [entry["fileName"] for entry in json.loads(manifest or b"")["files"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise TimelineUnreadable(
+                f"{self._storage.uri}: {name}, which lists the archive's files, is gone or cut off; try again",
+                table=self._storage.uri,
+            ) from error
+
+    def _archive_version(self) -> str:
+        """The newest manifest's number, empty where nothing was archived.
+
+        Archival replaces the file that names it by deleting it first, so it may be missing for a moment, or for long
+        where archival was killed: then, as Hudi does, the manifests themselves are looked at.
+        """
+        named = (self._storage.read(f"{_HISTORY}/_version_") or b"").decode().strip()
+        if named:
+            return named
+        found = (_MANIFEST.fullmatch(name) for name in self._storage.names(_HISTORY) or [])
+        return max((match[1] for match in found if match), key=int, default="")
 
     def _record(self, instant: Instant) -> dict[str, Any]:
         return _first_record(self._content(instant.file, instant.time))

@@ -31,17 +31,14 @@ def main(arguments: list[str]) -> None:
             with SparkContext.getOrCreate() as spark:
                 gateway = Gateway.of(spark)
                 verbs.append(spark, order)
-        case Verb.COMMIT:
-            with control_context() as gateway:
-                verbs.commit_instant(gateway, order)
-        case Verb.ROLLBACK:
-            with control_context() as gateway:
-                verbs.roll_back(gateway, order)
         case Verb.VERIFY:
             session = SparkSession.builder.getOrCreate()
             gateway = Gateway.of(session.sparkContext)
             verbs.verify(session, order)
             session.stop()
+        case verb:
+            with control_context() as gateway:
+                verbs.CONTROL[verb](gateway, order)
     leave(gateway.jvm)
 
 

@@ -17,14 +17,12 @@ from typing import Protocol
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import JobFailed
 from airflow_provider_slshudi.hudi.runtime import control_conf, environment, session_conf
-from airflow_provider_slshudi.job.orders import REASON, JobOrder, Verb
-from airflow_provider_slshudi.job.resident import VERBS, Outcome, Resident, end_stopped, idle_seconds
+from airflow_provider_slshudi.job.orders import DISTRIBUTED, REASON, JobOrder, Verb
+from airflow_provider_slshudi.job.resident import Outcome, Resident, end_stopped, idle_seconds
 from airflow_provider_slshudi.points import FOLDER
 from airflow_provider_slshudi.processes import ends_with_parent
 
 APPLICATION = str(Path(__file__).with_name("__main__.py"))
-# Verbs whose work is done by a cluster's executors; the others are a decision's seconds on the machine that decides.
-DISTRIBUTED = frozenset({Verb.APPEND, Verb.VERIFY})
 TAIL_LINES = 40
 # What a driver's own timer gets to work in, before its launcher ends it: far less than the lease outlasts its time.
 TIMER_SECONDS = 1.0
@@ -74,7 +72,7 @@ class SubprocessLauncher:
     Args:
         master: the master of distributed verbs.
         say: takes each line that the job prints.
-        resident: whether open, commit and rollback are left to a process that stays (see `resident`).
+        resident: whether verbs that are not distributed are left to a process that stays (see `resident`).
     """
 
     def __init__(
@@ -89,7 +87,7 @@ class SubprocessLauncher:
         """Runs the job and waits for it."""
         master = self._master if verb in DISTRIBUTED else "local[2]"
         made = submission(verb, order, master)
-        if verb is Verb.COMMIT:
+        if verb is Verb.COMMIT or order.until:
             end_stopped()
         if not self._by_resident(made, verb, order, secrets):
             self._by_child(made, order, master, secrets)
@@ -97,7 +95,7 @@ class SubprocessLauncher:
     def _by_resident(self, made: Submission, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> bool:
         """Whether a resident process did it; False where nothing has begun."""
         variables = {**os.environ, **made.environment}
-        fits = verb in VERBS and not secrets and FOLDER not in variables and idle_seconds(variables) > 0
+        fits = verb not in DISTRIBUTED and not secrets and FOLDER not in variables and idle_seconds(variables) > 0
         if self._resident is None or not fits:
             return False
         tail: deque[str] = deque(maxlen=TAIL_LINES)

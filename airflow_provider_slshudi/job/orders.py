@@ -19,6 +19,13 @@ class Verb(str, Enum):
     COMMIT = "commit"
     ROLLBACK = "rollback"
     VERIFY = "verify"
+    PLAN_CLEAN = "plan-clean"
+    CLEAN = "clean"
+    ARCHIVE = "archive"
+
+
+DISTRIBUTED = frozenset({Verb.APPEND, Verb.VERIFY})
+"""Verbs whose work a cluster's executors do; the others are a decision's seconds on the machine that decides."""
 
 
 @dataclass(frozen=True)

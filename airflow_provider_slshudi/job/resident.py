@@ -1,4 +1,4 @@
-"""A driver that stays: a JVM with Hudi's classes loaded that opens, commits and rolls back for whoever asks next.
+"""A driver that stays: a JVM with Hudi's classes loaded that opens, commits, and serves tables for whoever asks next.
 
 Started on demand by the first job that could use it, one for each user, machine and set of all that a job's outcome may
 depend on (`identity`). It is asked over a Unix socket that only its user can reach. Nothing begins before the client,
@@ -33,7 +33,6 @@ from typing import IO, Any
 from airflow_provider_slshudi import __version__
 from airflow_provider_slshudi.job.orders import REASON, JobOrder, Verb
 
-VERBS = frozenset({Verb.OPEN, Verb.COMMIT, Verb.ROLLBACK})
 IDLE = "SLSHUDI_RESIDENT_SECONDS"
 """The variable that says how long an idle resident process stays; 0: there is none."""
 IDLE_SECONDS = 600.0

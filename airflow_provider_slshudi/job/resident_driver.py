@@ -26,7 +26,7 @@ from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.runtime import leave
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.job.__main__ import control_context, reason
-from airflow_provider_slshudi.job.orders import REASON, JobOrder, Verb
+from airflow_provider_slshudi.job.orders import DISTRIBUTED, REASON, JobOrder, Verb
 from airflow_provider_slshudi.job.resident import GO, HANDSHAKE_SECONDS, READY, Outcome, receive, same_user, send
 
 # What a JVM that stays may gather is thrown away now and then.
@@ -97,15 +97,9 @@ class Server:
                 raise TimeoutError(f"the deadline of the {verb.value} has passed, and it has changed nothing")
 
         in_time()
-        match verb:
-            case Verb.OPEN:
-                verbs.open_instant(self._gateway, order)
-            case Verb.COMMIT:
-                verbs.commit_instant(self._gateway, order)
-            case Verb.ROLLBACK:
-                verbs.roll_back(self._gateway, order)
-            case _:
-                raise ValueError(f"a resident process does no {verb.value}")
+        if verb in DISTRIBUTED:
+            raise ValueError(f"a resident process does no {verb.value}")
+        verbs.CONTROL[verb](self._gateway, order)
 
 
 class _Lines(io.TextIOBase):

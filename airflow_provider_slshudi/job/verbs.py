@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import ManifestError, TableError
-from airflow_provider_slshudi.hudi import commit, exchange, instants
+from airflow_provider_slshudi.hudi import commit, exchange, instants, services
 from airflow_provider_slshudi.hudi.exchange import Owner
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
-from airflow_provider_slshudi.job.orders import JobOrder
+from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.points import Point, reach
 
 if TYPE_CHECKING:
@@ -73,15 +75,7 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
     extra = exchange.read_extra(storage, order.transaction, order.instant, order.token, order.extra)
     _require_inflight(storage, order.instant)
     reach(Point.COMMIT_STARTED)
-
-    def in_time() -> None:
-        if time.monotonic() > order.until > 0:
-            raise TableError(
-                f"{storage.uri}: the time to commit instant {order.instant} was over; nothing was done",
-                table=storage.uri,
-                instant=order.instant,
-            )
-
+    in_time = partial(_in_time, storage, order, f"commit instant {order.instant}")
     commit.commit(gateway, pipeline, order.instant, manifest.stats, extra, in_time)
     reach(Point.COMMIT_COMPLETED)
     print(f"committed instant {order.instant}: {manifest.rows} rows")
@@ -94,6 +88,44 @@ def roll_back(gateway: Gateway, order: JobOrder) -> None:
     commit.roll_back(gateway, pipeline, order.instant)
     reach(Point.ROLLBACK_COMPLETED)
     print(f"rolled back instant {order.instant}")
+
+
+def plan_clean(gateway: Gateway, order: JobOrder) -> None:
+    """Puts a clean on the timeline where there is something to delete."""
+    pipeline, storage = _table(order)
+    _in_time(storage, order, "plan a clean")
+    services.plan_clean(gateway, pipeline)
+    reach(Point.CLEAN_PLANNED)
+
+
+def clean(gateway: Gateway, order: JobOrder) -> None:
+    """Completes the clean that is planned."""
+    pipeline, storage = _table(order)
+    reach(Point.CLEAN_STARTED)
+    _in_time(storage, order, f"clean as instant {order.instant}")
+    services.clean(gateway, pipeline)
+    reach(Point.CLEAN_COMPLETED)
+    print(f"completed clean {order.instant}")
+
+
+def archive(gateway: Gateway, order: JobOrder) -> None:
+    """Archives the oldest instants."""
+    pipeline, storage = _table(order)
+    reach(Point.ARCHIVE_STARTED)
+    _in_time(storage, order, "archive")
+    services.archive(gateway, pipeline)
+    reach(Point.ARCHIVE_COMPLETED)
+
+
+CONTROL: dict[Verb, Callable[[Gateway, JobOrder], None]] = {
+    Verb.OPEN: open_instant,
+    Verb.COMMIT: commit_instant,
+    Verb.ROLLBACK: roll_back,
+    Verb.PLAN_CLEAN: plan_clean,
+    Verb.CLEAN: clean,
+    Verb.ARCHIVE: archive,
+}
+"""What verbs that are not distributed do."""
 
 
 def verify(spark: SparkSession, order: JobOrder) -> None:
@@ -116,6 +148,15 @@ def _service(pipeline: Pipeline) -> LogService:
 def _table(order: JobOrder) -> tuple[Pipeline, Storage]:
     pipeline = Pipeline.model_validate(order.pipeline)
     return pipeline, Storage(pipeline.table.path)
+
+
+def _in_time(storage: Storage, order: JobOrder, what: str) -> None:
+    if time.monotonic() > order.until > 0:
+        raise TableError(
+            f"{storage.uri}: the time to {what} was over; nothing was done",
+            table=storage.uri,
+            instant=order.instant or None,
+        )
 
 
 def _require_inflight(storage: Storage, instant: str) -> None:

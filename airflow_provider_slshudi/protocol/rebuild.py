@@ -57,9 +57,11 @@ def rebuild(work: Work) -> Rebuilt:
 def _committed(work: Work, timeline: Timeline) -> Iterator[CommittedBatch]:
     for instant in timeline.completed("commit"):
         yield from _batch(work, instant.time, str(instant.completion), timeline.extra_metadata(instant))
+    seen = {instant.time for instant in timeline.completed("commit")}
     for time, completion, extra in timeline.archived_commits():
-        # Archival writes the archive first, so a crash leaves an instant in both.
-        if timeline.get(time) is None:
+        # Archival writes the archive first: one that was cut off leaves an instant in both, and the next in it twice.
+        if time not in seen:
+            seen.add(time)
             yield from _batch(work, time, completion, extra)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 
 from airflow_provider_slshudi.exceptions import (
     CommitStateUnknown,
@@ -24,7 +23,7 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision, InstantState, decide, why
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.evidence import REBUILD, Evidence, look, state_of_pending
-from airflow_provider_slshudi.protocol.work import COMMIT_SECONDS, Work
+from airflow_provider_slshudi.protocol.work import Work, driver_time
 from airflow_provider_slshudi.ranges import Range
 
 _log = logging.getLogger(__name__)
@@ -121,10 +120,7 @@ def _abort(work: Work, transaction: Transaction, seen: Evidence, reason: str) ->
 
 
 def _commit(work: Work, transaction: Transaction, lease: Lease) -> None:
-    # The driver's time begins before the lease's, so it is over first, whatever stops this process or the driver.
-    until = time.monotonic() + COMMIT_SECONDS
-    lease.renew()
-    order = _commit_order(work, transaction, until)
+    order = _commit_order(work, transaction, driver_time(lease))
     try:
         work.launcher.run(Verb.COMMIT, order, {})
     except JobFailed as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -96,6 +97,16 @@ class Work:
         self.ledger.heartbeat(id_, token)
         with _pulse(lambda: self.ledger.heartbeat(id_, token)):
             yield
+
+
+def driver_time(lease: Lease) -> float:
+    """When a driver that changes the table has to be over, on `time.monotonic`'s clock; renews the lease.
+
+    The driver's time begins before the lease's, so it is over first, whatever stops this process or the driver.
+    """
+    until = time.monotonic() + COMMIT_SECONDS
+    lease.renew()
+    return until
 
 
 @contextmanager

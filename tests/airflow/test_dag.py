@@ -12,17 +12,18 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
 
 from airflow_provider_slshudi import settings
-from airflow_provider_slshudi.dag import backfill_dag, micro_batch, table_asset, tail_dag, verify_dag
+from airflow_provider_slshudi.dag import backfill_dag, maintenance_dag, micro_batch, table_asset, tail_dag, verify_dag
 from airflow_provider_slshudi.exceptions import ConfigError
 from tests.machine import ROOT
 
+ROLES = ("tail", "backfill", "recovery", "verify", "maintenance")
 STEPS = ["settle", "plan", "open", "append", "record", "commit"]
 
 
 def test_the_example_dags_parse() -> None:
     bag = DagBag(str(ROOT / "dags"))
     assert bag.import_errors == {}
-    assert set(bag.dags) == {f"ad_events_{role}" for role in ("tail", "backfill", "recovery", "verify")}
+    assert set(bag.dags) == {f"ad_events_{role}" for role in ROLES}
     assert {Path(dag.fileloc).parent for dag in bag.dags.values()} == {ROOT / "dags"}
 
 
@@ -54,6 +55,14 @@ def test_a_proof_is_started_by_hand_and_asks_the_service_only_where_it_is_told_t
     dag = verify_dag("ad_events")
     assert (dag.schedule, dag.task_ids) == (None, ["verify"])
     assert dag.params.dump() == {"source": False}
+
+
+def test_maintenance_cleans_before_it_archives_on_a_schedule_of_its_own(pipelines: Path) -> None:
+    dag = maintenance_dag("ad_events")
+    assert (dag.schedule, dag.max_active_runs) == (timedelta(hours=1), 1)
+    assert [task.task_id for task in dag.topological_sort()] == ["clean", "archive"]
+    # What a try that died left is on the timeline and is carried on, so trying again is safe.
+    assert {task.retries for task in dag.tasks} == {2}
 
 
 def test_the_commit_updates_the_tables_asset(pipelines: Path, tmp_path: Path) -> None:

@@ -33,6 +33,12 @@ class Step(str, Enum):
     APPEND = "append"
     RECORD = "record"
     COMMIT = "commit"
+    CLEAN = "clean"
+    ARCHIVE = "archive"
+
+
+SERVICES = (Step.CLEAN, Step.ARCHIVE)
+"""Steps of no batch, in a DAG of their own. They have no token: one that is started twice waits for the lease."""
 
 
 @dataclass(frozen=True)
@@ -57,5 +63,11 @@ def steps_of(point: Point) -> list[Step]:
 
 
 def all_cases() -> list[Case]:
-    """Every step x every point that it reaches x everybody who is alive there."""
-    return [Case(step, point, victim) for point in Point for step in steps_of(point) for victim in ALIVE[point.where]]
+    """Every step x every point that it reaches x everybody who is alive there, the scheduler for batches alone."""
+    return [
+        Case(step, point, victim)
+        for point in Point
+        for step in steps_of(point)
+        for victim in ALIVE[point.where]
+        if step not in SERVICES or victim is not Victim.SCHEDULER
+    ]

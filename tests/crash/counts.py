@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import pyarrow.parquet as pq
 
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.protocol.work import Work
@@ -43,13 +44,13 @@ def base_files(work: Work) -> set[str]:
 
 
 def listed_files(work: Work) -> set[str]:
-    """The files that the table's completed commits list."""
-    return {
-        stat["path"]
-        for file in Path(work.storage.full(".hoodie/timeline")).glob("*_*.commit")
-        for stats in _record(file)["partitionToWriteStats"].values()
-        for stat in stats
-    }
+    """The files that the table's completed commits list, archived ones included."""
+    timeline = Path(work.storage.full(".hoodie/timeline"))
+    commits = [_record(file.read_bytes()) for file in timeline.glob("*_*.commit")]
+    for file in timeline.glob("history/*.parquet"):
+        rows = pq.read_table(file, columns=["action", "metadata"]).to_pylist()
+        commits += [_record(row["metadata"]) for row in rows if row["action"] == "commit"]
+    return {stat["path"] for commit in commits for stats in commit["partitionToWriteStats"].values() for stat in stats}
 
 
 def _row_faults(work: Work, logs: int) -> list[str]:
@@ -92,7 +93,7 @@ def _column(work: Work, name: str) -> list[str]:
     return [value for batch in table.read_stream(options) for value in batch.column(name).to_pylist()]
 
 
-def _record(file: Path) -> dict[str, Any]:
-    record = next(iter(fastavro.reader(io.BytesIO(file.read_bytes()))))
+def _record(content: bytes) -> dict[str, Any]:
+    record = next(iter(fastavro.reader(io.BytesIO(content))))
     assert isinstance(record, dict)
     return record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from tests.crash.cases import Case, Step, Victim
+from tests.crash.cases import SERVICES, Case, Step, Victim
 from tests.crash.held import HeldStep, kill
 from tests.crash.world import Line, World
 
@@ -22,6 +22,8 @@ def run_case(world: World, case: Case) -> str:
             code = crash(line, case, step)
         finally:
             step.kill()
+        if case.step in SERVICES:
+            line.maintained()
         decided = line.ends_well()
         return f"step ended {code}, then {', '.join(decided) or 'nothing to decide'}"
 
@@ -29,6 +31,10 @@ def run_case(world: World, case: Case) -> str:
 def start(line: Line, case: Case) -> HeldStep:
     """The case's step, started and about to be held at its point."""
     holds = line.holds()
+    if case.step in SERVICES:
+        line.before_service()
+        holds.arm(case.point)
+        return line.held(case.step, holds, "run-0c")
     if case.step is Step.SETTLE:
         # A commit is settle's where the batch was prepared; everything else that it does, where it was not.
         line.before(Step.COMMIT if case.point.value.startswith("commit") else Step.RECORD, "run-0b")

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.job.launch import SubprocessLauncher
 from airflow_provider_slshudi.ledger.engine import open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.protocol import plan, resolve, settle, steps, work
+from airflow_provider_slshudi.protocol import maintain, plan, resolve, settle, steps, work
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.service import LogService
 from tests.crash.cases import Step
@@ -37,20 +38,19 @@ def main(setup: dict[str, Any]) -> None:
         lambda: LogService(SlsConnection.from_env(os.environ), source.project, source.logstore, budget=10),
         work.Run("tail", setup["run"]),
     )
-    of_batch = (working, setup.get("transaction", ""), setup.get("token", 0))
-    match Step(setup["step"]):
-        case Step.SETTLE:
-            settle.settle(working, lambda run: True)
-        case Step.PLAN:
-            plan.tail(working)
-        case Step.OPEN:
-            steps.open_instant(*of_batch)
-        case Step.APPEND:
-            steps.append(*of_batch)
-        case Step.RECORD:
-            steps.record(*of_batch)
-        case Step.COMMIT:
-            steps.commit(*of_batch)
+    _STEPS[Step(setup["step"])](working, setup.get("transaction", ""), setup.get("token", 0))
+
+
+_STEPS: dict[Step, Callable[[work.Work, str, int], object]] = {
+    Step.SETTLE: lambda working, _, __: settle.settle(working, lambda run: True),
+    Step.PLAN: lambda working, _, __: plan.tail(working),
+    Step.OPEN: steps.open_instant,
+    Step.APPEND: steps.append,
+    Step.RECORD: steps.record,
+    Step.COMMIT: steps.commit,
+    Step.CLEAN: lambda working, _, __: maintain.clean(working),
+    Step.ARCHIVE: lambda working, _, __: maintain.archive(working),
+}
 
 
 if __name__ == "__main__":

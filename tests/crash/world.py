@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine, update
 
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.local.process import LocalSls
-from airflow_provider_slshudi.protocol import plan, steps
+from airflow_provider_slshudi.protocol import maintain, plan, steps
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService
@@ -25,7 +26,7 @@ from tests.crash.cases import Step
 from tests.crash.counts import faults
 from tests.crash.held import HeldStep, Holds
 from tests.local.sdk import by_ip
-from tests.pipelines import ad_events
+from tests.pipelines import served_often
 from tests.scenarios import PROJECT, Scenario, SessionLauncher
 
 if TYPE_CHECKING:
@@ -63,6 +64,20 @@ class Line:
         if step is Step.COMMIT:
             steps.record(work, planned.id, planned.token)
         return work.ledger.get(planned.id)
+
+    def before_service(self) -> None:
+        """Makes enough commits for table services to have something to do, then a batch that stays PREPARED."""
+        for number in range(4):
+            self.put(10)
+            self.next_run(f"run-0-{number}")
+        self.put(10)
+        self.before(Step.COMMIT, "run-0b")
+
+    def maintained(self) -> None:
+        """A whole run of the table services, after which only the prepared batch is pending."""
+        archived, cleaned = maintain.archive(self.work), maintain.clean(self.work)
+        pending = [instant.action for instant in Timeline.load(self.work.storage).pending()]
+        assert pending == ["commit"], f"{pending} pending after {cleaned}, {archived}"
 
     def held(self, step: Step, holds: Holds, run: str = "run-1", **more: Any) -> HeldStep:
         """Starts a step in a process of its own."""
@@ -158,7 +173,7 @@ class World:
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         url = f"sqlite:///{folder / 'ledger.db'}"
-        pipeline = ad_events(folder / "table", source={"project": PROJECT, "logstore": self._logstore})
+        pipeline = served_often(folder / "table", source={"project": PROJECT, "logstore": self._logstore})
         engine = open_engine(url)
         migrate(engine)
         _move(engine, pipeline.table.path)

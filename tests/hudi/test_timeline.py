@@ -16,7 +16,7 @@ from airflow_provider_slshudi.exceptions import TimelineUnreadable
 from airflow_provider_slshudi.hudi import commit, instants
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import FOLDER, Phase, Timeline
+from airflow_provider_slshudi.hudi.timeline import FOLDER, CleanPlan, Phase, Timeline
 from tests.hudi.conftest import write_files
 
 if TYPE_CHECKING:
@@ -152,3 +152,67 @@ def test_a_completed_rollback_takes_nothing_away_any_more(storage: Storage, comp
     else:
         with pytest.raises(TimelineUnreadable):
             _ = Timeline.load(storage).rolling_back
+
+
+@pytest.mark.parametrize("base", ["", "file:", "file://"])
+def test_a_planned_clean_tells_which_files_it_deletes_and_none_outside_of_the_table(
+    storage: Storage, base: str
+) -> None:
+    item = {"name": "item", "type": "record", "fields": [{"name": "filePath", "type": ["null", "string"]}]}
+    files = {"type": "map", "values": {"type": "array", "items": item}}
+    fields = [
+        {"name": "filePathsToBeDeletedPerPartition", "type": files},
+        {"name": "partitionsToBeDeleted", "type": ["null", {"type": "array", "items": "string"}]},
+    ]
+    schema = fastavro.parse_schema({"name": "plan", "type": "record", "fields": fields})
+
+    def planned(*paths: str, partitions: list[str] | None = None) -> None:
+        content = io.BytesIO()
+        plan = {"filePathsToBeDeletedPerPartition": {"a=1": [{"filePath": path} for path in paths]}}
+        fastavro.writer(content, schema, [{**plan, "partitionsToBeDeleted": partitions}])
+        storage.write(f"{FOLDER}/20260101000000001.clean.requested", content.getvalue())
+
+    assert Timeline.load(storage).pending_clean() is None
+    planned(f"{base}{storage.full('a=1/x y%2F.parquet')}")
+    storage.write(f"{FOLDER}/20260101000000001.clean.inflight", b"")
+    timeline = Timeline.load(storage)
+    assert timeline.pending_clean() == "20260101000000001"
+    assert timeline.clean_plan("20260101000000001") == CleanPlan(["a=1/x y%2F.parquet"], [])
+    planned(partitions=["a=1"])
+    assert Timeline.load(storage).clean_plan("20260101000000001") == CleanPlan([], ["a=1"])
+    planned(f"{base}{storage.full('')}-other/x.parquet")
+    with pytest.raises(TimelineUnreadable, match="is not within the table"):
+        Timeline.load(storage).clean_plan("20260101000000001")
+    storage.write(f"{FOLDER}/20260101000000001_20260101000000002.clean", b"")
+    assert Timeline.load(storage).pending_clean() is None
+
+
+def test_files_are_deleted_and_counted_once(storage: Storage) -> None:
+    paths = [f"a/{number}" for number in range(40)]
+    for path in paths[:30]:
+        storage.write(path, b"12345")
+    assert storage.delete_files(paths) == (30, 150)
+    assert storage.delete_files(paths) == (0, 0) and storage.names("a") == []
+    assert storage.delete_files([]) == (0, 0)
+
+
+@pytest.mark.parametrize("version", [None, b"", b"9"])
+def test_an_archive_whose_version_is_not_told_is_read_by_its_newest_manifest(
+    storage: Storage, version: bytes | None
+) -> None:
+    archive = f"{FOLDER}/history"
+    storage.write(f"{FOLDER}/20260101000000001.inflight", b"")
+    assert list(Timeline.load(storage).archived_commits()) == []
+    storage.write(f"{archive}/manifest_9", b'{"files": []}')
+    storage.write(f"{archive}/manifest_10", b'{"files": [{"fileName": "1_2_0.parquet", "fileLen": 1}]}')
+    if version is not None:
+        storage.write(f"{archive}/_version_", version)
+    if version:
+        assert list(Timeline.load(storage).archived_commits()) == []
+    else:
+        with pytest.raises(TimelineUnreadable, match=r"1_2_0\.parquet is gone"):
+            list(Timeline.load(storage).archived_commits())
+    storage.write(f"{archive}/manifest_9", b'{"files": [')
+    storage.write(f"{archive}/_version_", b"9")
+    with pytest.raises(TimelineUnreadable, match="manifest_9, which lists the archive's files, is gone or cut off"):
+        list(Timeline.load(storage).archived_commits())

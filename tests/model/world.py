@@ -29,7 +29,7 @@ from airflow_provider_slshudi.ledger import lease, models
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.planning.recovery import Decision
-from airflow_provider_slshudi.protocol import plan, rebuild, resolve, settle, steps, work
+from airflow_provider_slshudi.protocol import plan, rebuild, settle, steps, work
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls import connection, service
 from tests.model.actors import Actor, Actors, Killed
@@ -322,7 +322,7 @@ class World:
         patch.setattr(points, "_meet", lambda armed: self.actors.stop(armed.name))
         patch.setattr(ledger_engine, "datetime", self.clock)
         patch.setattr(settle, "datetime", self.clock)
-        for module in (lease, resolve, verbs):
+        for module in (lease, work, verbs):
             patch.setattr(module, "time", self.clock)
         patch.setattr(work, "LEASE_WAIT_SECONDS", 0)
         patch.setattr(work, "_pulse", self._pulse)

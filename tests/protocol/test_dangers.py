@@ -37,7 +37,7 @@ from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import LedgerShard, Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision
-from airflow_provider_slshudi.protocol import plan, steps
+from airflow_provider_slshudi.protocol import maintain, plan, steps
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.resolve import _commit_order
 from airflow_provider_slshudi.protocol.settle import register, settle
@@ -90,6 +90,14 @@ PROVEN: dict[str, tuple[str, ...]] = {
     ),
     "a pending instant blocks archival": (
         "test_a_pending_instant_holds_archival_back_and_an_archived_commit_is_still_found",
+    ),
+    "a clean, or archival, beside it": (
+        "protocol/test_maintain.py::test_replaced_files_are_deleted_while_a_prepared_batch_waits_and_is_committed_afterwards",
+        "protocol/test_maintain.py::test_a_prepared_batch_holds_back_what_came_after_it_and_is_not_waited_for",
+        "protocol/test_maintain.py::test_an_append_that_failed_is_rolled_back_with_all_its_files_after_services_ran",
+    ),
+    "a clean of a dropped partition deletes its folder with what a batch wrote there": (
+        "protocol/test_maintain.py::test_partitions_that_somebody_dropped_keep_the_files_that_a_batch_writes_there_meanwhile",
     ),
     "a table's upgrade rolls failed writes back": (
         "test_no_client_of_ours_clears_failed_writes_and_no_pipeline_may_ask_for_it",
@@ -179,7 +187,7 @@ def foreign_client(gateway: Gateway, pipeline: Scenario, **options: str) -> Iter
     """Hudi's write client as somebody else configures it: with its defaults and `options`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(commit, "PROTOCOL_OPTIONS", options)
-        with commit._client(gateway, pipeline.work.pipeline) as client:
+        with commit.client(gateway, pipeline.work.pipeline) as client:
             yield client
 
 
@@ -200,7 +208,7 @@ def test_an_instant_that_another_client_erased_is_read_again(gateway: Gateway, p
 
 def test_our_own_clients_commit_and_clean_leave_a_prepared_instant_alone(gateway: Gateway, pipeline: Scenario) -> None:
     kept = prepared(pipeline, "run-1")
-    with commit._client(gateway, pipeline.work.pipeline) as client:
+    with commit.client(gateway, pipeline.work.pipeline) as client:
         other = client.startCommit("commit")
         client.clean()
         client.rollback(other)
@@ -213,7 +221,7 @@ def test_no_client_of_ours_clears_failed_writes_and_no_pipeline_may_ask_for_it(
     gateway: Gateway, pipeline: Scenario
 ) -> None:
     committed(pipeline, "run-1")
-    with commit._client(gateway, pipeline.work.pipeline) as client:
+    with commit.client(gateway, pipeline.work.pipeline) as client:
         config = client.getConfig()
         # As Hudi understands them: any mode of several writers would turn NEVER into LAZY.
         assert config.getFailedWritesCleanPolicy().name() == "NEVER"
@@ -367,40 +375,30 @@ def test_a_zombie_task_begins_no_file_after_the_commit_and_one_that_it_writes_is
 
 
 def test_a_pending_instant_holds_archival_back_and_an_archived_commit_is_still_found(
-    gateway: Gateway, scenario: Make, tmp_path: Path
+    scenario: Make, tmp_path: Path
 ) -> None:
     """Without the metadata table, since Hudi archives nothing that that table has not compacted."""
     table = {
         "path": f"file://{tmp_path / 'lake' / 'ad_events'}",
         "name": NAME,
         "partition": {"by": "event_time", "column": "event_time"},
-        "options": {
-            "hoodie.metadata.enable": "false",
-            "hoodie.clean.commits.retained": "1",
-            "hoodie.keep.min.commits": "2",
-            "hoodie.keep.max.commits": "3",
-        },
+        "options": {"hoodie.metadata.enable": "false"},
     }
-    pipeline = scenario(shards=1, table=table)
-
-    def archive() -> None:
-        with commit._client(gateway, pipeline.work.pipeline) as client:
-            client.clean()
-            client.archive()
-
+    kept = {"keep": {"commits": 1}, "min_commits": 2, "max_commits": 3}
+    pipeline = scenario(shards=1, table=table, maintenance=kept)
     pipeline.put(LOGS)
     held = prepared(pipeline, "run-0")
     for number in range(1, 5):
         pipeline.put(10, first=LOGS + 10 * (number - 1))
         committed(pipeline, f"run-{number}")
-    archive()
+    assert maintain.archive(pipeline.by("maintenance")).held_by == held.instant
     assert phase(pipeline, held) is Phase.INFLIGHT
     assert len(Timeline.load(pipeline.work.storage).completed("commit")) == 4
     # It is committed, the ledger is never told, and others archive.
     pipeline.work.launcher.run(Verb.COMMIT, _commit_order(pipeline.work, held, until=0.0), {})
     completed = Timeline.load(pipeline.work.storage).get(str(held.instant))
     assert completed is not None
-    archive()
+    maintain.archive(pipeline.by("maintenance"))
     timeline = Timeline.load(pipeline.work.storage)
     assert timeline.get(str(held.instant)) is None and len(timeline.completed("commit")) < 5
     assert settled(pipeline, "run-5") == [Decision.MARK_COMMITTED]

@@ -1,0 +1,67 @@
+"""Table services as tasks; batches may go on meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider_slshudi.operators.base import PipelineTask, terminal_fails
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class SlsHudiCleanOperator(PipelineTask, BaseOperator):
+    """Deletes replaced files that the pipeline's `maintenance.keep` keeps no longer.
+
+    Returns `{"instant": the clean's, None where there was nothing to do, "files": deleted, "bytes": of those}`.
+
+    Args:
+        pipeline: a pipeline's name or file.
+    """
+
+    template_fields = ("pipeline",)
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Cleans."""
+        from airflow_provider_slshudi.protocol.maintain import clean
+
+        with terminal_fails():
+            done = clean(self.work(context))
+        if done.instant is None:
+            self.log.info("nothing to clean")
+        else:
+            self.log.info("clean %s: %d files, %d bytes deleted", done.instant, done.files, done.bytes)
+        return asdict(done)
+
+
+class SlsHudiArchiveOperator(PipelineTask, BaseOperator):
+    """Moves the oldest instants from the active timeline into the archive, as the pipeline's `maintenance` says.
+
+    Returns `{"instants": archived, "commits": left on the active timeline, "held_by": the pending instant that holds
+    archival back, or None}`.
+
+    Args:
+        pipeline: a pipeline's name or file.
+    """
+
+    template_fields = ("pipeline",)
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Archives."""
+        from airflow_provider_slshudi.protocol.maintain import archive
+
+        with terminal_fails():
+            done = archive(self.work(context))
+        self.log.info("archived %d instants, %d commits stay on the active timeline", done.instants, done.commits)
+        return asdict(done)

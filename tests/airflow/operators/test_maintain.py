@@ -1,0 +1,56 @@
+"""Table services as tasks: what they did is in the log and in the XCom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_slshudi.operators.base import PipelineTask
+from airflow_provider_slshudi.operators.maintain import SlsHudiArchiveOperator, SlsHudiCleanOperator
+from tests.protocol.served import batches, cluster, served
+from tests.scenarios import Scenario
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONTEXT = cast(Context, {"dag_run": SimpleNamespace(dag_id="maintenance", run_id="run-1"), "params": {}})
+
+
+@pytest.fixture
+def pipeline(scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch) -> Scenario:
+    """A pipeline whose services keep next to nothing, which the tasks find."""
+    found = served(scenario)
+    monkeypatch.setattr(PipelineTask, "work", lambda self, context: found.by(context["dag_run"].run_id))
+    return found
+
+
+def test_services_tell_what_they_did(
+    spark: SparkSession, pipeline: Scenario, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clean = SlsHudiCleanOperator(task_id="clean", pipeline="ad_events")
+    archive = SlsHudiArchiveOperator(task_id="archive", pipeline="ad_events")
+    assert clean.execute(CONTEXT) == {"instant": None, "files": 0, "bytes": 0}
+    assert "nothing to clean" in capsys.readouterr().out
+    logs = batches(pipeline, 2)
+    cluster(spark, pipeline)
+    batches(pipeline, 2, first=logs)
+    capsys.readouterr()
+    done = clean.execute(CONTEXT)
+    assert done["files"] == 2 and done["bytes"] > 0
+    assert f"clean {done['instant']}: 2 files, {done['bytes']} bytes deleted" in capsys.readouterr().out
+    done = archive.execute(CONTEXT)
+    assert done["instants"] > 0 and done["held_by"] is None
+    told = f"archived {done['instants']} instants, {done['commits']} commits stay on the active timeline"
+    assert told in capsys.readouterr().out
+
+
+def test_a_service_fails_at_once_where_a_person_has_to_look(pipeline: Scenario) -> None:
+    batches(pipeline, 1)
+    pipeline.work.storage.delete_folder("")
+    with pytest.raises(AirflowFailException, match="slshudi ledger rebuild"):
+        SlsHudiCleanOperator(task_id="clean", pipeline="ad_events").execute(CONTEXT)
