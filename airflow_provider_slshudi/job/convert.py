@@ -186,7 +186,8 @@ def _quantized(text: str, type_: Decimal) -> decimal.Decimal | None:
         return None
     if value.adjusted() < -type_.scale - 1:
         return decimal.Decimal(0)
-    with decimal.localcontext(prec=len(digits) + 2 * MOST_DIGITS, rounding=decimal.ROUND_HALF_UP):
+    with decimal.localcontext() as context:
+        context.prec, context.rounding = len(digits) + 2 * MOST_DIGITS, decimal.ROUND_HALF_UP
         value = value.quantize(decimal.Decimal(1).scaleb(-type_.scale))
     return value if abs(value) < decimal.Decimal(10) ** (type_.precision - type_.scale) else None
 
