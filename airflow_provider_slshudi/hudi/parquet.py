@@ -135,7 +135,6 @@ def _constant(value: str, count: int) -> pa.Array:
 
 def _encodings(table: pa.Table) -> dict[str, Any]:
     """Dictionaries where values repeat; DELTA encodings where a dictionary would only be hashed for nothing."""
-
     encodings = {"_hoodie_commit_seqno": "DELTA_BYTE_ARRAY", "_hoodie_record_key": "DELTA_BYTE_ARRAY"}
     dictionaries: list[str] = []
     for field_ in table.schema:
