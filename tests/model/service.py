@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,22 +67,34 @@ class ModelService:
 
 @dataclass(frozen=True)
 class _Pull:
-    raw_size: int
-    next: int
+    item: Range
+
+    @property
+    def raw_size(self) -> int:
+        return self.groups * BYTES_PER_GROUP
+
+    @property
+    def groups(self) -> int:
+        return len(self.item)
+
+
+def in_turn(readers: Mapping[int, ModelReader], ranges: Sequence[Range], at_once: int) -> Iterator[tuple[Range, _Pull]]:
+    """In place of `sls.reader.together`, which has threads: each range in one pull."""
+    yield from ((item, _Pull(item)) for item in ranges)
 
 
 class ModelReader:
-    """In place of `sls.reader.Reader`: gives the logs of a range."""
+    """In place of `sls.reader.Reader`: gives the logs of a pull."""
 
     def __init__(self, *_: Any) -> None:
         pass
 
-    def tables(self, item: Range, keys: Sequence[str]) -> Iterator[tuple[_Pull, pa.Table]]:
-        cursors = list(range(item.begin, item.end))
+    def decoded(self, pull: _Pull, keys: Sequence[str]) -> Iterator[tuple[_Pull, pa.Table]]:
+        cursors = list(range(pull.item.begin, pull.item.end))
         columns = {
             "__time__": pa.array([1_700_000_000] * len(cursors), pa.int64()),
             "__cursor__": pa.array(cursors, pa.int64()),
             "__index__": pa.array([0] * len(cursors), pa.int64()),
         }
         columns |= {key: pa.array([b"x"] * len(cursors), pa.binary()) for key in keys}
-        yield _Pull(len(cursors) * BYTES_PER_GROUP, item.end), pa.table(columns)
+        yield pull, pa.table(columns)

@@ -33,7 +33,7 @@ from airflow_provider_slshudi.protocol import plan, rebuild, settle, steps, work
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls import connection, service
 from tests.model.actors import Actor, Actors, Killed
-from tests.model.service import BYTES_PER_GROUP, ModelReader, ModelService
+from tests.model.service import BYTES_PER_GROUP, ModelReader, ModelService, in_turn
 from tests.model.table import ModelTable
 from tests.pipelines import ad_events
 
@@ -336,6 +336,7 @@ class World:
         patch.setattr(connection.SlsConnection, "from_env", lambda environment: None)
         patch.setattr(service, "LogService", lambda *arguments: self.source)
         patch.setattr(append, "Reader", ModelReader)
+        patch.setattr(append, "together", in_turn)
         patch.setattr(append, "_runner", lambda task: task)
         for module in (verbs, append):
             patch.setattr(module, "print", lambda *arguments: None, raising=False)
