@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from airflow_provider_slshudi.native import native
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_native: Any = import_module("slshudi_native") if find_spec("slshudi_native") else None
 
 
 def numbered(prefix: str, separator: str, *columns: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -20,10 +18,10 @@ def numbered(prefix: str, separator: str, *columns: pa.Array | pa.ChunkedArray) 
     import numpy as np
     import pyarrow as pa
 
-    if _native is None:
+    if native is None:
         return by_arrow(prefix, separator, *columns)
     numbers = [np.asarray(column.to_numpy(), np.int64).tobytes() for column in columns]
-    offsets, data = _native.numbered(prefix, separator, numbers)
+    offsets, data = native.numbered(prefix, separator, numbers)
     return pa.StringArray.from_buffers(len(columns[0]), pa.py_buffer(offsets), pa.py_buffer(data), None, 0)
 
 

@@ -13,7 +13,7 @@ import airflow_provider_slshudi
 ROOT = Path(airflow_provider_slshudi.__file__).parent
 PACKAGE = "airflow_provider_slshudi"
 TYPES = {"datatypes", "timepattern", "jsonpath"}
-VOCABULARY = {"exceptions", "ranges", "config", "points", "processes", "numbered"} | TYPES
+VOCABULARY = {"exceptions", "ranges", "config", "points", "processes", "numbered", "native"} | TYPES
 
 # What each room may import of this package, besides itself. Rooms that are not named here belong to Airflow.
 ALLOWED = {
@@ -21,7 +21,8 @@ ALLOWED = {
     "ranges": {"exceptions"},
     "points": set(),
     "processes": set(),
-    "numbered": set(),
+    "numbered": {"native"},
+    "native": set(),
     **{name: set() for name in TYPES},
     "config": {"exceptions", "ranges"} | TYPES,
     "sls": VOCABULARY,

@@ -14,8 +14,6 @@ import base64
 import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -27,8 +25,7 @@ from airflow_provider_slshudi.hudi.schema import arrow_type
 from airflow_provider_slshudi.job import plain_json
 from airflow_provider_slshudi.job.attempts import as_text
 from airflow_provider_slshudi.jsonpath import parse_path
-
-_native: Any = import_module("slshudi_native") if find_spec("slshudi_native") else None
+from airflow_provider_slshudi.native import native
 
 FromText = Callable[[pa.Array, "Scalar | Decimal"], pa.Array]
 Levels = list[tuple[str, list[tuple[str, int]]]]
@@ -68,11 +65,11 @@ def at_path(values: pa.Array, path: str) -> tuple[pa.Array, pa.Array]:
     nothing or null there. Then the same, but the whole text where it is no JSON, so that it counts as a misfit.
     """
     text, steps = as_text(values), parse_path(path)
-    if _native is None:
+    if native is None:
         found, broken = plain_json.pick(text, steps)
     else:
         named = [(step, 0) if isinstance(step, str) else (None, step) for step in steps]
-        offsets, data, state = _native.pick(*_bytes(text), named)
+        offsets, data, state = native.pick(*_bytes(text), named)
         states = np.frombuffer(state, np.uint8)
         found = _texts(states == 1, offsets, data)
         broken = pa.array(states == 2)
@@ -97,14 +94,14 @@ def _describe(type_: DataType, levels: Levels) -> int:
 
 
 def _shred(text: pa.Array, levels: Levels) -> list[_Level]:
-    if _native is None:
+    if native is None:
         return [
             _Level(np.array(valid, np.bool_), np.array(rows, np.int32), np.array(begins, np.int32), texts)
             for valid, rows, begins, texts in plain_json.shred(text, levels)
         ]
     found = []
     for (kind, _), (valid, rows, begins, offsets, data) in zip(
-        levels, _native.shred(*_bytes(text), levels), strict=True
+        levels, native.shred(*_bytes(text), levels), strict=True
     ):
         is_valid = np.frombuffer(valid, np.bool_)
         count = len(offsets) // 4 - 1

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
 
 from airflow_provider_slshudi.exceptions import TerminalError
@@ -45,6 +46,20 @@ class PipelineTask:
 
         if self._work is not None and isinstance(self._work.launcher, SparkLauncher):
             self._work.launcher.kill()
+
+
+class PipelineOperator(PipelineTask, BaseOperator):
+    """An operator of one pipeline.
+
+    Args:
+        pipeline: a pipeline's name or file.
+    """
+
+    template_fields: Sequence[str] = ("pipeline",)
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
 
 
 @contextmanager

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
-from airflow_provider_slshudi.operators.base import PipelineTask, terminal_fails
+from airflow_provider_slshudi.operators.base import PipelineOperator, terminal_fails
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class SlsHudiCleanOperator(PipelineTask, BaseOperator):
+class SlsHudiCleanOperator(PipelineOperator):
     """Deletes replaced files that the pipeline's `maintenance.keep` keeps no longer.
 
     Returns `{"instant": the clean's, None where there was nothing to do, "files": deleted, "bytes": of those}`.
@@ -21,12 +19,6 @@ class SlsHudiCleanOperator(PipelineTask, BaseOperator):
     Args:
         pipeline: a pipeline's name or file.
     """
-
-    template_fields = ("pipeline",)
-
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.pipeline = pipeline
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Cleans."""
@@ -41,7 +33,7 @@ class SlsHudiCleanOperator(PipelineTask, BaseOperator):
         return asdict(done)
 
 
-class SlsHudiArchiveOperator(PipelineTask, BaseOperator):
+class SlsHudiArchiveOperator(PipelineOperator):
     """Moves the oldest instants from the active timeline into the archive, as the pipeline's `maintenance` says.
 
     Returns `{"instants": archived, "commits": left on the active timeline, "held_by": the pending instant that holds
@@ -50,12 +42,6 @@ class SlsHudiArchiveOperator(PipelineTask, BaseOperator):
     Args:
         pipeline: a pipeline's name or file.
     """
-
-    template_fields = ("pipeline",)
-
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.pipeline = pipeline
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Archives."""

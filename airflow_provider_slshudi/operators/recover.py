@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
-from airflow_provider_slshudi.operators.base import PipelineTask, as_xcom, run_ended, terminal_fails
+from airflow_provider_slshudi.operators.base import PipelineOperator, as_xcom, run_ended, terminal_fails
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class SlsHudiRecoverOperator(PipelineTask, BaseOperator):
+class SlsHudiRecoverOperator(PipelineOperator):
     """Decides every dangling transaction now.
 
     The DAG param `transactions` names transactions that are to be decided although their run may still be going on,
@@ -23,12 +21,6 @@ class SlsHudiRecoverOperator(PipelineTask, BaseOperator):
     Args:
         pipeline: a pipeline's name or file.
     """
-
-    template_fields = ("pipeline",)
-
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.pipeline = pipeline
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Recovers."""

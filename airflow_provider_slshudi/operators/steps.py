@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, BaseOperator
+from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_provider_slshudi.operators.base import PipelineTask, terminal_fails
+from airflow_provider_slshudi.operators.base import PipelineOperator, terminal_fails
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.protocol.work import Work
 
 
-class SlsHudiPlanOperator(PipelineTask, BaseOperator):
+class SlsHudiPlanOperator(PipelineOperator):
     """Pins the ranges of the tail's next batch; skips the run where there is nothing new.
 
     Returns `{"transaction": id, "token": fencing token}`, which the following steps take as `transaction`.
@@ -25,12 +25,6 @@ class SlsHudiPlanOperator(PipelineTask, BaseOperator):
     Args:
         pipeline: a pipeline's name or file.
     """
-
-    template_fields = ("pipeline",)
-
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.pipeline = pipeline
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plans."""
@@ -48,7 +42,7 @@ class SlsHudiPlanOperator(PipelineTask, BaseOperator):
         return tail(work)
 
 
-class _Step(PipelineTask, BaseOperator):
+class _Step(PipelineOperator):
     """A step of a planned transaction.
 
     Args:
@@ -59,8 +53,8 @@ class _Step(PipelineTask, BaseOperator):
     template_fields = ("pipeline", "transaction")
 
     def __init__(self, *, pipeline: str, transaction: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.pipeline, self.transaction = pipeline, transaction
+        super().__init__(pipeline=pipeline, **kwargs)
+        self.transaction = transaction
 
     def execute(self, context: Context) -> Any:
         """Runs the step."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_slshudi.operators.base import PipelineTask, terminal_fails
+from airflow_provider_slshudi.operators.base import PipelineOperator, terminal_fails
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class SlsHudiVerifyOperator(PipelineTask, BaseOperator):
+class SlsHudiVerifyOperator(PipelineOperator):
     """Compares the table's rows with the ledger, and fails where a row is missing, doubled, foreign or unreadable.
 
     The DAG param `source` (or the argument of that name, where the DAG has no such param) says whether the service is
@@ -26,11 +25,9 @@ class SlsHudiVerifyOperator(PipelineTask, BaseOperator):
         source: compare with what the service still holds.
     """
 
-    template_fields = ("pipeline",)
-
     def __init__(self, *, pipeline: str, source: bool = False, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.pipeline, self.source = pipeline, source
+        super().__init__(pipeline=pipeline, **kwargs)
+        self.source = source
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Verifies."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.util import find_spec
 
 import pyarrow as pa
 
+from airflow_provider_slshudi.native import native
 from airflow_provider_slshudi.sls.columns import META, REST, schema
 
-_NAME = "native_decode" if find_spec("slshudi_native") else "ptars_decode"
+_NAME = "ptars_decode" if native is None else "native_decode"
 decoder = import_module(f"airflow_provider_slshudi.sls.{_NAME}")
 """The module whose `decode` is in use."""
 

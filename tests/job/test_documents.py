@@ -53,7 +53,7 @@ texts = st.lists(st.none() | written | scraps | spoilt | twice | many, max_size=
 
 def without_native(of: Any, *arguments: Any) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(documents, "_native", None)
+        patch.setattr(documents, "native", None)
         return of(*arguments)
 
 

@@ -1,0 +1,10 @@
+"""The Rust package slshudi-native, which is optional: whoever uses it has a slower way without it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+native: Any = import_module("slshudi_native") if find_spec("slshudi_native") else None
+"""The package, None where it is not installed."""
