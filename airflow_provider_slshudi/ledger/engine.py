@@ -121,11 +121,23 @@ def _shown(url: URL) -> str:
 
 def _set_up_sqlite(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
     connection.isolation_level = None  # SQLAlchemy's `begin` event opens transactions, see below
-    mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
-    if mode != "wal":
-        connection.execute("PRAGMA journal_mode=WAL")
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        _write_ahead(connection)
     connection.execute("PRAGMA foreign_keys=ON")
     record.info[_FILE] = _file_of(connection)
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    # SQLite does not wait when two connections change a file's mode at once: it refuses one immediately.
+    until = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+        time.sleep(0.02)
 
 
 def _file_of(connection: sqlite3.Connection) -> tuple[int, int] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import socket
 import sqlite3
+import threading
 import traceback
 from pathlib import Path
 
@@ -194,4 +195,18 @@ def test_several_processes_migrate_an_empty_database_at_once(
     assert answers == ["", "", ""]
     engine = open_engine(url)
     assert Ledger(engine).pipelines() == []
+    engine.dispose()
+
+
+def test_a_new_file_that_another_process_is_setting_up_is_waited_for(tmp_path: Path) -> None:
+    """SQLite refuses to change the journal's mode beside a writer at once, without its usual patience."""
+    other = sqlite3.connect(tmp_path / "fresh.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(1, lambda: other.execute("COMMIT"))
+    release.start()
+    engine = open_engine(f"sqlite:///{tmp_path}/fresh.db")
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
+    release.join()
+    other.close()
     engine.dispose()
