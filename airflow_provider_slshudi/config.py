@@ -89,6 +89,14 @@ def parse_size(value: object) -> int:
     return int(float(match[1]) * _SIZE_UNITS[match[2]])
 
 
+def parse_duration(value: object) -> int:
+    """Seconds of `30s`, `15m`, `6h` or `7d`."""
+    match = re.fullmatch(r"([1-9]\d*)([smhd])", str(value).strip())
+    if match is None:
+        raise ValueError("expected a time like 30s, 15m, 6h, 7d")
+    return int(match[1]) * _SECONDS[match[2]]
+
+
 def parse_schedule(value: object) -> str:
     """A pause between runs (`30s`, `5m`, `1h`), `@continuous`, another Airflow preset, or a cron expression."""
     text = str(value).strip()
@@ -145,6 +153,9 @@ def _refuse_secret(key: str) -> None:
 
 Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
 Schedule = Annotated[str, BeforeValidator(parse_schedule)]
+Duration = Annotated[int, BeforeValidator(lambda value: value if isinstance(value, int) else parse_duration(value))]
+Rule = Literal["nullify", "fail", "quarantine"]
+"""What becomes of a log that does not fit its table."""
 ColumnName = Annotated[str, AfterValidator(_check_column)]
 ColumnType = Annotated[str, AfterValidator(lambda text: str(parse_type(text)))]
 
@@ -179,6 +190,23 @@ class Source(_Model):
         return f"sls://{self.project}/{self.logstore}"
 
 
+class Bounds(_Model):
+    """How far event times may lie before (`late`) and after (`future`) the moment when their batch was planned.
+
+    `rule` says what becomes of logs beyond; the pipeline's `misfits` where it is left out.
+    """
+
+    late: Duration | None = None
+    future: Duration | None = None
+    rule: Rule | None = None
+
+    @model_validator(mode="after")
+    def _one_at_least(self) -> Bounds:
+        if self.late is None and self.future is None:
+            raise ValueError("give late, future or both")
+        return self
+
+
 class EventTimePartition(_Model):
     """One partition per hour, day or month of a timestamp column, held by the derived string column `name`."""
 
@@ -187,6 +215,7 @@ class EventTimePartition(_Model):
     every: Literal["hour", "day", "month"] = "day"
     timezone: Annotated[str, AfterValidator(_check_zone)] = "UTC"
     name: ColumnName = "event_date"
+    bounds: Bounds | None = None
 
 
 class FieldPartition(_Model):
@@ -230,7 +259,8 @@ class Column(_Model):
     `type` is one of Spark's as its DDL writes it (`datatypes.py`); arrays, maps and structs are made of JSON.
     `format` says how timestamps are written in the log: a count since 1970, ISO 8601, or a pattern (`timepattern.py`);
     dates may have a pattern. `timezone` is that of times that name no offset. `path` leads into a JSON value
-    (`jsonpath.py`).
+    (`jsonpath.py`). A log without a value does not fit where it is `required`, nor one whose value is longer than
+    `max_bytes`.
     """
 
     name: ColumnName
@@ -239,6 +269,8 @@ class Column(_Model):
     format: Annotated[str, AfterValidator(_check_format)] | None = None
     timezone: Annotated[str, AfterValidator(_check_zone)] | None = None
     path: Annotated[str, AfterValidator(_check_json_path)] | None = None
+    required: bool = False
+    max_bytes: Size | None = None
 
     @model_validator(mode="after")
     def _format_of_times(self) -> Column:
@@ -339,11 +371,19 @@ class Maintenance(_Model):
         return self
 
 
+class Quarantine(_Model):
+    """The table beside the main one that takes the logs which do not fit; by default named after the main one."""
+
+    path: Annotated[str, AfterValidator(_check_path)] | None = None
+    name: ColumnName | None = None
+
+
 class Pipeline(_Model):
     """One logstore into one table.
 
     `rest_column` keeps the keys that no column names, as map<string, string>; without it they are dropped.
-    `misfits` says what becomes of a value that does not convert to its column's type.
+    `misfits` says what becomes of a log that does not fit: a value that does not convert to its column's type, say. A
+    batch fails of whose logs more than the share `max_misfits` do not fit.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
@@ -352,7 +392,9 @@ class Pipeline(_Model):
     table: Table
     columns: list[Column] = Field(min_length=1)
     rest_column: ColumnName | None = None
-    misfits: Literal["nullify", "fail"] = "nullify"
+    misfits: Rule = "nullify"
+    max_misfits: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
+    quarantine: Quarantine = Quarantine()
     batch: Batch = Batch()
     spark: Spark = Spark()
     maintenance: Maintenance = Maintenance()
@@ -379,6 +421,25 @@ class Pipeline(_Model):
         if twice:
             raise ValueError(f"columns named twice: {_listed(twice)}")
         return self
+
+    @model_validator(mode="after")
+    def _quarantine_apart(self) -> Pipeline:
+        table, beside = f"{self.table.path}/", f"{self.quarantine_path}/"
+        if table.startswith(beside) or beside.startswith(table):
+            raise ValueError(f"quarantine.path {self.quarantine_path} and table.path {self.table.path} share a folder")
+        return self
+
+    @property
+    def quarantine_path(self) -> str:
+        """Where the quarantine is."""
+        return self.quarantine.path or f"{self.table.path}_quarantine"
+
+    @property
+    def quarantines(self) -> bool:
+        """Whether some logs go to the quarantine."""
+        partition = self.table.partition
+        bounds = partition.bounds if isinstance(partition, EventTimePartition) else None
+        return "quarantine" in (self.misfits, bounds and bounds.rule)
 
     @property
     def every(self) -> timedelta | str:

@@ -101,17 +101,40 @@ class DataExpired(TerminalError):
 
 
 class ValueMisfit(TerminalError):
-    """A log's value does not convert to its column's type and the pipeline says `misfits: fail`.
+    """A log does not fit its table and the pipeline says that this fails the batch.
 
-    Attributes: column, type, value (shortened), key (row key `{shard}-{cursor}-{index}`).
+    Attributes: column, type, value (shortened, None where there is none), key (row key
+    `{shard}-{cursor}-{index}`), reason (`job.misfits.Reason`).
     """
 
-    def __init__(self, column: str, type_: str, value: str, key: str) -> None:
+    def __init__(self, column: str, type_: str, value: str | None, key: str, reason: str = "conversion") -> None:
+        what = f"log {key} has no value" if value is None else f"{value!r} of log {key} {reason_text(reason, type_)}"
         super().__init__(
-            f"column {column}: {value!r} of log {key} is no {type_}. "
-            "Correct the column's type, or let such values become NULL with `misfits: nullify`"
+            f"column {column}: {what}. Correct the column, let such values become NULL with `nullify`, or keep such "
+            "logs aside with `quarantine`"
         )
-        self.column, self.type, self.value, self.key = column, type_, value, key
+        self.column, self.type, self.reason, self.value, self.key = column, type_, reason, value, key
+
+
+class TooManyMisfits(TerminalError):
+    """More of a batch's logs do not fit than the pipeline's `max_misfits` allows; nothing is committed.
+
+    Attributes: transaction, misfits (logs that do not fit), logs (all of the batch's), share (what is allowed).
+    """
+
+    def __init__(self, message: str, *, transaction: str, misfits: int, logs: int, share: float) -> None:
+        super().__init__(message)
+        self.transaction, self.misfits, self.logs, self.share = transaction, misfits, logs, share
+
+
+def reason_text(reason: str, type_: str) -> str:
+    """Why a value does not fit, to go behind it in a sentence."""
+    return {
+        "not_utf8": "is no UTF-8",
+        "too_large": "is longer than max_bytes",
+        "late": "is too long ago",
+        "future": "is too far in the future",
+    }.get(reason, f"is no {type_}")
 
 
 class LedgerError(SlsHudiError):

@@ -43,6 +43,7 @@ class Point(str, Enum):
     SETTLE_DECIDED = "settle-decided", Where.TASK
     SETTLE_FENCED = "settle-fenced", Where.TASK
     ROLLBACK_STARTED = "rollback-started", Where.DRIVER
+    ROLLBACK_QUARANTINE = "rollback-quarantine", Where.DRIVER
     ROLLBACK_COMPLETED = "rollback-completed", Where.DRIVER
     SETTLE_ROLLED_BACK = "settle-rolled-back", Where.TASK
     SETTLE_ABORTED = "settle-aborted", Where.TASK
@@ -64,6 +65,9 @@ class Point(str, Enum):
     APPEND_TASK_STARTED = "append-task-started", Where.WORKER
     APPEND_TASK_MARKED = "append-task-marked", Where.WORKER
     APPEND_TASK_WRITTEN = "append-task-written", Where.WORKER
+    APPEND_TASK_STAGED = "append-task-staged", Where.WORKER
+    APPEND_QUARANTINE_REQUESTED = "append-quarantine-requested", Where.DRIVER
+    APPEND_QUARANTINE_OPEN = "append-quarantine-open", Where.DRIVER
     APPEND_WRITTEN = "append-written", Where.DRIVER
     APPEND_LEFT_MANIFEST = "append-left-manifest", Where.DRIVER
     APPEND_ENDED = "append-ended", Where.TASK
@@ -74,6 +78,7 @@ class Point(str, Enum):
     COMMIT_DECIDED = "commit-decided", Where.TASK
     COMMIT_STARTED = "commit-started", Where.DRIVER
     COMMIT_COMPLETED = "commit-completed", Where.DRIVER
+    COMMIT_QUARANTINED = "commit-quarantined", Where.DRIVER
     COMMIT_SEEN = "commit-seen", Where.TASK
     COMMIT_HALF = "commit-half", Where.TASK
     COMMIT_TOLD = "commit-told", Where.TASK

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_slshudi.datatypes import MOST_DIGITS, Decimal, Scalar, parse_type
-from airflow_provider_slshudi.exceptions import ValueMisfit
 from airflow_provider_slshudi.hudi.schema import arrow_type
 from airflow_provider_slshudi.job import times
 from airflow_provider_slshudi.job.attempts import Cast, as_text, attempt, bytes_of, halve, has_letter, matching
@@ -43,6 +42,8 @@ class ColumnSpec:
     format: str | None = None
     timezone: str = times.UTC
     path: str | None = None
+    required: bool = False
+    max_bytes: int | None = None
 
 
 def convert(values: pa.Array, spec: ColumnSpec) -> pa.Array:
@@ -73,14 +74,6 @@ def convert_map(values: pa.Array) -> tuple[pa.Array, int]:
 def misfits(before: pa.Array, after: pa.Array) -> int:
     """How many values did not fit."""
     return int(after.null_count - before.null_count)
-
-
-def refuse_misfit(before: pa.Array, after: pa.Array, spec: ColumnSpec, keys: pa.Array) -> None:
-    """Raises ValueMisfit that names the first value that did not fit."""
-    lost = pc.and_(pc.is_valid(before), pc.is_null(after))
-    row = pc.index(lost, pa.scalar(True)).as_py()
-    value = before[row].as_py().decode("utf-8", "backslashreplace")
-    raise ValueMisfit(spec.name, spec.type, value[:100], keys[row].as_py())
 
 
 def _from_text(text: pa.Array, type_: Scalar | Decimal, spec: ColumnSpec) -> pa.Array:

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_slshudi.config import EventTimePartition, Pipeline
-from airflow_provider_slshudi.job.convert import ColumnSpec, convert, convert_map, misfits, refuse_misfit
+from airflow_provider_slshudi.job.convert import ColumnSpec, convert, convert_map
 from airflow_provider_slshudi.job.documents import at_path
+from airflow_provider_slshudi.job.misfits import (
+    EXAMPLES,
+    BoundsSpec,
+    Misfits,
+    Unfit,
+    beyond,
+    judged,
+    of_rest,
+    of_times,
+    unfit_logs,
+    without,
+)
 from airflow_provider_slshudi.job.times import UTC
 from airflow_provider_slshudi.numbered import numbered
 
+_SECOND = 1_000_000
 _PARTITION_FORMAT = {"hour": "%Y-%m-%d-%H", "day": "%Y-%m-%d", "month": "%Y-%m"}
 
 
@@ -30,26 +44,37 @@ class PartitionSpec:
 
 @dataclass(frozen=True)
 class RowSpec:
-    """What a task has to know of a pipeline to make rows; plain data, so that executors need no pydantic."""
+    """What a task has to know of a pipeline to make rows; plain data, so that executors need no pydantic.
+
+    `planned` is when the batch was planned, in unix seconds; what is late or from the future is told by it.
+    """
 
     columns: tuple[ColumnSpec, ...]
     rest_column: str | None
     partition: PartitionSpec | None
-    fail_on_misfit: bool
+    misfits: str
+    bounds: BoundsSpec | None = None
+    planned: int = 0
 
     @classmethod
-    def of(cls, pipeline: Pipeline) -> RowSpec:
+    def of(cls, pipeline: Pipeline, planned: int = 0) -> RowSpec:
         """The part of a pipeline that makes rows."""
         columns = tuple(
-            ColumnSpec(c.name, c.type, c.source_key, c.format, c.timezone or UTC, c.path) for c in pipeline.columns
+            ColumnSpec(c.name, c.type, c.source_key, c.format, c.timezone or UTC, c.path, c.required, c.max_bytes)
+            for c in pipeline.columns
         )
-        partition = None
+        partition = bounds = None
         found = pipeline.table.partition
         if isinstance(found, EventTimePartition):
             partition = PartitionSpec(found.name, found.column, found.every, found.timezone)
+            if found.bounds is not None:
+                late, future = (
+                    None if limit is None else limit * _SECOND for limit in (found.bounds.late, found.bounds.future)
+                )
+                bounds = BoundsSpec(late, future, found.bounds.rule or pipeline.misfits)
         elif found is not None:
             partition = PartitionSpec(found.name, found.column)
-        return cls(columns, pipeline.rest_column, partition, pipeline.misfits == "fail")
+        return cls(columns, pipeline.rest_column, partition, pipeline.misfits, bounds, planned)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -59,51 +84,95 @@ class RowSpec:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of the table: its data columns, their row keys, and their partition values where it has partitions."""
+    """Rows of the table: its data columns, their row keys, and their partition values where it has partitions.
+
+    `unfit` are the logs that are none of these rows but go to the quarantine; None where all fit.
+    """
 
     data: pa.Table
     keys: pa.Array
     partitions: pa.DictionaryArray | None
+    unfit: Unfit | None = None
 
 
 class RowMaker:
-    """Makes rows and counts, per column, the values that did not fit."""
+    """Makes rows.
+
+    Attributes:
+        misfits: per column, the values that did not fit.
+        unfit: the logs that did not fit, each once.
+        examples: the first few of them, as text.
+    """
 
     def __init__(self, spec: RowSpec) -> None:
         self._spec = spec
         self.misfits: Counter[str] = Counter()
+        self.unfit = 0
+        self.examples: list[str] = []
 
     def rows(self, logs: pa.Table, shard: int) -> Rows:
-        """The rows of decoded logs (see `sls.decode`).
+        """The rows of decoded logs (see `sls.decode`); raises as `made`."""
+        keys = row_keys(shard, _flat(logs["__cursor__"]), _flat(logs["__index__"]))
+        return self.made(logs, keys, pa.scalar(self._spec.planned * _SECOND, pa.timestamp("us", "UTC")))
+
+    def made(self, logs: pa.Table, keys: pa.Array, planned: Any) -> Rows:
+        """The rows of decoded logs whose row keys are `keys`, of a batch (or batches, one for each) then `planned`.
 
         Raises:
-            ValueMisfit: a value does not fit and the pipeline says that this fails the batch.
+            ValueMisfit: a log does not fit and the pipeline says that this fails the batch.
         """
-        keys = row_keys(shard, _flat(logs["__cursor__"]), _flat(logs["__index__"]))
         data: dict[str, pa.Array] = {}
+        found: list[Misfits] = []
         for spec in self._spec.columns:
             before = _as_binary(_flat(logs[spec.key]))
             given = before
             if spec.path is not None:
                 given, before = at_path(before, spec.path)
-            after = convert(given, spec)
-            self._count(spec.name, misfits(before, after))
-            if self._spec.fail_on_misfit and misfits(before, after):
-                refuse_misfit(before, after, spec, keys)
-            data[spec.name] = after
+            data[spec.name], unfit = judged(before, convert(given, spec), spec, self._spec.misfits)
+            found += unfit
+            if self._spec.bounds is not None and self._spec.partition and spec.name == self._spec.partition.column:
+                data[spec.name] = self._within_bounds(data[spec.name], before, spec, planned, found)
         if self._spec.rest_column is not None:
-            data[self._spec.rest_column], lost = convert_map(_flat(logs["__rest__"]))
-            self._count(self._spec.rest_column, lost)
+            rest = _flat(logs["__rest__"])
+            data[self._spec.rest_column], lost = convert_map(rest)
+            if lost:
+                found.append(of_rest(self._spec.rest_column, rest, data[self._spec.rest_column], self._spec.misfits))
+        table = pa.table(data)
+        aside = self._take(found, keys) if found else None
+        if aside is not None:
+            fits = np.ones(len(keys), np.bool_)
+            fits[aside.rows] = False
+            table, keys = table.filter(pa.array(fits)), keys.filter(pa.array(fits))
         partitions = None
         if self._spec.partition is not None:
-            partitions = _partitions(data[self._spec.partition.column], self._spec.partition)
+            partitions = _partitions(_flat(table[self._spec.partition.column]), self._spec.partition)
             if self._spec.partition.every is not None:
-                data[self._spec.partition.name] = partitions
-        return Rows(pa.table(data), keys, partitions)
+                table = table.append_column(self._spec.partition.name, partitions)
+        return Rows(table, keys, partitions, aside)
 
-    def _count(self, column: str, lost: int) -> None:
-        if lost:
-            self.misfits[column] += lost
+    def _within_bounds(
+        self, times: pa.Array, before: pa.Array, spec: ColumnSpec, planned: Any, found: list[Misfits]
+    ) -> pa.Array:
+        """Event times without those that are beyond the bounds, which are added to `found`."""
+        bounds = self._spec.bounds
+        outside = beyond(times, planned, bounds) if bounds is not None else []
+        if bounds is None or not outside:
+            return times
+        found.append(of_times(spec, before, outside, bounds.rule))
+        for _, mask in outside:
+            times = without(times, mask)
+        return times
+
+    def _take(self, found: list[Misfits], keys: pa.Array) -> Unfit | None:
+        """Counts what did not fit, and gives what goes to the quarantine."""
+        for item in found:
+            if item.rule == "fail":
+                item.refuse(keys)
+            self.misfits[item.column] += len(item.rows)
+            self.examples += item.examples(keys)[: EXAMPLES - len(self.examples)]
+        self.unfit += len(np.unique(np.concatenate([item.rows for item in found])))
+        aside = [item for item in found if item.rule == "quarantine"]
+        return unfit_logs(aside) if aside else None
 
 
 def row_keys(shard: int, cursors: pa.Array, indexes: pa.Array) -> pa.Array:
@@ -116,6 +185,8 @@ def _partitions(values: pa.Array, spec: PartitionSpec) -> pa.DictionaryArray:
         coded = values.dictionary_encode()
         return pa.DictionaryArray.from_arrays(coded.indices, coded.dictionary.cast(pa.string()))
     zone = pa.timestamp("us", tz=spec.timezone)
+    if not len(values):
+        return pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), pa.array([], pa.string()))
     bounds = pc.min_max(values)
     ends = pa.array([bounds["min"].as_py(), bounds["max"].as_py()], values.type).cast(zone)
     first, last = pc.floor_temporal(ends, unit=spec.every)
