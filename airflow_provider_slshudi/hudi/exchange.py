@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -23,6 +23,8 @@ PIPELINE_KEY = "slshudi.pipeline"
 KIND_KEY = "slshudi.kind"
 DAG_KEY = "slshudi.dag"
 RUN_KEY = "slshudi.run"
+QUARANTINE_KEY = "slshudi.quarantine"
+"""Where a commit has a part in the quarantine: its rows there, and the SHA-256 of the manifest that lists its files."""
 
 
 _ROOT = ".hoodie/slshudi"
@@ -36,11 +38,12 @@ def folder(instant: str) -> str:
 
 @dataclass(frozen=True)
 class Owner:
-    """Which transaction opened an instant."""
+    """Which transaction opened an instant; `quarantine` is where its logs that do not fit go, empty before 0.2."""
 
     transaction: str
     pipeline: str
     token: int
+    quarantine: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class BatchOrder:
         pipeline: the pipeline as its model's JSON.
         ranges: what is to be read, each [shard, begin, end].
         density: raw bytes per log group that each shard showed lately, by its id as text.
+        planned: when the batch was planned, in unix seconds; event times are late or from the future by it.
     """
 
     transaction: str
@@ -59,6 +63,7 @@ class BatchOrder:
     pipeline: dict[str, Any]
     ranges: list[list[int]]
     density: dict[str, float]
+    planned: int = 0
 
 
 @dataclass(frozen=True)
@@ -75,8 +80,26 @@ class RangeDone:
 
 
 @dataclass(frozen=True)
+class CheckResult:
+    """What a check of the pipeline's found: `found` says why where it did not pass, `warns` that this is no failure."""
+
+    name: str
+    passed: bool
+    warns: bool
+    found: str
+
+
+@dataclass(frozen=True)
 class Manifest:
-    """What one append wrote: Hudi's write stats per file, totals per range, misfits per column, seconds taken."""
+    """What one append wrote: Hudi's write stats per file, totals per range, misfits per column, seconds taken.
+
+    `checks` are those that look at rows.
+
+    Attributes:
+        unfit: logs that do not fit, whatever became of them; each once.
+        examples: the first few of them, as text.
+        quarantine: the write stats of the quarantine's files; None where the quarantine has no part in it.
+    """
 
     transaction: str
     token: int
@@ -85,11 +108,25 @@ class Manifest:
     ranges: list[RangeDone]
     misfits: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    checks: list[CheckResult] = field(default_factory=list)
+    unfit: int = 0
+    examples: list[str] = field(default_factory=list)
+    quarantine: list[dict[str, Any]] | None = None
 
     @property
     def rows(self) -> int:
         """Rows read."""
         return sum(done.rows for done in self.ranges)
+
+    @property
+    def quarantined(self) -> int:
+        """Rows in the quarantine's files."""
+        return rows_of(self.quarantine or [])
+
+
+def rows_of(stats: Iterable[Mapping[str, Any]]) -> int:
+    """The rows of the files that write stats list."""
+    return sum(int(stat["numWrites"]) for stat in stats)
 
 
 def write_owner(storage: Storage, instant: str, owner: Owner) -> None:
@@ -161,7 +198,8 @@ def read_manifest(storage: Storage, transaction: str, instant: str, token: int) 
         )
     data = json.loads(content)
     ranges = [RangeDone(**done) for done in data.pop("ranges")]
-    return Manifest(ranges=ranges, **data), hashlib.sha256(content).hexdigest()
+    checks = [CheckResult(**check) for check in data.pop("checks")]
+    return Manifest(ranges=ranges, checks=checks, **data), hashlib.sha256(content).hexdigest()
 
 
 def write_extra(storage: Storage, instant: str, token: int, extra: Mapping[str, str]) -> str:

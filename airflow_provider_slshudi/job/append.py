@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
 from airflow_provider_slshudi.config import Pipeline, Source
-from airflow_provider_slshudi.hudi import exchange, instants
+from airflow_provider_slshudi.hudi import exchange, instants, quarantine
 from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest, RangeDone
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.job.checks import BatchChecks
+from airflow_provider_slshudi.job.misfits import EXAMPLES
+from airflow_provider_slshudi.job.quarantine import Origin, QuarantineTask, Staging
 from airflow_provider_slshudi.job.rows import RowMaker, RowSpec
 from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.planning.split import split
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.sls.decode import decode
 from airflow_provider_slshudi.sls.pace import Limits, Pacer
 from airflow_provider_slshudi.sls.reader import Reader, together
 from airflow_provider_slshudi.sls.service import LogService, Pull
@@ -36,11 +40,20 @@ SHARDS_AT_ONCE = 8
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What one task wrote and read."""
+    """What one task wrote and read.
+
+    Attributes:
+        misfits: values that do not fit, per column.
+        unfit: logs that do not fit, each once; `examples` are the first few, as text.
+        staged: the file of those that go to the quarantine; None where there are none.
+    """
 
     stats: list[dict[str, Any]]
     ranges: list[RangeDone]
     misfits: dict[str, int]
+    unfit: int
+    examples: list[str]
+    staged: str | None
 
 
 @dataclass(frozen=True)
@@ -69,7 +82,11 @@ class AppendTask:
         readers = {shard: Reader(self.service, self.pipeline, Pacer(limits[shard])) for shard in limits}
         found = {item: _Found() for item in ranges}
         groups, done = sum(map(len, ranges)), 0
-        with BaseFileWriter(self.storage, self.instant, write_token, self.target_bytes, self._still_wanted) as writer:
+        origin = Origin(self.pipeline, self.transaction, self.rows.planned)
+        with (
+            BaseFileWriter(self.storage, self.instant, write_token, self.target_bytes, self._still_wanted) as writer,
+            Staging(self.storage, self.instant, write_token, origin) as staging,
+        ):
             for item, answer in together(readers, ranges, SHARDS_AT_ONCE):
                 for pull, logs in readers[item.shard].decoded(answer, self.rows.keys):
                     done += pull.groups
@@ -77,9 +94,13 @@ class AppendTask:
                     if logs.num_rows:
                         made = maker.rows(logs, item.shard)
                         writer.write(made.data, made.keys, self.partition_name, made.partitions, done / groups)
+                        if made.unfit is not None:
+                            whole = decode(pull.body, pull.shard, pull.begin, (), pull.groups)
+                            staging.add(whole, made.unfit, item.shard)
             stats = writer.close()
         reach(Point.APPEND_TASK_WRITTEN)
-        return TaskResult(stats, [found[item].done(item) for item in ranges], dict(maker.misfits))
+        read = [found[item].done(item) for item in ranges]
+        return TaskResult(stats, read, dict(maker.misfits), maker.unfit, maker.examples, staging.path)
 
     def _still_wanted(self) -> None:
         exchange.require_order(self.storage, self.transaction, self.instant, self.token)
@@ -111,10 +132,12 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     """Carries out an order and leaves its manifest.
 
     Raises:
+        ConfigError: a check's expression is none over the table's columns; nothing was read.
         SourceError, DecodeError, ValueMisfit: as the tasks found; wrapped by Spark once a task has failed for good.
     """
     started = time.monotonic()
     pipeline = Pipeline.model_validate(order.pipeline)
+    checks = BatchChecks(spark, pipeline)
     instants.to_inflight(gateway, storage.uri, order.instant)
     reach(Point.APPEND_INFLIGHT)
     partition = pipeline.table.partition
@@ -127,7 +150,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         order.transaction,
         order.token,
         order.instant,
-        RowSpec.of(pipeline),
+        RowSpec.of(pipeline, order.planned),
         partition.name if partition else None,
         pipeline.batch.target_file_bytes,
         pipeline.name,
@@ -137,19 +160,46 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     misfits: Counter[str] = Counter()
     for result in results:
         misfits.update(result.misfits)
+    stats = [stat for result in results for stat in result.stats]
     manifest = Manifest(
         order.transaction,
         order.token,
         order.instant,
-        [stat for result in results for stat in result.stats],
+        stats,
         [done for result in results for done in result.ranges],
         dict(misfits),
         time.monotonic() - started,
+        checks.results([storage.full(stat["path"]) for stat in stats]),
+        sum(result.unfit for result in results),
+        [example for result in results for example in result.examples][:EXAMPLES],
+        _quarantined(spark, gateway, storage, order, pipeline, [item.staged for item in results if item.staged]),
     )
     reach(Point.APPEND_WRITTEN)
     exchange.require_order(storage, order.transaction, order.instant, order.token)
     exchange.write_manifest(storage, manifest)
     return manifest
+
+
+def _quarantined(
+    spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, pipeline: Pipeline, staged: list[str]
+) -> list[dict[str, Any]] | None:
+    """The write stats of what was staged for the quarantine; None, and nothing is done, where nothing was."""
+    if not staged:
+        return None
+    exchange.require_order(storage, order.transaction, order.instant, order.token)
+    quarantine.open_instant(gateway, pipeline, order.instant)
+    task = QuarantineTask(
+        storage,
+        Storage(pipeline.quarantine_path),
+        order.transaction,
+        order.token,
+        order.instant,
+        pipeline.batch.target_file_bytes,
+    )
+    tasks = min(len(staged), spark.defaultParallelism)
+    work = [staged[number::tasks] for number in range(tasks)]
+    written = spark.parallelize(work, tasks).mapPartitions(_runner(task)).collect()
+    return [stat for stats in written for stat in stats]
 
 
 def read_limits(source: Source, work: Sequence[Sequence[Range]]) -> dict[int, Limits]:
@@ -165,14 +215,14 @@ def shard_limits(limits: Mapping[int, Limits], ranges: Sequence[Range]) -> dict[
     return {shard: limits[shard].among(1, min(len(shards), SHARDS_AT_ONCE)) for shard in shards}
 
 
-def _runner(task: AppendTask) -> Any:
-    def run(partition: Iterator[list[Range]]) -> Iterator[TaskResult]:
+def _runner(task: Callable[[Any, str], Any]) -> Any:
+    def run(partition: Iterator[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("an append task runs inside a Spark task only")
-        for ranges in partition:
-            yield task(ranges, f"{context.partitionId()}-{context.stageId()}-{context.taskAttemptId()}")
+        for work in partition:
+            yield task(work, f"{context.partitionId()}-{context.stageId()}-{context.taskAttemptId()}")
 
     return run

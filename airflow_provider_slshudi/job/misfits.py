@@ -36,7 +36,7 @@ class Reason(str, Enum):
 
 @dataclass(frozen=True)
 class BoundsSpec:
-    """See `config.Bounds`: microseconds around the moment when the batch was planned, None where there is no bound."""
+    """See `config.Bounds`: seconds around the moment when the batch was planned, None where there is no bound."""
 
     late: int | None
     future: int | None
@@ -125,7 +125,7 @@ def beyond(times: pa.Array, planned: Any, bounds: BoundsSpec) -> list[tuple[Reas
     ):
         if limit is None:
             continue
-        edge = pc.add(planned, pa.scalar(sign * limit, pa.duration("us")))
+        edge = pc.add(planned, pa.scalar(sign * limit * 1_000_000, pa.duration("us")))
         mask = pc.fill_null(compare(times, edge), False)
         if pc.any(mask).as_py():
             found.append((reason, mask.to_numpy(zero_copy_only=False)))

@@ -68,10 +68,7 @@ class RowSpec:
         if isinstance(found, EventTimePartition):
             partition = PartitionSpec(found.name, found.column, found.every, found.timezone)
             if found.bounds is not None:
-                late, future = (
-                    None if limit is None else limit * _SECOND for limit in (found.bounds.late, found.bounds.future)
-                )
-                bounds = BoundsSpec(late, future, found.bounds.rule or pipeline.misfits)
+                bounds = BoundsSpec(*found.bounds.seconds, found.bounds.rule or pipeline.misfits)
         elif found is not None:
             partition = PartitionSpec(found.name, found.column)
         return cls(columns, pipeline.rest_column, partition, pipeline.misfits, bounds, planned)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import ManifestError, TableError
-from airflow_provider_slshudi.hudi import commit, exchange, instants, services
+from airflow_provider_slshudi.hudi import commit, exchange, instants, quarantine, services
 from airflow_provider_slshudi.hudi.exchange import Owner
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.storage import Storage
@@ -32,10 +32,14 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
         instants.check_table(gateway, pipeline)
     else:
         instants.create_table(gateway, pipeline)
+    if pipeline.quarantines:
+        quarantine.make_table(gateway, pipeline)
     reach(Point.OPEN_TABLE_READY)
     instant = instants.new_instant_time(gateway, storage.uri)
     # The owner first: a crash in between leaves no instant that nobody knows.
-    exchange.write_owner(storage, instant, Owner(order.transaction, pipeline.name, order.token))
+    exchange.write_owner(
+        storage, instant, Owner(order.transaction, pipeline.name, order.token, pipeline.quarantine_path)
+    )
     reach(Point.OPEN_OWNED)
     instants.request(gateway, storage.uri, instant)
     reach(Point.OPEN_REQUESTED)
@@ -56,7 +60,9 @@ def append(spark: SparkContext, order: JobOrder) -> None:
 
 
 def commit_instant(gateway: Gateway, order: JobOrder) -> None:
-    """Commits the instant with the manifest that was recorded.
+    """Commits the instant with the manifest that was recorded, then the quarantine's, where that has a part in it.
+
+    A main instant that is completed already is left as it is: then it is the quarantine's that is missing.
 
     Raises:
         ManifestError: the manifest, or what goes into the commit's extra metadata, is not that one.
@@ -73,19 +79,27 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
             instant=order.instant,
         )
     extra = exchange.read_extra(storage, order.transaction, order.instant, order.token, order.extra)
-    _require_inflight(storage, order.instant)
-    reach(Point.COMMIT_STARTED)
     in_time = partial(_in_time, storage, order, f"commit instant {order.instant}")
-    commit.commit(gateway, pipeline, order.instant, manifest.stats, extra, in_time)
-    reach(Point.COMMIT_COMPLETED)
-    print(f"committed instant {order.instant}: {manifest.rows} rows")
+    if not _is_ours(storage, order):
+        _require_inflight(storage, order.instant)
+        reach(Point.COMMIT_STARTED)
+        commit.commit(gateway, pipeline, order.instant, manifest.stats, extra, in_time)
+        reach(Point.COMMIT_COMPLETED)
+    if manifest.quarantine is not None:
+        quarantine.complete(gateway, pipeline, order.instant, manifest.quarantine, order.transaction, in_time)
+        reach(Point.COMMIT_QUARANTINED)
+    print(f"committed instant {order.instant}: {manifest.rows} rows, {manifest.quarantined} of them quarantined")
 
 
 def roll_back(gateway: Gateway, order: JobOrder) -> None:
-    """Rolls the instant back."""
-    pipeline, _ = _table(order)
+    """Rolls the instant back, the quarantine's first: while the main one is pending, somebody comes back for both."""
+    pipeline, storage = _table(order)
+    owner = exchange.read_owner(storage, order.instant)
     reach(Point.ROLLBACK_STARTED)
-    commit.roll_back(gateway, pipeline, order.instant)
+    quarantine.roll_back(gateway, pipeline, order.instant, owner.quarantine if owner else "")
+    reach(Point.ROLLBACK_QUARANTINE)
+    if quarantine.is_pending(Timeline.load(storage), order.instant):
+        commit.roll_back(gateway, pipeline, order.instant)
     reach(Point.ROLLBACK_COMPLETED)
     print(f"rolled back instant {order.instant}")
 
@@ -157,6 +171,15 @@ def _in_time(storage: Storage, order: JobOrder, what: str) -> None:
             table=storage.uri,
             instant=order.instant or None,
         )
+
+
+def _is_ours(storage: Storage, order: JobOrder) -> bool:
+    """Whether the instant is completed, by this transaction."""
+    timeline = Timeline.load(storage)
+    found = timeline.get(order.instant)
+    if found is None or found.phase is not Phase.COMPLETED:
+        return False
+    return timeline.extra_metadata(found).get(exchange.TRANSACTION_KEY) == order.transaction
 
 
 def _require_inflight(storage: Storage, instant: str) -> None:

@@ -22,6 +22,7 @@ from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision, InstantState, decide, why
 from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.protocol import aside
 from airflow_provider_slshudi.protocol.evidence import REBUILD, Evidence, look, state_of_pending
 from airflow_provider_slshudi.protocol.work import Work, driver_time
 from airflow_provider_slshudi.ranges import Range
@@ -68,7 +69,10 @@ def resolve(work: Work, transaction: Transaction, lease: Lease) -> Decision:
         case Decision.RECOMMIT:
             _commit(work, transaction, lease)
         case Decision.MARK_COMMITTED:
-            _committed(work, transaction, seen)
+            if aside.is_settled(work, transaction):
+                _committed(work, transaction, seen)
+            else:
+                _commit(work, transaction, lease)
         case Decision.NOTHING_TO_DO:
             pass
         case _:
@@ -102,15 +106,19 @@ def roll_back(work: Work, instant: str, id_: str, token: int = 0) -> None:
     reach(Point.SETTLE_FENCED)
     work.launcher.run(Verb.ROLLBACK, work.order(transaction=id_, token=token, instant=instant), {})
     reach(Point.SETTLE_ROLLED_BACK)
-    if state_of_pending(Timeline.load(work.storage), instant) is not InstantState.NOTHING:
+    left = state_of_pending(Timeline.load(work.storage), instant) is not InstantState.NOTHING
+    if left or aside.is_pending(work, instant):
         raise TableError(
-            f"{work.storage.uri}: instant {instant} is still on the timeline after its rollback",
+            f"{work.storage.uri}: instant {instant} is still on the timeline after its rollback, or the quarantine's",
             table=work.storage.uri,
             instant=instant,
         )
 
 
 def _abort(work: Work, transaction: Transaction, seen: Evidence, reason: str) -> None:
+    if seen.instant is not None and aside.is_pending(work, seen.instant):
+        # Somebody rolled the main table's instant back, and knew of no other.
+        roll_back(work, seen.instant, transaction.id, transaction.token)
     work.ledger.aborted(transaction.id, transaction.token, f"timeline {seen.state.value}: {reason}")
     reach(Point.SETTLE_ABORTED)
     # No other folder: its driver may put the instant on the timeline yet, and the owner's name is how that is noticed.
@@ -140,6 +148,13 @@ def _commit(work: Work, transaction: Transaction, lease: Lease) -> None:
             table=work.storage.uri,
             instant=transaction.instant,
         )
+    if not aside.is_settled(work, transaction):
+        raise CommitStateUnknown(
+            f"instant {transaction.instant} is committed, but its part in {work.pipeline.quarantine_path} is not yet; "
+            "the next settle commits that",
+            table=work.storage.uri,
+            instant=transaction.instant,
+        )
     _committed(work, transaction, after)
 
 
@@ -162,6 +177,8 @@ def _commit_order(work: Work, transaction: Transaction, until: float) -> JobOrde
         exchange.RUN_KEY: transaction.run_id,
         exchange.RANGES_KEY: ranges_text(work.ledger.ranges(transaction.id), work.ledger.totals(transaction.id)),
     }
+    if recorded.get("quarantined") is not None:
+        extra[exchange.QUARANTINE_KEY] = json.dumps({"rows": recorded["quarantined"], "digest": recorded["digest"]})
     left = exchange.write_extra(work.storage, transaction.instant, token, extra)
     return JobOrder(batch.pipeline, transaction.id, token, transaction.instant, str(recorded["digest"]), left, until)
 

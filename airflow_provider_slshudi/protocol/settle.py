@@ -10,6 +10,7 @@ from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision
 from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.protocol import aside
 from airflow_provider_slshudi.protocol.evidence import (
     check_table_against_ledger,
     ledger_lost,
@@ -92,5 +93,9 @@ def _orphans(work: Work) -> list[tuple[Transaction, str]]:
         if transaction is None:
             raise ledger_lost(work, instant, id_)
         if transaction.state is State.ABORTED or transaction.instant not in (None, instant):
+            orphans.append((transaction, instant))
+    for instant in aside.orphans(work):
+        transaction = work.ledger.by_instant(work.pipeline.name, instant)
+        if transaction is not None and transaction.state is State.ABORTED and (transaction, instant) not in orphans:
             orphans.append((transaction, instant))
     return orphans

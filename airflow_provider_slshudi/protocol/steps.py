@@ -12,7 +12,9 @@ from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.protocol.aside import require_share
 from airflow_provider_slshudi.protocol.evidence import open_instant_of
+from airflow_provider_slshudi.protocol.quality import judge
 from airflow_provider_slshudi.protocol.resolve import resolve
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import Range, merge
@@ -39,7 +41,9 @@ def open_instant(work: Work, id_: str, token: int) -> str:
         density = {str(shard): found.bytes for shard, found in work.ledger.density(work.pipeline.name).items()}
         ranges = [[item.shard, item.begin, item.end] for item in work.ledger.ranges(id_) if not item.gap]
         pipeline = work.pipeline.model_dump(mode="json")
-        exchange.write_order(work.storage, BatchOrder(id_, token, instant, pipeline, ranges, density))
+        # Not a worker's clock: which logs are late must not depend on when, or how often, they are read.
+        planned = int(transaction.created.timestamp())
+        exchange.write_order(work.storage, BatchOrder(id_, token, instant, pipeline, ranges, density, planned))
         reach(Point.OPEN_ORDERED)
         work.ledger.opened(id_, token, instant)
         reach(Point.OPEN_TOLD)
@@ -58,18 +62,27 @@ def append(work: Work, id_: str, token: int) -> None:
 
 
 def record(work: Work, id_: str, token: int) -> Transaction:
-    """Checks the manifest and makes it and the offsets durable: phase one."""
+    """Checks the manifest and makes it and the offsets durable: phase one.
+
+    Raises:
+        CheckFailed: the batch is not what the pipeline asks for.
+        TooManyMisfits: more of its logs do not fit than the pipeline's file allows.
+    """
     transaction = work.held(id_, token)
     if transaction.state is State.PREPARED:
         return transaction
     _require(transaction, State.OPEN)
     manifest, digest = exchange.read_manifest(work.storage, id_, transaction.instant or "", token)
+    require_share(transaction, manifest, work.pipeline.max_misfits)
+    warned = judge(work, transaction, manifest)
     with work.lease():
         totals = _checked(work, transaction, manifest)
         reach(Point.RECORD_CHECKED)
         # The ranges are in the ledger already, and what the files are the digest vouches for.
         facts = {"token": token, "digest": digest, "files": len(manifest.stats)}
-        facts |= {"misfits": manifest.misfits, "seconds": manifest.seconds}
+        facts |= {"misfits": manifest.misfits, "seconds": manifest.seconds, "warnings": warned}
+        facts |= {"unfit": manifest.unfit, "examples": manifest.examples}
+        facts |= {"quarantined": None if manifest.quarantine is None else manifest.quarantined}
         recorded = work.ledger.prepared(id_, token, facts, totals)
         reach(Point.RECORD_TOLD)
         return recorded
@@ -114,12 +127,14 @@ def _checked(work: Work, transaction: Transaction, manifest: Manifest) -> list[R
             transaction,
             f"it is of {manifest.transaction}, token {manifest.token}, instant {manifest.instant}, not of {wanted}",
         )
-    written = sum(int(stat["numWrites"]) for stat in manifest.stats)
-    if written != manifest.rows:
-        raise _refused(work, transaction, f"{manifest.rows} rows were read, but files hold {written}")
-    paths = [stat["path"] for stat in manifest.stats]
-    if len(set(paths)) != len(paths):
-        raise _refused(work, transaction, "a file is listed twice")
+    written = exchange.rows_of(manifest.stats)
+    if written + manifest.quarantined != manifest.rows:
+        aside = f", and {manifest.quarantined} in the quarantine" if manifest.quarantine is not None else ""
+        raise _refused(work, transaction, f"{manifest.rows} rows were read, but files hold {written}{aside}")
+    for stats in (manifest.stats, manifest.quarantine or []):
+        paths = [stat["path"] for stat in stats]
+        if len(set(paths)) != len(paths):
+            raise _refused(work, transaction, "a file is listed twice")
     planned = [item for item in work.ledger.ranges(transaction.id) if not item.gap]
     parts = _parts(planned, manifest.ranges)
     for item in planned:

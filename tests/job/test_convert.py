@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_slshudi.datatypes import SCALARS
-from airflow_provider_slshudi.exceptions import ValueMisfit
 from airflow_provider_slshudi.hudi.schema import arrow_type
-from airflow_provider_slshudi.job.convert import ColumnSpec, convert, convert_map, misfits, refuse_misfit
+from airflow_provider_slshudi.job.convert import ColumnSpec, convert, convert_map, misfits
 from airflow_provider_slshudi.job.documents import at_path
 
 
@@ -233,12 +232,3 @@ def test_an_entry_that_is_not_utf8_loses_its_value_and_no_other() -> None:
     after, lost = convert_map(maps)
     assert after.to_pylist() == [[("a", "1"), ("b", None)], [], [("\\xfe", "2")]]
     assert lost == 1
-
-
-def test_a_refused_misfit_names_column_value_and_log() -> None:
-    values = pa.array([b"1", None, b"ten"], pa.binary())
-    spec = ColumnSpec("clicks", "int", "clicks")
-    keys = pa.array(["0-1-0", "0-1-1", "0-2-0"])
-    with pytest.raises(ValueMisfit, match="column clicks: 'ten' of log 0-2-0 is no int") as refused:
-        refuse_misfit(values, convert(values, spec), spec, keys)
-    assert (refused.value.column, refused.value.key, refused.value.value) == ("clicks", "0-2-0", "ten")

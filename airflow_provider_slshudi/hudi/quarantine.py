@@ -1,0 +1,155 @@
+"""The quarantine: a Hudi table beside the main one for the logs that do not fit it.
+
+A batch has the same instant time in both tables. The main table's instant decides: the quarantine's follows it, to its
+commit or back. So it is never asked whose an instant of the quarantine is, and recovery finds it by the main one's.
+
+Nothing here decides anything: callers hold the pipeline's lease, or do the append of an instant that is pending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from airflow_provider_slshudi.config import Column, Pipeline, Quarantine, Table
+from airflow_provider_slshudi.exceptions import PipelineConflict, TableMismatch
+from airflow_provider_slshudi.hudi import commit, exchange, instants
+from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.points import Point, reach
+
+COLUMNS: tuple[tuple[str, str], ...] = (
+    ("shard", "int"),
+    ("cursor", "bigint"),
+    ("log_index", "int"),
+    ("pipeline", "string"),
+    ("transaction_id", "string"),
+    ("planned", "timestamp"),
+    ("log_time", "timestamp"),
+    ("log_time_ns_part", "bigint"),
+    ("topic", "binary"),
+    ("source", "binary"),
+    ("contents", "array<struct<key:binary,value:binary>>"),
+    ("column_name", "string"),
+    ("type_wanted", "string"),
+    ("reason", "string"),
+    ("value", "binary"),
+)
+"""The quarantine's columns. `contents` are the log's own keys and its tags; what a log holds is kept as bytes."""
+
+
+def table_of(pipeline: Pipeline, path: str = "") -> Pipeline:
+    """The quarantine as a pipeline's table; `path` is where it is, if that is not what the file says by now."""
+    table = Table(
+        path=path or pipeline.quarantine_path, name=pipeline.quarantine.name or f"{pipeline.table.name}_quarantine"
+    )
+    columns = [Column(name=name, type=type_, format=_format(type_)) for name, type_ in COLUMNS]
+    plain: dict[str, Any] = {"rest_column": None, "misfits": "nullify", "checks": [], "quarantine": Quarantine()}
+    return pipeline.model_copy(update={"table": table, "columns": columns, **plain})
+
+
+def make_table(gateway: Gateway, pipeline: Pipeline) -> None:
+    """Makes the quarantine where there is none."""
+    made = table_of(pipeline)
+    if not Storage(made.table.path).exists(".hoodie/hoodie.properties"):
+        instants.create_table(gateway, made)
+
+
+def open_instant(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
+    """Puts the main table's instant on the quarantine's timeline, INFLIGHT; before any file of it is there.
+
+    Raises:
+        TableMismatch: another table is there.
+        PipelineConflict: another pipeline's quarantine is there.
+    """
+    made = table_of(pipeline)
+    instants.check_table(gateway, made)
+    _refuse_others(pipeline, Storage(made.table.path))
+    instants.request(gateway, made.table.path, instant)
+    reach(Point.APPEND_QUARANTINE_REQUESTED)
+    instants.to_inflight(gateway, made.table.path, instant)
+    reach(Point.APPEND_QUARANTINE_OPEN)
+
+
+def complete(
+    gateway: Gateway,
+    pipeline: Pipeline,
+    instant: str,
+    stats: Sequence[Mapping[str, Any]],
+    transaction: str,
+    in_time: Callable[[], None],
+) -> None:
+    """Commits the quarantine's part of a batch whose main instant is completed; does nothing where that is done.
+
+    Raises:
+        TableMismatch: the instant is not there any more.
+    """
+    made = table_of(pipeline)
+    timeline = Timeline.load(Storage(made.table.path))
+    if is_completed(timeline, instant):
+        return
+    found = timeline.get(instant)
+    if found is None or found.phase is not Phase.INFLIGHT or instant in timeline.rolling_back:
+        raise gone(made.table.path, instant)
+    extra = {exchange.TRANSACTION_KEY: transaction, exchange.PIPELINE_KEY: pipeline.name}
+    commit.commit(gateway, made, instant, stats, extra, in_time)
+
+
+def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str, path: str) -> None:
+    """Takes the instant off the quarantine's timeline with its files; does nothing where it is not there.
+
+    Raises:
+        TableMismatch: it is completed there, although the main table's is not.
+    """
+    made = table_of(pipeline, path)
+    timeline = Timeline.load(Storage(made.table.path))
+    if is_completed(timeline, instant):
+        raise TableMismatch(
+            f"{made.table.path}: instant {instant} is completed here, and pending in {pipeline.table.path}: somebody "
+            "restored that table; run `slshudi ledger rebuild` once both are of the same time",
+            table=made.table.path,
+            instant=instant,
+        )
+    if is_pending(timeline, instant):
+        commit.roll_back(gateway, made, instant)
+
+
+def is_completed(timeline: Timeline, instant: str) -> bool:
+    """Whether the quarantine's timeline, or its archive, has the instant completed."""
+    found = timeline.get(instant)
+    return found.phase is Phase.COMPLETED if found is not None else timeline.archived(instant) is not None
+
+
+def is_pending(timeline: Timeline, instant: str) -> bool:
+    """Whether the instant is on the timeline and not completed, or half rolled back."""
+    found = timeline.get(instant)
+    return instant in timeline.rolling_back or (found is not None and found.phase is not Phase.COMPLETED)
+
+
+def gone(table: str, instant: str) -> TableMismatch:
+    """The error for a quarantined batch whose instant somebody took away after the main table's was completed."""
+    return TableMismatch(
+        f"{table}: instant {instant} is not there any more, and the main table has it completed: somebody rolled it "
+        "back, or replaced the quarantine. Its logs are in neither table; restore the main table to before the "
+        "instant, then run `slshudi ledger rebuild`, and they are read again",
+        table=table,
+        instant=instant,
+    )
+
+
+def _refuse_others(pipeline: Pipeline, storage: Storage) -> None:
+    timeline = Timeline.load(storage)
+    for instant in reversed(timeline.completed("commit")):
+        other = timeline.extra_metadata(instant).get(exchange.PIPELINE_KEY, "")
+        if other and other != pipeline.name:
+            raise PipelineConflict(
+                f"{storage.uri} is the quarantine of pipeline {other}: give {pipeline.name} another by quarantine.path",
+                pipeline=pipeline.name,
+                other=other,
+            )
+        return
+
+
+def _format(type_: str) -> str | None:
+    return "micros" if type_ == "timestamp" else None

@@ -1,0 +1,62 @@
+"""What the steps have to know of the quarantine: how far a transaction's part in it is, and when it is too large."""
+
+from __future__ import annotations
+
+from airflow_provider_slshudi.exceptions import TooManyMisfits
+from airflow_provider_slshudi.hudi import exchange, quarantine
+from airflow_provider_slshudi.hudi.exchange import Manifest
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.protocol.work import Work
+
+
+def timeline_of(work: Work, instant: str | None = None) -> Timeline:
+    """The quarantine's timeline; of the quarantine that `instant` was opened with, where that is named."""
+    owner = exchange.read_owner(work.storage, instant) if instant else None
+    return Timeline.load(Storage((owner and owner.quarantine) or work.pipeline.quarantine_path))
+
+
+def is_pending(work: Work, instant: str) -> bool:
+    """Whether the quarantine has the instant pending, or half rolled back."""
+    return quarantine.is_pending(timeline_of(work, instant), instant)
+
+
+def is_settled(work: Work, transaction: Transaction) -> bool:
+    """Whether the quarantine's part in a transaction is completed as the main instant is, or there is none.
+
+    Raises:
+        TableMismatch: there was one, and somebody took it away.
+    """
+    if (transaction.manifest or {}).get("quarantined") is None:
+        return True
+    instant, timeline = str(transaction.instant), timeline_of(work, transaction.instant)
+    if quarantine.is_completed(timeline, instant):
+        return True
+    if not quarantine.is_pending(timeline, instant):
+        raise quarantine.gone(work.pipeline.quarantine_path, instant)
+    return False
+
+
+def orphans(work: Work) -> list[str]:
+    """Pending instants of the quarantine, of which a driver that was given up may have left one."""
+    if not work.pipeline.quarantines:
+        return []
+    timeline = timeline_of(work)
+    return sorted({instant.time for instant in timeline.pending()} | set(timeline.rolling_back))
+
+
+def require_share(transaction: Transaction, manifest: Manifest, share: float | None) -> None:
+    """Raises TooManyMisfits where more than this share of a batch's logs do not fit."""
+    if share is None or manifest.unfit <= share * manifest.rows:
+        return
+    columns = ", ".join(f"{name}: {count}" for name, count in sorted(manifest.misfits.items()))
+    raise TooManyMisfits(
+        f"pipeline {transaction.pipeline}: {manifest.unfit} of {manifest.rows} logs of transaction {transaction.id} do "
+        f"not fit their columns ({columns}), and max_misfits allows a share of {share:g}. Nothing is committed. For "
+        f"example {'; '.join(manifest.examples)}. Correct the columns, or allow more; the next run reads all again",
+        transaction=transaction.id,
+        misfits=manifest.unfit,
+        logs=manifest.rows,
+        share=share,
+    )
