@@ -181,6 +181,10 @@ class RangeConflict(LedgerError, TerminalError):
         self.ranges = ranges
 
 
+class ReplayUnderWay(LedgerError, TransientError):
+    """Another replay of the pipeline is not decided yet."""
+
+
 class PipelineConflict(LedgerError, TerminalError):
     """Another pipeline already owns this table, or this name belongs to another source. Attribute: other."""
 

@@ -47,6 +47,20 @@ class Owner:
 
 
 @dataclass(frozen=True)
+class Selection:
+    """Which quarantined logs are to be replayed: those to which all apply that are given.
+
+    `since` and `until` are log times in unix seconds, half-open.
+    """
+
+    transaction: str | None = None
+    column: str | None = None
+    reason: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+@dataclass(frozen=True)
 class BatchOrder:
     """What one append is to do: everything it needs but credentials.
 
@@ -55,6 +69,7 @@ class BatchOrder:
         ranges: what is to be read, each [shard, begin, end].
         density: raw bytes per log group that each shard showed lately, by its id as text.
         planned: when the batch was planned, in unix seconds; event times are late or from the future by it.
+        replay: a `Selection` where quarantined logs are read instead of ranges.
     """
 
     transaction: str
@@ -64,6 +79,7 @@ class BatchOrder:
     ranges: list[list[int]]
     density: dict[str, float]
     planned: int = 0
+    replay: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +115,8 @@ class Manifest:
         unfit: logs that do not fit, whatever became of them; each once.
         examples: the first few of them, as text.
         quarantine: the write stats of the quarantine's files; None where the quarantine has no part in it.
+        taken: replays only, the rows of the quarantine's files that were written anew.
+        left: replays only, selected logs that do not fit by now either, by column and reason.
     """
 
     transaction: str
@@ -112,6 +130,8 @@ class Manifest:
     unfit: int = 0
     examples: list[str] = field(default_factory=list)
     quarantine: list[dict[str, Any]] | None = None
+    taken: int = 0
+    left: dict[str, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from airflow_provider_slshudi.job.checks import BatchChecks
 from airflow_provider_slshudi.job.misfits import EXAMPLES
 from airflow_provider_slshudi.job.quarantine import Origin, QuarantineTask, Staging
 from airflow_provider_slshudi.job.rows import RowMaker, RowSpec
+from airflow_provider_slshudi.job.tasks import each
 from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.planning.split import split
 from airflow_provider_slshudi.points import Point, reach
@@ -156,7 +157,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         pipeline.name,
         read_limits(pipeline.source, work),
     )
-    results = spark.parallelize(work, max(1, len(work))).mapPartitions(_runner(task)).collect() if work else []
+    results: list[TaskResult] = each(spark, task, work)
     misfits: Counter[str] = Counter()
     for result in results:
         misfits.update(result.misfits)
@@ -198,8 +199,7 @@ def _quarantined(
     )
     tasks = min(len(staged), spark.defaultParallelism)
     work = [staged[number::tasks] for number in range(tasks)]
-    written = spark.parallelize(work, tasks).mapPartitions(_runner(task)).collect()
-    return [stat for stats in written for stat in stats]
+    return [stat for stats in each(spark, task, work) for stat in stats]
 
 
 def read_limits(source: Source, work: Sequence[Sequence[Range]]) -> dict[int, Limits]:
@@ -213,16 +213,3 @@ def shard_limits(limits: Mapping[int, Limits], ranges: Sequence[Range]) -> dict[
     """The pace of each shard in a task that reads `ranges`: those that it reads at the same time share its total."""
     shards = {item.shard for item in ranges}
     return {shard: limits[shard].among(1, min(len(shards), SHARDS_AT_ONCE)) for shard in shards}
-
-
-def _runner(task: Callable[[Any, str], Any]) -> Any:
-    def run(partition: Iterator[Any]) -> Iterator[Any]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        if context is None:
-            raise RuntimeError("an append task runs inside a Spark task only")
-        for work in partition:
-            yield task(work, f"{context.partitionId()}-{context.stageId()}-{context.taskAttemptId()}")
-
-    return run

@@ -22,6 +22,8 @@ def compare(
     ranges: Sequence[tuple[int, int, int, str]],
     late: Sequence[str],
     groups: DataFrame | None = None,
+    aside: DataFrame | None = None,
+    replays: Sequence[str] = (),
 ) -> Findings:
     """What the table's rows show.
 
@@ -31,8 +33,11 @@ def compare(
         ranges: disjoint, each (shard, begin, end, instant).
         late: instants whose rows are left out.
         groups: what the service holds: `number` of the range, `shard`, `cursor`, `logs`.
+        aside: the quarantine's snapshot, where there is one: its rows count as the table's do.
+        replays: instants whose rows are any range's own.
     """
-    keys = _distinct_keys(_placed(_parsed(table, late), _buckets(spark, ranges), _width(ranges)))
+    rows = _rows(table, False) if aside is None else _rows(table, False).union(_rows(aside, True))
+    keys = _distinct_keys(_placed(_parsed(rows, late), _buckets(spark, ranges), _width(ranges), replays))
     found, outside = [], []
     for row in _by_range(_with_groups(keys, groups)).collect():
         if row["number"] is None:
@@ -45,11 +50,19 @@ def compare(
     )
 
 
-def _parsed(table: DataFrame, late: Sequence[str]) -> DataFrame:
-    """`key`, `written` (the row's instant), and `shard`, `cursor`, `index`: all NULL where the key is none."""
+def _rows(table: DataFrame, aside: bool) -> DataFrame:
+    """`key`, `written` (the row's instant) and `aside`, whether it is in the quarantine."""
     from pyspark.sql import functions as f
 
-    rows = table.select(f.col(RECORD_KEY).alias("key"), f.col("_hoodie_commit_time").alias("written"))
+    return table.select(
+        f.col(RECORD_KEY).alias("key"), f.col("_hoodie_commit_time").alias("written"), f.lit(aside).alias("aside")
+    )
+
+
+def _parsed(rows: DataFrame, late: Sequence[str]) -> DataFrame:
+    """`rows` with `shard`, `cursor`, `index`: all NULL where the key is none."""
+    from pyspark.sql import functions as f
+
     if late:
         rows = rows.where(~f.coalesce(f.col("written").isin(list(late)), f.lit(False)))
     parts = f.when(f.col("key").rlike(_KEY), f.split("key", "-"))
@@ -61,6 +74,7 @@ def _parsed(table: DataFrame, late: Sequence[str]) -> DataFrame:
     return readable.select(
         "key",
         "written",
+        "aside",
         f.when(known, f.col("parts")[0].cast("int")).alias("shard"),
         "cursor",
         f.when(known, f.col("parts")[2].cast("int")).alias("index"),
@@ -85,8 +99,11 @@ def _buckets(spark: SparkSession, ranges: Sequence[tuple[int, int, int, str]]) -
     return spark.createDataFrame(rows, schema).withColumn("bucket", touched)
 
 
-def _placed(rows: DataFrame, buckets: DataFrame, width: int) -> DataFrame:
-    """The number of each row's range, NULL outside all of them, and whether the range's own instant wrote the row."""
+def _placed(rows: DataFrame, buckets: DataFrame, width: int, replays: Sequence[str]) -> DataFrame:
+    """The number of each row's range, NULL outside all of them, and whether the range's own instant wrote the row.
+
+    What a replay put into the table counts as the range's own.
+    """
     from pyspark.sql import functions as f
 
     inside = (
@@ -96,13 +113,17 @@ def _placed(rows: DataFrame, buckets: DataFrame, width: int) -> DataFrame:
         & (f.col("cursor") < f.col("end_cursor"))
     )
     placed = rows.join(f.broadcast(buckets), inside, "left")
+    own = f.col("written") == f.col("instant")
+    if replays:
+        own |= f.col("number").isNotNull() & ~f.col("aside") & f.col("written").isin(list(replays))
     return placed.select(
         "number",
         "shard",
         "cursor",
         "index",
         f.when(f.col("number").isNull(), f.col("key")).alias("key"),
-        (f.col("written") == f.col("instant")).alias("own"),
+        own.alias("own"),
+        "aside",
     )
 
 
@@ -115,6 +136,7 @@ def _distinct_keys(rows: DataFrame) -> DataFrame:
         .groupBy("number", "shard", "cursor", "index")
         .agg(
             f.count("*").alias("copies"),
+            _count(f.col("aside")).alias("aside"),
             f.coalesce(f.max("own"), f.lit(False)).alias("own"),
             f.min("key").alias("key"),
         )
@@ -140,6 +162,7 @@ def _by_range(keys: DataFrame) -> DataFrame:
     named = f.concat_ws("-", "shard", "cursor", "index")
     by_group = keys.groupBy("number", "shard", "cursor").agg(
         f.sum(f.coalesce("copies", f.lit(0))).alias("rows"),
+        f.sum(f.coalesce("aside", f.lit(0))).alias("quarantined"),
         f.count("index").alias("distinct"),
         _count(f.col("own")).alias("own"),
         f.min("key").alias("key"),
@@ -151,6 +174,7 @@ def _by_range(keys: DataFrame) -> DataFrame:
     lacking = f.coalesce(f.col("logs") - f.col("known"), f.lit(0))
     return by_group.groupBy("number", f.when(f.col("number").isNull(), f.col("shard")).alias("shard")).agg(
         f.sum("rows").alias("rows"),
+        f.sum("quarantined").alias("quarantined"),
         f.sum("distinct").alias("distinct"),
         f.sum("own").alias("own"),
         f.min("key").alias("key"),

@@ -14,7 +14,8 @@ class RangeFound:
         number: the range's place in the question.
         rows: all rows whose key lies in the range.
         distinct: distinct row keys.
-        own: distinct row keys of which a row was written under the range's instant.
+        own: distinct row keys of which a row was written under the range's instant, or by a replay.
+        quarantined: rows of them that are in the quarantine.
         example: the key of a row that is there twice or was written under another instant.
         groups: log groups that the service still holds; it was asked for those alone.
         logs: logs in these log groups.
@@ -27,6 +28,7 @@ class RangeFound:
     rows: int
     distinct: int
     own: int
+    quarantined: int
     example: str | None
     groups: int
     logs: int

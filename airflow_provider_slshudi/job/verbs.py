@@ -48,15 +48,19 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
 
 def append(spark: SparkContext, order: JobOrder) -> None:
     """Carries out the batch order that the transaction left on the table."""
+    from airflow_provider_slshudi.job import replay
     from airflow_provider_slshudi.job.append import append
 
     pipeline, storage = _table(order)
     batch = exchange.read_order(storage, order.transaction, order.instant, order.token)
-    service = _service(pipeline)
+    gateway = Gateway.of(spark)
     reach(Point.APPEND_STARTED)
-    manifest = append(spark, Gateway.of(spark), storage, batch, service)
+    if batch.replay is not None:
+        manifest = replay.replay(spark, gateway, storage, batch)
+    else:
+        manifest = append(spark, gateway, storage, batch, _service(pipeline))
     reach(Point.APPEND_LEFT_MANIFEST)
-    print(f"instant {order.instant}: {manifest.rows} rows in {len(manifest.stats)} files")
+    print(f"instant {order.instant}: {exchange.rows_of(manifest.stats)} rows in {len(manifest.stats)} files")
 
 
 def commit_instant(gateway: Gateway, order: JobOrder) -> None:
@@ -131,6 +135,14 @@ def archive(gateway: Gateway, order: JobOrder) -> None:
     reach(Point.ARCHIVE_COMPLETED)
 
 
+def count_quarantine(gateway: Gateway, order: JobOrder) -> None:
+    """Counts what is in the quarantine and leaves the figures under the order's name for them."""
+    from airflow_provider_slshudi.job import replay
+
+    pipeline, storage = _table(order)
+    replay.leave_count(gateway, pipeline, storage, order.transaction)
+
+
 CONTROL: dict[Verb, Callable[[Gateway, JobOrder], None]] = {
     Verb.OPEN: open_instant,
     Verb.COMMIT: commit_instant,
@@ -138,6 +150,7 @@ CONTROL: dict[Verb, Callable[[Gateway, JobOrder], None]] = {
     Verb.PLAN_CLEAN: plan_clean,
     Verb.CLEAN: clean,
     Verb.ARCHIVE: archive,
+    Verb.COUNT_QUARANTINE: count_quarantine,
 }
 """What verbs that are not distributed do."""
 

@@ -30,12 +30,18 @@ class Question:
         ranges: what was recorded, each [shard, begin, end, instant]; a range's place in the list is its number.
         source: what the service is asked for, each [number, begin, end]; None where it is not asked.
         density: raw bytes per log group that each shard showed lately, by its id as text.
+        quarantine: where the quarantine is; None where there is none.
+        undecided: instants that are completed in the main table and not yet in the quarantine; their rows are left out.
+        replays: instants of replays, which put rows of any range into the main table.
     """
 
     as_of: str
     ranges: list[tuple[int, int, int, str]]
     source: list[tuple[int, int, int]] | None = None
     density: dict[str, float] = field(default_factory=dict)
+    quarantine: str | None = None
+    undecided: list[str] = field(default_factory=list)
+    replays: list[str] = field(default_factory=list)
 
 
 def ask(storage: Storage, id_: str, question: Question) -> None:
@@ -62,6 +68,8 @@ def asks_service(storage: Storage, id_: str) -> bool:
 def verify(spark: SparkSession, pipeline: Pipeline, storage: Storage, id_: str, service: LogService | None) -> None:
     """Compares the table with what was asked, and leaves what it found."""
     question = _question(storage, id_)
+    # The quarantine first: whatever its snapshot holds is completed in the main table.
+    aside = None if question.quarantine is None else spark.read.format("hudi").load(hadoop_path(question.quarantine))
     table = spark.read.format("hudi").load(hadoop_path(pipeline.table.path))
     # Looked at once the table's snapshot is fixed, so this names every later commit that the snapshot may hold.
     late = [item.time for item in Timeline.load(storage) if (item.completion or "") > question.as_of]
@@ -70,7 +78,8 @@ def verify(spark: SparkSession, pipeline: Pipeline, storage: Storage, id_: str, 
         wanted = [(number, Range(question.ranges[number][0], begin, end)) for number, begin, end in question.source]
         density = {int(shard): Density(size, 0.0) for shard, size in question.density.items()}
         groups = recount(spark, service, pipeline, wanted, density)
-    found = compare(spark, table, question.ranges, late, groups)
+    late += question.undecided
+    found = compare(spark, table, question.ranges, late, groups, aside, question.replays)
     storage.write(f"{_folder(id_)}/findings.json", found.to_json())
 
 

@@ -60,7 +60,7 @@ class Ledger:
         return lease.hold(self._engine, pipeline, holder, seconds, wait)
 
     def begin(self, pipeline: str, kind: Kind, ranges: Sequence[Range], dag_id: str, run_id: str) -> Transaction:
-        """A new transaction, PLANNED with token 1, that reserves `ranges`. Ids sort by time.
+        """A new transaction, PLANNED with token 1, that reserves `ranges` (a replay has none). Ids sort by time.
 
         Raises:
             RangeConflict: a range overlaps coverage, a live transaction's ranges, or another of `ranges`.
@@ -212,6 +212,11 @@ class Ledger:
         """The ranges of PREPARED and COMMITTED transactions with their rows, sorted; reads the whole history."""
         with self._read() as connection:
             return reads.recorded(connection, pipeline)
+
+    def replays(self, pipeline: str) -> list[Transaction]:
+        """The pipeline's replays that were not aborted, oldest first."""
+        with self._read() as connection:
+            return reads.replays(connection, pipeline)
 
     def events(self, id: str) -> list[Event]:
         """What happened to a transaction, in order."""

@@ -179,6 +179,12 @@ def recorded(connection: Connection, pipeline: str) -> list[RecordedRange]:
     ]
 
 
+def replays(connection: Connection, pipeline: str) -> list[Transaction]:
+    """The replays that were not aborted, oldest first; for verification and other replays only."""
+    query = select(_transactions).where(_transactions.c.pipeline == pipeline, _transactions.c.kind == Kind.REPLAY.value)
+    return _all(connection, query.where(_transactions.c.state != State.ABORTED.value).order_by(_transactions.c.id))
+
+
 def _coverage(pipeline: str) -> Select[Any]:
     table = models.coverage.c
     query = select(table.shard, table.begin_cursor, table.end_cursor).where(table.pipeline == pipeline)

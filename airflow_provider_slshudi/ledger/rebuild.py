@@ -66,6 +66,7 @@ def _insert(connection: Connection, pipeline: str, batch: CommittedBatch) -> Non
         key = {"transaction_id": batch.id, "shard": item.shard, "begin_cursor": item.begin, "end_cursor": item.end}
         found = read.get(item)
         ranges.append(key | {"gap": item.gap, "rows": found and found.rows, "bytes": found and found.bytes})
-    connection.execute(insert(models.ranges), ranges)
+    if ranges:
+        connection.execute(insert(models.ranges), ranges)
     learn_density(connection, pipeline, batch.totals)
     note(connection, batch.id, "rebuilt", {"instant": batch.instant, "completed": batch.completed})

@@ -16,7 +16,7 @@ class State(str, Enum):
 
 
 class Kind(str, Enum):
-    """Why a transaction reads its ranges."""
+    """Why a transaction reads its ranges; a replay has none and reads the quarantine."""
 
     TAIL = "tail"
     BACKFILL = "backfill"

@@ -29,7 +29,7 @@ def begin(
     connection: Connection, pipeline: str, kind: Kind, ranges: Sequence[Range], dag_id: str, run_id: str
 ) -> Transaction:
     """See `Ledger.begin`."""
-    if not ranges:
+    if not ranges and kind is not Kind.REPLAY:
         raise LedgerError(f"pipeline {pipeline}: a transaction without ranges moves nothing", pipeline=pipeline)
     reads.lock_pipeline(connection, pipeline)
     for other in reads.live(connection, pipeline):
@@ -48,7 +48,8 @@ def begin(
     row |= {"state": State.PLANNED.value, "token": 1, "rows": 0, "bytes": 0}
     row |= {"created": at, "changed": at, "heartbeat": at}
     connection.execute(insert(_transactions).values(row))
-    connection.execute(insert(models.ranges), [_range_row(id_, item) for item in ranges])
+    if ranges:
+        connection.execute(insert(models.ranges), [_range_row(id_, item) for item in ranges])
     note(connection, id_, State.PLANNED.value, {"dag_id": dag_id, "run_id": run_id, "ranges": len(ranges)})
     return reads.get(connection, id_)
 

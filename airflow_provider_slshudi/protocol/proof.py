@@ -20,7 +20,7 @@ class Counts:
 
     Attributes:
         recorded: rows that the ledger recorded.
-        rows: rows in the table.
+        rows: rows in the table, and in the quarantine.
         missing: recorded rows that are not there.
         doubled: rows too many of keys that are there already.
         foreign: rows that no transaction of the pipeline wrote: outside all that was recorded, or there under an
@@ -29,6 +29,7 @@ class Counts:
         not_comparable: log groups that the service no longer holds, of which nothing is known.
         lacking: logs that the service has and the table has not.
         strange: rows of log groups that the service has, without such a log.
+        quarantined: those of `rows` that are in the quarantine; None where there is none.
     """
 
     recorded: int
@@ -40,6 +41,7 @@ class Counts:
     not_comparable: int | None = None
     lacking: int | None = None
     strange: int | None = None
+    quarantined: int | None = None
 
     @property
     def ok(self) -> bool:
@@ -138,10 +140,14 @@ class Proof:
         return f"{', '.join(said)} rows: {'; '.join(places[:3])}{more}" if said else ""
 
 
-def prove(as_of: str, recorded: Sequence[RecordedRange], found: Findings, with_source: bool) -> Proof:
+def prove(
+    as_of: str, recorded: Sequence[RecordedRange], found: Findings, with_source: bool, with_quarantine: bool = False
+) -> Proof:
     """Puts what was recorded and what was found side by side."""
     by_number = {item.number: item for item in found.ranges}
-    ranges = [_range_proof(item, by_number.get(number), with_source) for number, item in enumerate(recorded)]
+    ranges = [
+        _range_proof(item, by_number.get(number), with_source, with_quarantine) for number, item in enumerate(recorded)
+    ]
     outside = {item.shard: item for item in found.outside if item.shard is not None}
     unreadable = next((item for item in found.outside if item.shard is None), Outside(None, 0, None))
     of_shard: dict[int, list[Counts]] = defaultdict(list)
@@ -151,13 +157,15 @@ def prove(as_of: str, recorded: Sequence[RecordedRange], found: Findings, with_s
         _shard_proof(shard, of_shard[shard], outside.get(shard, Outside(shard, 0, None)))
         for shard in sorted({*of_shard, *outside})
     ]
-    totals = _sum((item.counts for item in shards), with_source)
+    totals = _sum((item.counts for item in shards), with_source, with_quarantine)
     return Proof(as_of, ranges, shards, totals, unreadable.rows, unreadable.example)
 
 
-def _range_proof(recorded: RecordedRange, found: RangeFound | None, with_source: bool) -> RangeProof:
+def _range_proof(
+    recorded: RecordedRange, found: RangeFound | None, with_source: bool, with_quarantine: bool
+) -> RangeProof:
     item = recorded.range
-    seen = found or RangeFound(0, 0, 0, 0, None, 0, 0, 0, 0, None, None)
+    seen = found or RangeFound(0, 0, 0, 0, 0, None, 0, 0, 0, 0, None, None)
     wanted = recorded.rows or 0
     compared = seen.groups if with_source else None
     # A gap was gone before it was read: there is nothing to compare with.
@@ -172,6 +180,7 @@ def _range_proof(recorded: RecordedRange, found: RangeFound | None, with_source:
         held - seen.groups if with_source else None,
         seen.lacking if with_source else None,
         seen.strange if with_source else None,
+        seen.quarantined if with_quarantine else None,
     )
     places = {"row": seen.example, "lacking": seen.lacking_at, "strange": seen.strange_at}
     examples = {name: str(place) for name, place in places.items() if place is not None}
@@ -182,11 +191,12 @@ def _range_proof(recorded: RecordedRange, found: RangeFound | None, with_source:
 
 def _shard_proof(shard: int, ranges: Sequence[Counts], outside: Outside) -> ShardProof:
     with_source = any(item.compared is not None for item in ranges)
+    with_quarantine = any(item.quarantined is not None for item in ranges)
     rows = Counts(0, outside.rows, 0, 0, outside.rows)
-    return ShardProof(shard, _sum([*ranges, rows], with_source), outside.rows, outside.example)
+    return ShardProof(shard, _sum([*ranges, rows], with_source, with_quarantine), outside.rows, outside.example)
 
 
-def _sum(counts: Iterable[Counts], with_source: bool) -> Counts:
+def _sum(counts: Iterable[Counts], with_source: bool, with_quarantine: bool) -> Counts:
     listed = list(counts)
-    names = (*_COUNTS, *(_OF_SERVICE if with_source else ()))
+    names = (*_COUNTS, *(_OF_SERVICE if with_source else ()), *(("quarantined",) if with_quarantine else ()))
     return Counts(**{name: sum(getattr(item, name) or 0 for item in listed) for name in names})

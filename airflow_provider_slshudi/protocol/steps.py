@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from dataclasses import asdict
 
 from airflow_provider_slshudi.exceptions import IllegalTransition, ManifestError, TableError
 from airflow_provider_slshudi.hudi import exchange
-from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest, RangeDone
+from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest, RangeDone, Selection
 from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
-from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.aside import require_share
 from airflow_provider_slshudi.protocol.evidence import open_instant_of
@@ -20,8 +21,8 @@ from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import Range, merge
 
 
-def open_instant(work: Work, id_: str, token: int) -> str:
-    """Opens the transaction's instant and leaves the order for the append; gives the instant."""
+def open_instant(work: Work, id_: str, token: int, replay: Selection | None = None) -> str:
+    """Opens the transaction's instant and leaves the order for the append, or for the `replay`; gives the instant."""
     transaction = work.held(id_, token)
     if transaction.state is State.OPEN and transaction.instant is not None:
         return transaction.instant
@@ -43,7 +44,9 @@ def open_instant(work: Work, id_: str, token: int) -> str:
         pipeline = work.pipeline.model_dump(mode="json")
         # Not a worker's clock: which logs are late must not depend on when, or how often, they are read.
         planned = int(transaction.created.timestamp())
-        exchange.write_order(work.storage, BatchOrder(id_, token, instant, pipeline, ranges, density, planned))
+        chosen = None if replay is None else asdict(replay)
+        order = BatchOrder(id_, token, instant, pipeline, ranges, density, planned, chosen)
+        exchange.write_order(work.storage, order)
         reach(Point.OPEN_ORDERED)
         work.ledger.opened(id_, token, instant)
         reach(Point.OPEN_TOLD)
@@ -57,7 +60,8 @@ def append(work: Work, id_: str, token: int) -> None:
     order = work.order(transaction=id_, token=token, instant=transaction.instant or "")
     with work.heartbeat(id_, token):
         reach(Point.APPEND_LAUNCHED)
-        work.launcher.run(Verb.APPEND, order, work.connect().connection.to_env())
+        secrets = {} if transaction.kind is Kind.REPLAY else work.connect().connection.to_env()
+        work.launcher.run(Verb.APPEND, order, secrets)
         reach(Point.APPEND_ENDED)
 
 
@@ -83,6 +87,8 @@ def record(work: Work, id_: str, token: int) -> Transaction:
         facts |= {"misfits": manifest.misfits, "seconds": manifest.seconds, "warnings": warned}
         facts |= {"unfit": manifest.unfit, "examples": manifest.examples}
         facts |= {"quarantined": None if manifest.quarantine is None else manifest.quarantined}
+        if transaction.kind is Kind.REPLAY:
+            facts |= {"moved": manifest.taken - manifest.quarantined, "left": manifest.left}
         recorded = work.ledger.prepared(id_, token, facts, totals)
         reach(Point.RECORD_TOLD)
         return recorded
@@ -128,9 +134,11 @@ def _checked(work: Work, transaction: Transaction, manifest: Manifest) -> list[R
             f"it is of {manifest.transaction}, token {manifest.token}, instant {manifest.instant}, not of {wanted}",
         )
     written = exchange.rows_of(manifest.stats)
-    if written + manifest.quarantined != manifest.rows:
+    if written + manifest.quarantined != manifest.rows + manifest.taken:
         aside = f", and {manifest.quarantined} in the quarantine" if manifest.quarantine is not None else ""
-        raise _refused(work, transaction, f"{manifest.rows} rows were read, but files hold {written}{aside}")
+        raise _refused(
+            work, transaction, f"{manifest.rows + manifest.taken} rows were read, but files hold {written}{aside}"
+        )
     for stats in (manifest.stats, manifest.quarantine or []):
         paths = [stat["path"] for stat in stats]
         if len(set(paths)) != len(paths):

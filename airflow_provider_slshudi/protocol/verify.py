@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from airflow_provider_slshudi.exceptions import TableError
+from airflow_provider_slshudi.exceptions import ReplayUnderWay, TableError
+from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.job.verify import Question, ask, forget, take_answer
-from airflow_provider_slshudi.ledger.records import RecordedRange
+from airflow_provider_slshudi.ledger.records import RecordedRange, Transaction
+from airflow_provider_slshudi.ledger.states import LIVE
 from airflow_provider_slshudi.protocol.evidence import check_table_against_ledger
 from airflow_provider_slshudi.protocol.proof import Proof, prove
 from airflow_provider_slshudi.protocol.work import Work
@@ -26,6 +29,7 @@ def verify(work: Work, source: bool = False) -> Proof:
         TableError: there is no table yet.
         SourceError: the service does not answer.
         JobFailed: the job that compares did not end well.
+        ReplayUnderWay: a replay moved rows meanwhile, so what was compared is no one state of the tables.
     """
     check_table_against_ledger(work)
     if not work.storage.exists(".hoodie/hoodie.properties"):
@@ -36,16 +40,26 @@ def verify(work: Work, source: bool = False) -> Proof:
     timeline = Timeline.load(work.storage)
     as_of = max((item.completion or "" for item in timeline), default="")
     completed = {item.time for item in timeline if item.phase is Phase.COMPLETED}
-    recorded = [item for item in work.ledger.recorded(work.pipeline.name) if _is_compared(item, as_of, completed)]
+    undecided, aside_at = _quarantine(work, completed)
+    recorded = [
+        item
+        for item in work.ledger.recorded(work.pipeline.name)
+        if item.instant not in undecided and _is_compared(item, as_of, completed)
+    ]
+    replays = _replays(work)
     secrets: Mapping[str, str] = {}
     question = Question(
-        as_of, [(item.range.shard, item.range.begin, item.range.end, item.instant) for item in recorded]
+        as_of,
+        [(item.range.shard, item.range.begin, item.range.end, item.instant) for item in recorded],
+        quarantine=aside_at,
+        undecided=undecided,
+        replays=[str(item.instant) for item in replays],
     )
     if source:
         service = work.connect()
         secrets = service.connection.to_env()
         density = {str(shard): item.bytes for shard, item in work.ledger.density(work.pipeline.name).items()}
-        question = Question(as_of, question.ranges, _held(service, recorded), density)
+        question = replace(question, source=_held(service, recorded), density=density)
     id_ = uuid.uuid4().hex
     try:
         ask(work.storage, id_, question)
@@ -55,7 +69,43 @@ def verify(work: Work, source: bool = False) -> Proof:
         forget(work.storage, id_)
     if found is None:
         raise TableError(f"{work.storage.uri}: the job that verifies left no findings", table=work.storage.uri)
-    return prove(as_of, recorded, found, source)
+    if [item.id for item in _replays(work)] != [item.id for item in replays]:
+        raise _replayed(work, "began meanwhile")
+    return prove(as_of, recorded, found, source, aside_at is not None)
+
+
+def _quarantine(work: Work, completed: set[str]) -> tuple[list[str], str | None]:
+    """The instants that are committed in the main table alone, and where the quarantine is; None where there is none.
+
+    The main table's timeline was read before: what it has completed and the quarantine has pending is in between.
+    """
+    path = work.pipeline.quarantine_path
+    timeline = Timeline.load(Storage(path))
+    pending = {item.time for item in timeline.pending()} | set(timeline.rolling_back)
+    has_any = any(item.phase is Phase.COMPLETED for item in timeline)
+    return sorted(pending & completed), path if has_any else None
+
+
+def _replays(work: Work) -> list[Transaction]:
+    """The replays that are committed.
+
+    Raises:
+        ReplayUnderWay: one is not decided yet.
+    """
+    found = work.ledger.replays(work.pipeline.name)
+    for item in found:
+        if item.state in LIVE:
+            raise _replayed(work, f"is {item.state.value}", item.id)
+    return found
+
+
+def _replayed(work: Work, why: str, transaction: str = "") -> ReplayUnderWay:
+    return ReplayUnderWay(
+        f"pipeline {work.pipeline.name}: a replay {transaction} {why}, and moves rows between the tables: verify again "
+        "once it is decided",
+        pipeline=work.pipeline.name,
+        transaction=transaction or None,
+    )
 
 
 def _is_compared(item: RecordedRange, as_of: str, completed: set[str]) -> bool:

@@ -1,4 +1,7 @@
-"""What a table and its ledger hold once everything is decided: counted by readers that know nothing of the protocol."""
+"""What tables and their ledger hold once everything is decided: counted by readers that know nothing of the protocol.
+
+A pipeline's tables are the main one and, where logs that do not fit go there, the quarantine.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 import fastavro
 import pyarrow.parquet as pq
 
+from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.protocol.work import Work
 
@@ -19,33 +23,42 @@ _COMPLETED = re.compile(r"(\d+)_\d+\.([a-z]+)")
 
 def faults(work: Work, logs: int) -> list[str]:
     """All that is wrong with the table and ledger of a pipeline that nobody works on; `logs` were put, from 0 on."""
-    return [*_row_faults(work, logs), *_timeline_faults(work), *_file_faults(work), *_ledger_faults(work)]
+    found = [*_row_faults(work, logs), *_ledger_faults(work)]
+    for table in tables(work):
+        found += [f"{table.uri}: {fault}" for fault in (*_timeline_faults(table), *_file_faults(table))]
+    return found
+
+
+def tables(work: Work) -> list[Storage]:
+    """The main table, and the quarantine if there is one."""
+    aside = Storage(work.pipeline.quarantine_path)
+    return [work.storage, *([aside] if aside.exists(".hoodie/hoodie.properties") else [])]
 
 
 def lost_and_doubled(work: Work, logs: int) -> tuple[int, int]:
-    """Logs that are not in the table, and rows too many, as hudi-rs reads it."""
-    found = Counter(_column(work, "event_id"))
+    """Logs that are in no table, and rows too many, as hudi-rs reads them."""
+    found = Counter(_events(work))
     lost = sum(1 for number in range(logs) if f"event-{number}" not in found)
     return lost, sum(times - 1 for times in found.values())
 
 
-def completed_files(work: Work) -> dict[str, int]:
+def completed_files(table: Storage) -> dict[str, int]:
     """How many completed files each instant has."""
-    names = (file.name for file in Path(work.storage.full(".hoodie/timeline")).iterdir())
+    names = (file.name for file in Path(table.full(".hoodie/timeline")).iterdir())
     return Counter(match[1] for name in names if (match := _COMPLETED.fullmatch(name)))
 
 
-def base_files(work: Work) -> set[str]:
+def base_files(table: Storage) -> set[str]:
     """The Parquet files in the table's folders, whoever wrote them."""
-    root = Path(work.storage.full(""))
+    root = Path(table.full(""))
     return {
         str(file.relative_to(root)) for file in root.rglob("*.parquet") if ".hoodie" not in file.relative_to(root).parts
     }
 
 
-def listed_files(work: Work) -> set[str]:
+def listed_files(table: Storage) -> set[str]:
     """The files that the table's completed commits list, archived ones included."""
-    timeline = Path(work.storage.full(".hoodie/timeline"))
+    timeline = Path(table.full(".hoodie/timeline"))
     commits = [_record(file.read_bytes()) for file in timeline.glob("*_*.commit")]
     for file in timeline.glob("history/*.parquet"):
         rows = pq.read_table(file, columns=["action", "metadata"]).to_pylist()
@@ -55,23 +68,23 @@ def listed_files(work: Work) -> set[str]:
 
 def _row_faults(work: Work, logs: int) -> list[str]:
     lost, doubled = lost_and_doubled(work, logs)
-    keys = _column(work, "_hoodie_record_key")
+    keys = [key for table in tables(work) for key in _column(table, "_hoodie_record_key")]
     found = [f"{lost} logs lost"] if lost else []
     if doubled or len(set(keys)) != len(keys):
         found.append(f"{doubled} logs doubled, {len(keys) - len(set(keys))} keys")
     return found
 
 
-def _timeline_faults(work: Work) -> list[str]:
-    twice = {time: count for time, count in completed_files(work).items() if count > 1}
+def _timeline_faults(table: Storage) -> list[str]:
+    twice = {time: count for time, count in completed_files(table).items() if count > 1}
     if twice:
         return [f"completed more than once: {twice}"]
-    pending = Timeline.load(work.storage).pending()
+    pending = Timeline.load(table).pending()
     return [f"pending: {pending}"] if pending else []
 
 
-def _file_faults(work: Work) -> list[str]:
-    there, listed = base_files(work), listed_files(work)
+def _file_faults(table: Storage) -> list[str]:
+    there, listed = base_files(table), listed_files(table)
     found = [f"files that no commit lists: {sorted(there - listed)}"] if there - listed else []
     return [*found, *([f"listed files that are not there: {sorted(listed - there)}"] if listed - there else [])]
 
@@ -80,17 +93,26 @@ def _ledger_faults(work: Work) -> list[str]:
     name = work.pipeline.name
     live = work.ledger.live(name)
     recorded = sum(item.rows or 0 for item in work.ledger.recorded(name))
-    rows = len(_column(work, "event_id"))
+    rows = len(_events(work))
     found = [f"live transactions: {live}"] if live else []
-    return [*found, *([f"the ledger counts {recorded} rows, the table has {rows}"] if recorded != rows else [])]
+    return [*found, *([f"the ledger counts {recorded} rows, the tables have {rows}"] if recorded != rows else [])]
 
 
-def _column(work: Work, name: str) -> list[str]:
+def _events(work: Work) -> list[str]:
+    """The `event_id` of each row: a column of the main table, among the contents of a log in the quarantine."""
+    main, *aside = tables(work)
+    found = _column(main, "event_id")
+    for pairs in (pairs for table in aside for pairs in _column(table, "contents")):
+        found += [pair["value"].decode() for pair in pairs if pair["key"] == b"event_id"]
+    return found
+
+
+def _column(table: Storage, name: str) -> list[Any]:
     from hudi import HudiReadOptions, HudiTableBuilder
 
-    table = HudiTableBuilder.from_base_uri(work.storage.uri).build()
+    reader = HudiTableBuilder.from_base_uri(table.uri).build()
     options = HudiReadOptions(projection=[name])
-    return [value for batch in table.read_stream(options) for value in batch.column(name).to_pylist()]
+    return [value for batch in reader.read_stream(options) for value in batch.column(name).to_pylist()]
 
 
 def _record(content: bytes) -> dict[str, Any]:

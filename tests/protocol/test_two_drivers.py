@@ -71,7 +71,7 @@ def before(line: Line, step: Step) -> Transaction:
 
 
 def assert_one_commit(line: Line, transaction: Transaction) -> None:
-    assert completed_files(line.work)[transaction.instant or ""] == 1
+    assert completed_files(line.work.storage)[transaction.instant or ""] == 1
     assert line.work.ledger.get(transaction.id).state is State.COMMITTED
 
 
@@ -122,7 +122,7 @@ def test_a_committer_that_was_stopped_and_wakes_after_its_successor_commits_noth
     holds.release(Point.COMMIT_STARTED)
     if stopped == "task":
         # Its driver goes on and commits within its time.
-        wait_for(lambda: completed_files(line.work)[prepared.instant or ""] == 1)
+        wait_for(lambda: completed_files(line.work.storage)[prepared.instant or ""] == 1)
     decided = settle_when_possible(line, began)
     for process in paused:
         resume(process)
@@ -146,7 +146,7 @@ def test_without_a_deadline_the_woken_committer_would_commit_a_second_time(line:
     finally:
         holds.release(Point.COMMIT_STARTED)
         driver.join(120)
-    assert completed_files(line.work)[prepared.instant or ""] == 2
+    assert completed_files(line.work.storage)[prepared.instant or ""] == 2
 
 
 def test_commit_called_twice_at_the_same_moment_commits_once(line: Line, held: Callable[..., HeldStep]) -> None:
@@ -189,7 +189,7 @@ def test_an_append_that_wakes_after_its_rollback_leaves_nothing(
     assert Timeline.load(line.work.storage).pending() == []
     holds.release(point)
     assert old.wait() != 0
-    assert base_files(line.work) == listed_files(line.work)
+    assert base_files(line.work.storage) == listed_files(line.work.storage)
     line.ends_well()
 
 
@@ -199,7 +199,7 @@ def test_without_the_second_look_a_file_written_after_the_rollback_would_stay(li
     # What a task that was held after its first look would write: this writer looks neither time.
     write_files(line.work.storage, opened.instant or "", 10)
     line.next_run("run-3")
-    assert len(base_files(line.work) - listed_files(line.work)) == 1
+    assert len(base_files(line.work.storage) - listed_files(line.work.storage)) == 1
 
 
 def settle_when_possible(line: Line, began: float) -> list[str]:

@@ -1,0 +1,106 @@
+"""A base file's next version with fewer rows, as an update of a Copy-On-Write table leaves it.
+
+See hudi.apache.org/docs/file_layouts. The file group stays, the file is of another instant. As for any base file there is a marker first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.exceptions import ManifestError
+from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
+from airflow_provider_slshudi.points import Point, reach
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_slshudi.hudi.storage import Storage
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The newest committed base file of a file group of a table without partitions: its name, group and instant."""
+
+    name: str
+    group: str
+    instant: str
+
+
+def newest(gateway: Gateway, table: Pipeline) -> list[Slice]:
+    """The table's newest committed base files, by Hudi's own view of the file system."""
+    meta = gateway.meta_client(hadoop_path(table.table.path))
+    engine = gateway.hudi.common.engine.HoodieLocalEngineContext(gateway.storage_conf)
+    completed = meta.getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
+    view = gateway.hudi.common.table.view.HoodieTableFileSystemView.fileListingBasedFileSystemView(
+        engine, meta, completed
+    )
+    try:
+        found = view.getLatestBaseFiles("").toArray()
+        return sorted((Slice(f.getFileName(), f.getFileId(), f.getCommitTime()) for f in found), key=lambda s: s.name)
+    finally:
+        view.close()
+
+
+def rewrite(
+    storage: Storage,
+    instant: str,
+    write_token: str,
+    old: Slice,
+    row_groups: Iterable[pa.Table],
+    still_wanted: Callable[[], None],
+) -> dict[str, Any]:
+    """Writes the next version of `old` with the rows of `row_groups`; gives its write stat.
+
+    Args:
+        storage: the table's file system.
+        instant: the instant that the version belongs to.
+        write_token: see `hudi.basefile`.
+        old: the version that is replaced.
+        row_groups: whole rows of it, Hudi's columns too; one group at least, be it empty.
+        still_wanted: raises ManifestError once somebody else decided about the instant.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    name = f"{old.group}_{write_token}_{instant}.parquet"
+    marker = f".hoodie/.temp/{instant}/{name}.marker.MERGE"
+    storage.write(marker, b"")
+    try:
+        still_wanted()
+    except ManifestError:
+        storage.delete(marker)
+        raise
+    reach(Point.APPEND_TASK_MARKED)
+    kept, writer = 0, None
+    try:
+        with storage.create(name) as sink:
+            for rows in row_groups:
+                at = rows.schema.get_field_index("_hoodie_file_name")
+                rows = rows.set_column(at, "_hoodie_file_name", pa.repeat(pa.scalar(name), rows.num_rows))
+                writer = writer or pq.ParquetWriter(sink, rows.schema, compression="zstd", store_schema=False)
+                if rows.num_rows:
+                    writer.write_table(rows)
+                kept += rows.num_rows
+            if writer is not None:
+                writer.close()
+        still_wanted()
+    except BaseException:
+        storage.delete(name)
+        raise
+    size = storage.size(name)
+    return {
+        "fileId": old.group,
+        "path": name,
+        "partitionPath": "",
+        "prevCommit": old.instant,
+        "numWrites": kept,
+        "numInserts": 0,
+        "numDeletes": 0,
+        "numUpdateWrites": 0,
+        "totalWriteBytes": size,
+        "fileSizeInBytes": size,
+        "totalWriteErrors": 0,
+    }

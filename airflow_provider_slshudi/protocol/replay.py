@@ -1,0 +1,79 @@
+"""Replays of quarantined logs, and what is in the quarantine."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_slshudi.exceptions import ReplayUnderWay
+from airflow_provider_slshudi.hudi.exchange import Selection
+from airflow_provider_slshudi.job.orders import Verb
+from airflow_provider_slshudi.job.replay import take_count
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.ledger.states import LIVE, Kind
+from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.protocol import steps
+from airflow_provider_slshudi.protocol.aside import timeline_of
+from airflow_provider_slshudi.protocol.settle import register
+from airflow_provider_slshudi.protocol.work import Work
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay did: how many logs went back, and those that were selected and do not fit, by column and reason."""
+
+    transaction: str
+    instant: str
+    moved: int
+    left: Mapping[str, int]
+
+
+def replay(work: Work, selection: Selection) -> Replayed | None:
+    """Puts quarantined logs that fit by now into the main table; None where there is no quarantined log at all.
+
+    One that died half-way is decided by settle like any transaction; what it would have moved is still where it was.
+
+    Raises:
+        ReplayUnderWay: another one is not decided yet.
+    """
+    begun = plan(work)
+    if begun is None:
+        return None
+    steps.open_instant(work, begun.id, begun.token, selection)
+    steps.append(work, begun.id, begun.token)
+    recorded = steps.record(work, begun.id, begun.token)
+    steps.commit(work, begun.id, begun.token)
+    facts: Mapping[str, Any] = recorded.manifest or {}
+    return Replayed(begun.id, str(recorded.instant), facts["moved"], facts["left"])
+
+
+def plan(work: Work) -> Transaction | None:
+    """A replay, PLANNED; None where the quarantine never had a log. Raises as `replay`."""
+    register(work)
+    with work.lease():
+        # Two of them would both move a log, or write a file anew without what the other took from it.
+        for other in work.ledger.replays(work.pipeline.name):
+            if other.state in LIVE:
+                raise ReplayUnderWay(
+                    f"replay {other.id} of pipeline {work.pipeline.name} is {other.state.value}: wait for it, or where "
+                    "it died, let `slshudi recover` decide it",
+                    pipeline=work.pipeline.name,
+                    transaction=other.id,
+                )
+        if not timeline_of(work).completed("commit"):
+            return None
+        reach(Point.PLAN_BEGINNING)
+        begun = work.ledger.begin(work.pipeline.name, Kind.REPLAY, [], work.run.dag_id, work.run.run_id)
+        reach(Point.PLAN_BEGUN)
+        return begun
+
+
+def show(work: Work) -> list[dict[str, Any]]:
+    """What is in the quarantine, per column, type and reason: `logs`, `first_time`, `last_time` (unix seconds)."""
+    if not timeline_of(work).completed("commit"):
+        return []
+    id_ = uuid.uuid4().hex
+    work.launcher.run(Verb.COUNT_QUARANTINE, work.order(transaction=id_), {})
+    return take_count(work.storage, id_)

@@ -1,0 +1,166 @@
+"""Logs that do not fit go into a table of their own, in the same transaction: both tables have a batch, or neither."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from aliyun.log import LogItem, PutLogsRequest
+
+from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.exceptions import TableMismatch, TooManyMisfits
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.protocol import steps
+from airflow_provider_slshudi.protocol.settle import settle
+from tests.protocol.conftest import Scenario
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Make = Callable[..., Scenario]
+LOGS = 100
+
+
+@pytest.fixture
+def pipeline(scenario: Make) -> Scenario:
+    """A hundred logs wait, of which each tenth says `clicks: none`."""
+    made = scenario(misfits="quarantine")
+    made.put(LOGS)
+    return made
+
+
+def rows_of(uri: str) -> list[dict[str, Any]]:
+    """A table's rows as hudi-rs reads it."""
+    from hudi import HudiTableBuilder
+
+    return pa.Table.from_batches(HudiTableBuilder.from_base_uri(uri).build().read()).to_pylist()
+
+
+def changed(pipeline: Scenario, **fields: Any) -> Scenario:
+    """The same with another pipeline file."""
+    described = {**pipeline.work.pipeline.model_dump(mode="json"), **fields}
+    return replace(pipeline, work=replace(pipeline.work, pipeline=Pipeline.model_validate(described)))
+
+
+def aside(pipeline: Scenario) -> Timeline:
+    return Timeline.load(Storage(pipeline.work.pipeline.quarantine_path))
+
+
+def assert_each_once(pipeline: Scenario, logs: int, unfit: int) -> None:
+    """Each log is in one of the two tables."""
+    main, quarantined = rows_of(pipeline.work.storage.uri), rows_of(pipeline.work.pipeline.quarantine_path)
+    keys = [row["_hoodie_record_key"] for row in [*main, *quarantined]]
+    assert (len(main), len(quarantined), len(set(keys))) == (logs - unfit, unfit, logs)
+
+
+def test_a_log_that_does_not_fit_is_in_the_quarantine_as_it_was_given(pipeline: Scenario, spark: SparkSession) -> None:
+    item = LogItem(1_700_000_999, contents=[("event_id", "odd"), ("ts", "0"), ("clicks", b"\xff"), ("k", "v")])
+    request = PutLogsRequest("ads", pipeline.work.pipeline.source.logstore, "ads", "10.0.0.1", [item])
+    request.set_log_tags([("host", "web-1")])
+    pipeline.client.put_logs(request)
+    batch = pipeline.batch("run-1")
+    assert batch.rows == LOGS + 1
+    assert batch.manifest is not None
+    assert (batch.manifest["quarantined"], batch.manifest["misfits"]) == (11, {"clicks": 11})
+    assert_each_once(pipeline, LOGS + 1, 11)
+    (row,) = [row for row in rows_of(pipeline.work.pipeline.quarantine_path) if row["value"] == b"\xff"]
+    told = ("column_name", "type_wanted", "reason", "pipeline", "transaction_id", "topic", "source")
+    assert [row[name] for name in told] == [
+        *("clicks", "bigint", "not_utf8", "ad_events"),
+        *(batch.id, b"ads", b"10.0.0.1"),
+    ]
+    assert row["_hoodie_record_key"] == f"{row['shard']}-{row['cursor']}-{row['log_index']}"
+    assert row["_hoodie_commit_time"] == batch.instant
+    assert row["log_time"].timestamp() == 1_700_000_999
+    assert row["planned"].timestamp() == int(batch.created.timestamp())
+    contents = {pair["key"]: pair["value"] for pair in row["contents"]}
+    assert contents == {b"event_id": b"odd", b"ts": b"0", b"clicks": b"\xff", b"k": b"v", b"__tag__:host": b"web-1"}
+    read = spark.read.format("hudi").load(pipeline.work.pipeline.quarantine_path)
+    assert read.where("cast(value as string) = 'none'").count() == 10
+    assert read.selectExpr("explode(contents) as p").where("cast(p.key as string) = 'city'").count() == 10
+
+
+def test_a_batch_whose_logs_all_fit_leaves_the_quarantine_alone(scenario: Make) -> None:
+    pipeline = scenario(misfits="quarantine")
+    pipeline.put(9, first=1)
+    batch = pipeline.batch("run-1")
+    assert batch.manifest is not None and batch.manifest["quarantined"] is None
+    assert list(aside(pipeline)) == []
+
+
+def test_more_misfits_than_allowed_fail_the_batch_before_anything_is_committed(scenario: Make) -> None:
+    pipeline = scenario(misfits="quarantine", max_misfits=0.09)
+    pipeline.put(LOGS)
+    work = pipeline.by("run-1")
+    opened = pipeline.open(work)
+    steps.append(work, opened.id, opened.token)
+    with pytest.raises(TooManyMisfits, match=r"10 of 100 logs .* \(clicks: 10\).* 'none' is no bigint") as refused:
+        steps.record(work, opened.id, opened.token)
+    assert (refused.value.misfits, refused.value.logs, refused.value.share) == (10, 100, 0.09)
+    settle(pipeline.by("run-2"), lambda run: True)
+    assert pipeline.work.ledger.get(opened.id).state is State.ABORTED
+    assert aside(pipeline).pending() == Timeline.load(work.storage).pending() == []
+    assert not list(Path(Storage(work.pipeline.quarantine_path).full("")).glob("*.parquet"))
+    assert changed(pipeline, max_misfits=0.1).batch("run-3").state is State.COMMITTED
+    assert_each_once(pipeline, LOGS, 10)
+
+
+def test_nullified_logs_count_for_the_bound_too(scenario: Make) -> None:
+    pipeline = scenario(max_misfits=0.09)
+    pipeline.put(LOGS)
+    with pytest.raises(TooManyMisfits, match="10 of 100 logs"):
+        pipeline.batch("run-1")
+
+
+def prepared(pipeline: Scenario) -> Transaction:
+    return pipeline.prepare(pipeline.by("run-1"))
+
+
+def test_who_rolled_the_main_instant_back_leaves_the_quarantines_to_settle(
+    pipeline: Scenario, spark: SparkSession
+) -> None:
+    from airflow_provider_slshudi.hudi import commit
+    from airflow_provider_slshudi.hudi.gateway import Gateway
+
+    batch = prepared(pipeline)
+    found = aside(pipeline).get(str(batch.instant))
+    assert found is not None and found.phase is Phase.INFLIGHT
+    commit.roll_back(Gateway.of(spark.sparkContext), pipeline.work.pipeline, str(batch.instant))
+    settle(pipeline.by("run-2"), lambda run: True)
+    assert aside(pipeline).get(str(batch.instant)) is None
+    assert pipeline.batch("run-3").state is State.COMMITTED
+    assert_each_once(pipeline, LOGS, 10)
+
+
+def test_a_quarantined_batch_that_somebody_took_away_is_for_a_person(pipeline: Scenario, spark: SparkSession) -> None:
+    from airflow_provider_slshudi.hudi import commit, quarantine
+    from airflow_provider_slshudi.hudi.gateway import Gateway
+
+    batch = prepared(pipeline)
+    made = quarantine.table_of(pipeline.work.pipeline)
+    commit.roll_back(Gateway.of(spark.sparkContext), made, str(batch.instant))
+    with pytest.raises(Exception, match="is not there any more, and the main table has it completed"):
+        steps.commit(pipeline.by("run-1"), batch.id, batch.token)
+    with pytest.raises(TableMismatch, match="restore the main table"):
+        settle(pipeline.by("run-2"), lambda run: True)
+
+
+def test_an_instant_that_a_given_up_driver_left_in_the_quarantine_is_rolled_back(
+    pipeline: Scenario, spark: SparkSession
+) -> None:
+    from airflow_provider_slshudi.hudi import quarantine
+    from airflow_provider_slshudi.hudi.gateway import Gateway
+
+    opened = pipeline.open(pipeline.by("run-1"))
+    settle(pipeline.by("run-2"), lambda run: True)
+    quarantine.open_instant(Gateway.of(spark.sparkContext), pipeline.work.pipeline, str(opened.instant))
+    assert aside(pipeline).pending()
+    settle(pipeline.by("run-3"), lambda run: True)
+    assert aside(pipeline).pending() == []
