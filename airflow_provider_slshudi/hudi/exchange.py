@@ -29,6 +29,7 @@ QUARANTINE_KEY = "slshudi.quarantine"
 
 _ROOT = ".hoodie/slshudi"
 _ORDER = "batch-"
+_MANIFEST = "manifest-"
 
 
 def folder(instant: str) -> str:
@@ -199,7 +200,7 @@ def fence(storage: Storage, instant: str) -> None:
 
 def write_manifest(storage: Storage, manifest: Manifest) -> None:
     """Leaves the manifest: the append's last act."""
-    storage.write(f"{folder(manifest.instant)}/manifest-{manifest.token}.json", json.dumps(asdict(manifest)).encode())
+    storage.write(f"{folder(manifest.instant)}/{_MANIFEST}{manifest.token}.json", json.dumps(asdict(manifest)).encode())
 
 
 def read_manifest(storage: Storage, transaction: str, instant: str, token: int) -> tuple[Manifest, str]:
@@ -208,7 +209,7 @@ def read_manifest(storage: Storage, transaction: str, instant: str, token: int) 
     Raises:
         ManifestError: there is none.
     """
-    content = storage.read(f"{folder(instant)}/manifest-{token}.json")
+    content = storage.read(f"{folder(instant)}/{_MANIFEST}{token}.json")
     if content is None:
         raise ManifestError(
             f"{storage.uri}: no manifest for instant {instant} with token {token}: its append did not end well",
@@ -220,6 +221,26 @@ def read_manifest(storage: Storage, transaction: str, instant: str, token: int) 
     ranges = [RangeDone(**done) for done in data.pop("ranges")]
     checks = [CheckResult(**check) for check in data.pop("checks")]
     return Manifest(ranges=ranges, checks=checks, **data), hashlib.sha256(content).hexdigest()
+
+
+def token_of(storage: Storage, transaction: str, instant: str, digest: str | None) -> int:
+    """The token of the append whose manifest has this SHA-256.
+
+    Raises:
+        ManifestError: there is none.
+    """
+    for name in storage.names(folder(instant)) or []:
+        if name.startswith(_MANIFEST):
+            content = storage.read(f"{folder(instant)}/{name}") or b""
+            if hashlib.sha256(content).hexdigest() == digest:
+                return int(name.removeprefix(_MANIFEST).removesuffix(".json"))
+    raise ManifestError(
+        f"{storage.uri}/{folder(instant)}: the manifest with SHA-256 {digest} is gone, which lists what instant "
+        f"{instant} wrote into the quarantine",
+        table=storage.uri,
+        transaction=transaction,
+        instant=instant,
+    )
 
 
 def write_extra(storage: Storage, instant: str, token: int, extra: Mapping[str, str]) -> str:

@@ -1,6 +1,7 @@
 """A base file's next version with fewer rows, as an update of a Copy-On-Write table leaves it.
 
-See hudi.apache.org/docs/file_layouts. The file group stays, the file is of another instant. As for any base file there is a marker first.
+The file group stays, the file is of another instant (hudi.apache.org/docs/file_layouts). As for any base file there is
+a marker first.
 """
 
 from __future__ import annotations

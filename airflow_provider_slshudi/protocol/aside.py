@@ -38,10 +38,8 @@ def is_settled(work: Work, transaction: Transaction) -> bool:
     return False
 
 
-def orphans(work: Work) -> list[str]:
-    """Pending instants of the quarantine, of which a driver that was given up may have left one."""
-    if not work.pipeline.quarantines:
-        return []
+def pending(work: Work) -> list[str]:
+    """The quarantine's pending instants, and those that a rollback took away which did not end."""
     timeline = timeline_of(work)
     return sorted({instant.time for instant in timeline.pending()} | set(timeline.rolling_back))
 

@@ -6,14 +6,18 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from airflow_provider_slshudi.exceptions import TableError
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.records import CommittedBatch, RangeTotals
 from airflow_provider_slshudi.ledger.states import Kind
+from airflow_provider_slshudi.protocol import aside
 from airflow_provider_slshudi.protocol.evidence import check_table_against_ledger, pending_of
 from airflow_provider_slshudi.protocol.resolve import roll_back
 from airflow_provider_slshudi.protocol.settle import register
-from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.protocol.work import Work, driver_time
 from airflow_provider_slshudi.ranges import Range
 
 
@@ -39,7 +43,7 @@ def rebuild(work: Work) -> Rebuilt:
     """
     register(work)
     name = work.pipeline.name
-    with work.lease():
+    with work.lease() as lease:
         timeline = Timeline.load(work.storage)
         batches = sorted(_committed(work, timeline), key=lambda batch: batch.completed)
         # Refuses live transactions before an instant of theirs is touched.
@@ -50,8 +54,41 @@ def rebuild(work: Work) -> Rebuilt:
         for instant, id_ in pending:
             roll_back(work, instant, id_)
             exchange.delete(work.storage, instant)
+        _settle_quarantine(work, lease, {batch.instant: batch.id for batch in batches})
     check_table_against_ledger(work)
     return Rebuilt(len(batches), [instant for instant, _ in pending])
+
+
+def _settle_quarantine(work: Work, lease: Lease, committed: Mapping[str, str]) -> None:
+    """Completes what the quarantine has pending of committed batches, and rolls the rest back."""
+    for instant in aside.pending(work):
+        if instant in committed:
+            work.launcher.run(Verb.COMMIT, _order(work, instant, committed[instant], driver_time(lease)), {})
+            if aside.is_pending(work, instant):
+                raise TableError(
+                    f"{work.pipeline.quarantine_path}: the job ended well, but instant {instant} is still pending",
+                    table=work.pipeline.quarantine_path,
+                    instant=instant,
+                )
+        else:
+            roll_back(work, instant, "")
+        exchange.delete(work.storage, instant)
+
+
+def _order(work: Work, instant: str, id_: str, until: float) -> JobOrder:
+    """The order to commit again what the main table has; the quarantine's part is what is left to do.
+
+    Raises:
+        ManifestError: what that takes is not there any more.
+    """
+    timeline = Timeline.load(work.storage)
+    found = timeline.get(instant)
+    extra = timeline.extra_metadata(found) if found is not None else {}
+    digest = json.loads(extra.get(exchange.QUARANTINE_KEY, "{}")).get("digest")
+    token = exchange.token_of(work.storage, id_, instant, digest)
+    batch = exchange.read_order(work.storage, id_, instant, token)
+    left = exchange.write_extra(work.storage, instant, token, extra)
+    return JobOrder(batch.pipeline, id_, token, instant, digest, left, until)
 
 
 def _committed(work: Work, timeline: Timeline) -> Iterator[CommittedBatch]:

@@ -94,7 +94,7 @@ def _orphans(work: Work) -> list[tuple[Transaction, str]]:
             raise ledger_lost(work, instant, id_)
         if transaction.state is State.ABORTED or transaction.instant not in (None, instant):
             orphans.append((transaction, instant))
-    for instant in aside.orphans(work):
+    for instant in aside.pending(work):
         transaction = work.ledger.by_instant(work.pipeline.name, instant)
         if transaction is not None and transaction.state is State.ABORTED and (transaction, instant) not in orphans:
             orphans.append((transaction, instant))
