@@ -102,7 +102,9 @@ def roll_back(gateway: Gateway, order: JobOrder) -> None:
     reach(Point.ROLLBACK_STARTED)
     quarantine.roll_back(gateway, pipeline, order.instant, owner.quarantine if owner else "")
     reach(Point.ROLLBACK_QUARANTINE)
-    if quarantine.is_pending(Timeline.load(storage), order.instant):
+    timeline = Timeline.load(storage)
+    # Somebody else may have taken the main one away, and knew of no other.
+    if timeline.get(order.instant) is not None or order.instant in timeline.rolling_back:
         commit.roll_back(gateway, pipeline, order.instant)
     reach(Point.ROLLBACK_COMPLETED)
     print(f"rolled back instant {order.instant}")

@@ -83,7 +83,8 @@ def test_logs_come_back_as_if_they_had_fitted_at_once(scenario: Make) -> None:
     pipeline.put(20)
     pipeline.batch("run-1")
     wide = [dict(column, type="string") if column["name"] == "clicks" else column for column in columns]
-    fits = scenario(misfits="quarantine", columns=wide, location=pipeline.work.pipeline.table.path + "_2", name="other")
+    table = pipeline.work.pipeline.table.model_dump(mode="json")
+    fits = changed(pipeline, columns=wide, name="other", table={**table, "path": f"{table['path']}_2"})
     fits.batch("run-1")
     done = replay.replay(corrected(pipeline).work, Selection())
     assert done is not None and done.moved == 2
