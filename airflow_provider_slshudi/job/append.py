@@ -170,7 +170,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         [done for result in results for done in result.ranges],
         dict(misfits),
         time.monotonic() - started,
-        checks.results([storage.full(stat["path"]) for stat in stats]),
+        checks.results([f"{storage.uri}/{stat['path']}" for stat in stats]),
         sum(result.unfit for result in results),
         [example for result in results for example in result.examples][:EXAMPLES],
         _quarantined(spark, gateway, storage, order, pipeline, [item.staged for item in results if item.staged]),

@@ -23,6 +23,7 @@ class Verb(str, Enum):
     CLEAN = "clean"
     ARCHIVE = "archive"
     COUNT_QUARANTINE = "count-quarantine"
+    SYNC = "sync"
 
 
 DISTRIBUTED = frozenset({Verb.APPEND, Verb.VERIFY})

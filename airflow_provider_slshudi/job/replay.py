@@ -142,7 +142,7 @@ def replay(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         stats,
         [],
         seconds=time.monotonic() - started,
-        checks=checks.results([storage.full(stat["path"]) for stat in stats]),
+        checks=checks.results([f"{storage.uri}/{stat['path']}" for stat in stats]),
         quarantine=[stat for result in results for stat in result.slices],
         taken=sum(result.taken for result in results),
         left=dict(left),

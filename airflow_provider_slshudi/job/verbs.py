@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import ManifestError, TableError
-from airflow_provider_slshudi.hudi import commit, exchange, instants, quarantine, services
+from airflow_provider_slshudi.hudi import catalog, commit, exchange, instants, quarantine, services
 from airflow_provider_slshudi.hudi.exchange import Owner
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.storage import Storage
@@ -145,6 +145,13 @@ def count_quarantine(gateway: Gateway, order: JobOrder) -> None:
     replay.leave_count(gateway, pipeline, storage, order.transaction)
 
 
+def sync(gateway: Gateway, order: JobOrder) -> None:
+    """Brings what the catalog says of the table up to its newest commit."""
+    pipeline, _ = _table(order)
+    if pipeline.catalog is not None:
+        catalog.sync(gateway, pipeline, pipeline.catalog)
+
+
 CONTROL: dict[Verb, Callable[[Gateway, JobOrder], None]] = {
     Verb.OPEN: open_instant,
     Verb.COMMIT: commit_instant,
@@ -153,6 +160,7 @@ CONTROL: dict[Verb, Callable[[Gateway, JobOrder], None]] = {
     Verb.CLEAN: clean,
     Verb.ARCHIVE: archive,
     Verb.COUNT_QUARANTINE: count_quarantine,
+    Verb.SYNC: sync,
 }
 """What verbs that are not distributed do."""
 

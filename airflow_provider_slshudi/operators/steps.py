@@ -106,8 +106,8 @@ class SlsHudiAppendOperator(_DriverStep):
 class SlsHudiRecordOperator(_Step):
     """Phase one: checks what the append left and makes manifest and offsets durable.
 
-    Returns rows, raw bytes, per column how many values did not fit its type, and the checks that only warn and did not
-    pass.
+    Returns rows, raw bytes, per column how many values did not fit, how many logs went to the quarantine, and the
+    checks that only warn and did not pass.
     """
 
     def step(self, work: Work, id_: str, token: int, context: Context) -> dict[str, Any]:
@@ -117,10 +117,18 @@ class SlsHudiRecordOperator(_Step):
         recorded = record(work, id_, token)
         manifest = recorded.manifest or {}
         misfits = dict(manifest.get("misfits", {}))
+        quarantined = manifest.get("quarantined") or 0
         if misfits:
-            self.log.warning("values that do not fit their column's type became NULL: %s", misfits)
+            self.log.warning(
+                "values that do not fit their columns: %s; %s of the logs went to the quarantine, the other values "
+                "became NULL. For example %s",
+                misfits,
+                quarantined,
+                "; ".join(manifest.get("examples", [])),
+            )
         warnings = dict(manifest.get("warnings", {}))
-        return {"rows": recorded.rows, "bytes": recorded.bytes, "misfits": misfits, "warnings": warnings}
+        figures = {"rows": recorded.rows, "bytes": recorded.bytes, "misfits": misfits}
+        return {**figures, "quarantined": quarantined, "warnings": warnings}
 
 
 class SlsHudiCommitOperator(_DriverStep):
