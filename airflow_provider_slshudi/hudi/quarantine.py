@@ -38,12 +38,15 @@ COLUMNS: tuple[tuple[str, str], ...] = (
 )
 """The quarantine's columns. `contents` are the log's own keys and its tags; what a log holds is kept as bytes."""
 
+# Its instants come late to their timeline, once a batch is read, and a metadata table wants none that is older than its
+# own compaction. One folder of few files does without.
+_OPTIONS = {"hoodie.metadata.enable": "false"}
+
 
 def table_of(pipeline: Pipeline, path: str = "") -> Pipeline:
     """The quarantine as a pipeline's table; `path` is where it is, if that is not what the file says by now."""
-    table = Table(
-        path=path or pipeline.quarantine_path, name=pipeline.quarantine.name or f"{pipeline.table.name}_quarantine"
-    )
+    name = pipeline.quarantine.name or f"{pipeline.table.name}_quarantine"
+    table = Table(path=path or pipeline.quarantine_path, name=name, options=_OPTIONS)
     columns = [Column(name=name, type=type_, format=_format(type_)) for name, type_ in COLUMNS]
     plain: dict[str, Any] = {"rest_column": None, "misfits": "nullify", "checks": [], "quarantine": Quarantine()}
     return pipeline.model_copy(update={"table": table, "columns": columns, **plain})

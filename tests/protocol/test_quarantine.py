@@ -10,16 +10,22 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from aliyun.log import LogItem, PutLogsRequest
+from sqlalchemy import delete
 
 from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.exceptions import TableMismatch, TooManyMisfits
+from airflow_provider_slshudi.exceptions import CommitStateUnknown, JobFailed, TableMismatch, TooManyMisfits
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import steps
+from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
+from airflow_provider_slshudi.protocol.verify import verify
 from tests.protocol.conftest import Scenario
+from tests.scenarios import DyingLauncher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -164,3 +170,71 @@ def test_an_instant_that_a_given_up_driver_left_in_the_quarantine_is_rolled_back
     assert aside(pipeline).pending()
     settle(pipeline.by("run-3"), lambda run: True)
     assert aside(pipeline).pending() == []
+
+
+def test_nobody_sees_a_batch_in_the_quarantine_before_it_is_committed(pipeline: Scenario, spark: SparkSession) -> None:
+    """Also where a batch that was planned later is committed first, which the quarantine's readers go by."""
+    early = pipeline.open(pipeline.by("run-1"))
+    pipeline.put(10, first=LOGS)
+    assert pipeline.prepare(pipeline.by("run-2")).rows == 10
+    steps.append(pipeline.by("run-1"), early.id, early.token)
+    late = pipeline.work.ledger.live("ad_events")[-1]
+    steps.commit(pipeline.by("run-2"), late.id, late.token)
+    path = pipeline.work.pipeline.quarantine_path
+    assert len(list(Path(Storage(path).full("")).glob("*.parquet"))) >= 2
+    assert [row["_hoodie_commit_time"] for row in rows_of(path)] == [late.instant]
+    assert spark.read.format("hudi").load(path).count() == 1
+    steps.record(pipeline.by("run-1"), early.id, early.token)
+    steps.commit(pipeline.by("run-1"), early.id, early.token)
+    assert_each_once(pipeline, LOGS + 10, 11)
+    assert spark.read.format("hudi").load(path).count() == 11
+
+
+def test_late_logs_go_to_the_quarantine_and_verify_knows(scenario: Make) -> None:
+    bounds = {"late": "36500d", "future": "1h", "rule": "quarantine"}
+    partition = {"by": "event_time", "column": "event_time", "bounds": bounds}
+    pipeline = scenario()
+    table = {**pipeline.work.pipeline.table.model_dump(mode="json"), "partition": partition}
+    pipeline = changed(pipeline, table=table)
+    pipeline.put(10)
+    far = [("event_id", "far"), ("ts", str(4_000_000_000_000)), ("clicks", "7")]
+    item = LogItem(1_700_000_500, contents=far)
+    source = pipeline.work.pipeline.source
+    pipeline.client.put_logs(PutLogsRequest(source.project, source.logstore, "ads", "10.0.0.1", [item]))
+    batch = pipeline.batch("run-1")
+    (row,) = rows_of(pipeline.work.pipeline.quarantine_path)
+    assert (row["column_name"], row["reason"], row["value"]) == ("event_time", "future", b"4000000000000")
+    assert_each_once(pipeline, 11, 1)
+    proof = verify(pipeline.work, source=True)
+    assert proof.ok and proof.totals.quarantined == 1 and proof.totals.compared == 2
+    assert batch.manifest is not None and batch.manifest["misfits"] == {"clicks": 1, "event_time": 1}
+
+
+@pytest.mark.parametrize("point", [Point.APPEND_WRITTEN, Point.COMMIT_COMPLETED])
+def test_a_rebuilt_ledger_settles_what_the_quarantine_has_pending(pipeline: Scenario, point: Point) -> None:
+    """A ledger that was lost while a driver was between the two tables."""
+    work = pipeline.by("run-1")
+    dying = replace(work, launcher=DyingLauncher(point))
+    opened = pipeline.open(work)
+    if point is Point.APPEND_WRITTEN:
+        with pytest.raises(JobFailed):
+            steps.append(dying, opened.id, opened.token)
+    else:
+        steps.append(work, opened.id, opened.token)
+        steps.record(work, opened.id, opened.token)
+        with pytest.raises(CommitStateUnknown, match=r"its part in .*_quarantine is not yet"):
+            steps.commit(dying, opened.id, opened.token)
+        # Neither what the main table has of it already nor what the quarantine lacks counts yet.
+        between = verify(pipeline.work)
+        assert between.ok and between.rows == 0
+    assert [instant.time for instant in aside(pipeline).pending()] == [opened.instant]
+    with pipeline.work.ledger._engine.begin() as connection:
+        for table in reversed(models.metadata.sorted_tables):
+            connection.execute(delete(table))
+    rebuilt = rebuild(work)
+    assert rebuilt.committed == (point is Point.COMMIT_COMPLETED)
+    assert aside(pipeline).pending() == []
+    if point is Point.APPEND_WRITTEN:
+        pipeline.batch("run-2")
+    assert_each_once(pipeline, LOGS, 10)
+    assert verify(pipeline.work).ok
