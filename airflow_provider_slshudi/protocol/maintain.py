@@ -7,9 +7,11 @@ deleted without it. No pending batch is touched or waited for. What was cut off 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from airflow_provider_slshudi.exceptions import ForeignWrite, TableError
+from airflow_provider_slshudi.hudi.quarantine import table_of
 from airflow_provider_slshudi.hudi.timeline import FOLDER, Phase, Timeline
 from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.lease import Lease
@@ -46,16 +48,25 @@ class Archived:
 
 
 def clean(work: Work) -> Cleaned:
-    """Deletes the files that were replaced before what the pipeline's file says to keep.
+    """Deletes the files that were replaced before what the pipeline's file says to keep, in the quarantine too.
 
     Raises:
         LeaseHeld, TimelineUnreadable, LedgerUnavailable, JobFailed: the next run goes on where this one ended.
         LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: a person has to look; nothing was done.
     """
     register(work)
+    done = _clean(work, _fit)
+    aside = _aside(work)
+    if aside is None:
+        return done
+    more = _clean(aside, lambda _: True)
+    return Cleaned(done.instant or more.instant, done.files + more.files, done.bytes + more.bytes)
+
+
+def _clean(work: Work, fit: Callable[[Work], bool]) -> Cleaned:
     with work.lease() as lease:
         reach(Point.CLEAN_LEASED)
-        planned = _planned(work, lease) if _fit(work) else None
+        planned = _planned(work, lease) if fit(work) else None
     if planned is None:
         return Cleaned(None, 0, 0)
     # Named by no snapshot that is to be kept, whoever reads or writes meanwhile; on object stores this takes minutes.
@@ -87,12 +98,31 @@ def archive(work: Work) -> Archived:
         before = _completed(Timeline.load(work.storage))
         _run(work, lease, Verb.ARCHIVE)
         timeline = Timeline.load(work.storage)
+        aside = _aside(work)
+        if aside is not None and _may_archive(aside, timeline):
+            _run(aside, lease, Verb.ARCHIVE)
     commits = len(timeline.completed(*_COMMITS))
     pending = (instant.time for instant in timeline.pending() if instant.action in _PENDING_WRITES)
     held = next(pending, None) if commits > work.pipeline.maintenance.max_commits else None
     if held is not None:
         _log.warning("%s: instant %s is pending and holds archival back", work.storage.uri, held)
     return Archived(len(before - _completed(timeline)), commits, held)
+
+
+def _aside(work: Work) -> Work | None:
+    """The same for the quarantine; None where there is none."""
+    aside = replace(work, pipeline=table_of(work.pipeline))
+    return aside if aside.storage.exists(".hoodie/hoodie.properties") else None
+
+
+def _may_archive(aside: Work, main: Timeline) -> bool:
+    """Whether there is something to archive, and no batch may yet come with an instant that is older than that.
+
+    What the main table has pending may come to the quarantine's timeline, where nothing of it can be seen yet.
+    """
+    commits = [instant.time for instant in Timeline.load(aside.storage).completed(*_COMMITS)]
+    older = commits[: -aside.pipeline.maintenance.min_commits]
+    return bool(older) and all(instant.time > older[-1] for instant in main.pending())
 
 
 def _fit(work: Work) -> bool:
