@@ -474,7 +474,8 @@ class Pipeline(_Model):
 
     @model_validator(mode="after")
     def _quarantine_apart(self) -> Pipeline:
-        table, beside = f"{self.table.path}/", f"{self.quarantine_path}/"
+        # s3:// and s3a:// are one store.
+        table, beside = (f"{path}/".replace("s3a://", "s3://") for path in (self.table.path, self.quarantine_path))
         if table.startswith(beside) or beside.startswith(table):
             raise ValueError(f"quarantine.path {self.quarantine_path} and table.path {self.table.path} share a folder")
         return self

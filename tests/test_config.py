@@ -94,6 +94,16 @@ def test_a_pipeline_survives_json_which_is_how_it_travels_to_jobs() -> None:
     assert type(found).model_validate(found.model_dump(mode="json")) == found
 
 
+def test_a_quarantine_is_beside_the_table_unless_told_otherwise() -> None:
+    found = parse_pipeline(SMALL, "clicks.yaml")
+    assert (found.quarantines, found.quarantine_path) == (False, f"{found.table.path}_quarantine")
+    elsewhere = parse_pipeline(changed("quarantine", {"path": "s3a://lake/aside/"}), "clicks.yaml")
+    assert elsewhere.quarantine_path == "s3a://lake/aside"
+    assert parse_pipeline(changed("misfits", "quarantine"), "clicks.yaml").quarantines
+    bounds = {"late": "7d", "rule": "quarantine"}
+    assert parse_pipeline(changed("table.partition.bounds", bounds), "clicks.yaml").quarantines
+
+
 @pytest.mark.parametrize(
     ("text", "bytes_"), [("512MiB", 2**29), ("2GB", 2 * 10**9), ("1.5 KiB", 1536), (7, 7), ("7", 7), ("10B", 10)]
 )
@@ -132,6 +142,13 @@ def test_schedules(schedule: str, every: object) -> None:
         ("table.options", {"hoodie.clean.automatic": "true"}, "table", "none that exactly-once rests on"),
         ("table.options", {"fs.s3a.secret.key": "x"}, "table", "use a connection"),
         ("catalog.metastore", "metastore:9083", "catalog.metastore", "expected thrift://host:port"),
+        ("misfits", "drop", "misfits", "'nullify', 'fail' or 'quarantine'"),
+        ("max_misfits", 1.5, "max_misfits", "less than or equal to 1"),
+        ("quarantine", {"path": "/lake/q"}, "quarantine.path", "expected a URI"),
+        ("quarantine", {"path": "s3://lake/clicks"}, "", "share a folder"),
+        ("quarantine", {"path": "s3a://lake/clicks/aside"}, "", "share a folder"),
+        ("table.partition.bounds", {"rule": "fail"}, "table.partition.bounds", "give late, future or both"),
+        ("table.partition.bounds", {"late": "soon"}, "table.partition.bounds.late", "expected a time like 30s"),
         ("checks", [{"name": "a"}], "checks[0]", "give one of every, batch, freshness"),
         ("checks", [{"name": "a", "every": "id > 1", "freshness": "1h"}], "checks[0]", "give one of"),
         ("checks", [{"name": "a", "freshness": "soon"}], "checks[0].freshness", "expected a time like 30s"),

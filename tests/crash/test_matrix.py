@@ -24,6 +24,7 @@ CASES = [
     Case(Step.APPEND, Point.APPEND_LEFT_MANIFEST, Victim.PYTHON_DRIVER),
     Case(Step.RECORD, Point.RECORD_HALF, Victim.TASK),
     Case(Step.COMMIT, Point.COMMIT_STARTED, Victim.JVM),
+    Case(Step.COMMIT, Point.COMMIT_COMPLETED, Victim.JVM),
     Case(Step.SETTLE, Point.ROLLBACK_COMPLETED, Victim.TASK),
 ]
 

@@ -21,6 +21,7 @@ from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import steps
+from airflow_provider_slshudi.protocol.maintain import archive, clean
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
@@ -237,4 +238,28 @@ def test_a_rebuilt_ledger_settles_what_the_quarantine_has_pending(pipeline: Scen
     if point is Point.APPEND_WRITTEN:
         pipeline.batch("run-2")
     assert_each_once(pipeline, LOGS, 10)
+    assert verify(pipeline.work).ok
+
+
+def test_the_quarantine_is_archived_but_not_past_what_may_yet_come_to_it(scenario: Make) -> None:
+    kept = {"keep": {"commits": 1}, "min_commits": 2, "max_commits": 3}
+    pipeline = scenario(misfits="quarantine", maintenance=kept)
+    pipeline.put(10)
+    early = pipeline.open(pipeline.by("run-0"))
+    for number in range(1, 6):
+        pipeline.put(10, first=10 * number)
+        beside = pipeline.prepare(pipeline.by(f"run-{number}"))
+        steps.commit(pipeline.by(f"run-{number}"), beside.id, beside.token)
+    archive(pipeline.work)
+    assert len(aside(pipeline).completed("commit")) == 5, "the first batch may yet have misfits"
+    work = pipeline.by("run-0")
+    steps.append(work, early.id, early.token)
+    steps.record(work, early.id, early.token)
+    steps.commit(work, early.id, early.token)
+    archive(pipeline.work)
+    assert len(aside(pipeline).completed("commit")) <= 3
+    clean(pipeline.work)
+    pipeline.put(10, first=60)
+    pipeline.batch("run-6")
+    assert_each_once(pipeline, 70, 7)
     assert verify(pipeline.work).ok
