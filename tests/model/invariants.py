@@ -8,6 +8,8 @@ from collections import Counter
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.ranges import Range, merge, overlap
+from tests.model.service import fits
+from tests.model.table import ModelTable
 from tests.model.world import PIPELINE, World
 
 
@@ -32,28 +34,52 @@ class Invariants:
         require(not world.surprises, "only errors of the package end a step", *world.surprises)
         if not world.table.base.exists():
             return
-        commits = world.table.commits()
-        twice = [instant for instant, times in Counter(instant for instant, *_ in commits).items() if times > 1]
-        require(not twice, "no instant is completed twice", twice)
+        for table in (world.table, world.aside):
+            times_of = Counter(instant for instant, *_ in table.commits())
+            twice = [instant for instant, times in times_of.items() if times > 1]
+            require(not twice, "no instant is completed twice", table.base.name, twice)
         rows = self._rows()
         require(self._seen <= rows, "no row that a reader saw vanishes", self._seen - rows)
         self._seen = rows
         self._ledger()
 
     def _rows(self) -> set[str]:
+        """The rows of both tables."""
         counted: Counter[str] = Counter()
+        aside = {instant: files for instant, _, files in self._world.aside.commits()}
         for instant, extra, files in self._world.table.commits():
-            found: Counter[str] = Counter()
-            for file in files:
-                rows = self._world.table.rows(file)
-                require(rows is not None, "a committed file is there", instant, file)
-                found.update(rows or ())
-            wanted = {f"{item.shard}-{cursor}-0" for item in _ranges(extra) for cursor in range(item.begin, item.end)}
-            require(wanted == set(found), "a commit holds its ranges, whole", instant, wanted ^ set(found))
-            counted += found
+            found = self._rows_of(self._world.table, instant, files)
+            for fitting, rows in (
+                (True, found),
+                (False, self._rows_of(self._world.aside, instant, aside.get(instant))),
+            ):
+                wanted = {
+                    f"{item.shard}-{cursor}-0"
+                    for item in _ranges(extra)
+                    for cursor in range(item.begin, item.end)
+                    if fits(cursor) is fitting
+                }
+                if not fitting and instant not in aside:
+                    # The main table decides, and comes first.
+                    waits = not wanted or instant in self._world.aside.pending_commits()
+                    require(waits, "what does not fit is in the quarantine, or about to be", instant)
+                    continue
+                require(wanted == set(rows), "a commit holds its ranges, whole", instant, wanted ^ set(rows))
+                counted += rows
+            aside.pop(instant, None)
+        require(not aside, "what the quarantine has is in the main table, too", aside)
         doubled = [row for row, times in counted.items() if times > 1]
         require(not doubled, "no row is there twice", doubled)
         return set(counted)
+
+    @staticmethod
+    def _rows_of(table: ModelTable, instant: str, files: list[str] | None) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for file in files or []:
+            rows = table.rows(file)
+            require(rows is not None, "a committed file is there", instant, file)
+            found.update(rows or ())
+        return found
 
     def _ledger(self) -> None:
         ledger = self._world.ledger
@@ -65,6 +91,9 @@ class Invariants:
         committed = {id_ for id_, item in states.items() if item.state is State.COMMITTED}
         require(committed <= on_table.keys(), "what the ledger calls committed is on the table", committed)
         coverage, reserved = ledger.coverage(PIPELINE), ledger.reserved(PIPELINE)
+        aside = {extra[exchange.TRANSACTION_KEY] for _, extra, _ in self._world.aside.commits()}
+        half = {id_ for id_ in committed - aside if not all(map(fits, _cursors(on_table[id_])))}
+        require(not half, "what the ledger calls committed is in the quarantine, too", half)
         wanted = merge(item for id_ in committed for item in _ranges(on_table[id_]))
         require(coverage == wanted, "the coverage is what committed transactions cover", coverage, wanted)
         require(not overlap(coverage, reserved), "nothing is reserved that is covered", coverage, reserved)
@@ -85,14 +114,19 @@ class Invariants:
             self.check()
         require(self._seen == world.source.keys(), "every log is there", self._seen ^ world.source.keys())
         require(not world.ledger.live(PIPELINE), "no transaction is live", world.ledger.live(PIPELINE))
-        require(not world.table.pending(), "no instant is pending", world.table.pending())
-        listed = {file for _, _, files in world.table.commits() for file in files}
-        stray = [file for file in world.table.base_files() if file not in listed and not self._by_hand(file)]
-        require(not stray, "no file is there that no commit lists", stray)
+        for table in (world.table, world.aside):
+            require(not table.pending(), "no instant is pending", table.base.name, table.pending())
+            listed = {file for _, _, files in table.commits() for file in files}
+            stray = [file for file in table.base_files() if file not in listed and not self._by_hand(file)]
+            require(not stray, "no file is there that no commit lists", table.base.name, stray)
 
     def _by_hand(self, file: str) -> bool:
         """Somebody rolled its instant back while it was written, which nothing can fence."""
         return file.rpartition("_")[2].removesuffix(".parquet") in self._world.by_hand
+
+
+def _cursors(extra: dict[str, str]) -> list[int]:
+    return [cursor for item in _ranges(extra) for cursor in range(item.begin, item.end)]
 
 
 def _ranges(extra: dict[str, str]) -> list[Range]:

@@ -77,6 +77,23 @@ class _Pull:
     def groups(self) -> int:
         return len(self.item)
 
+    @property
+    def shard(self) -> int:
+        return self.item.shard
+
+    @property
+    def begin(self) -> int:
+        return self.item.begin
+
+    @property
+    def body(self) -> Range:
+        return self.item
+
+
+def fits(cursor: int) -> bool:
+    """Each third log lacks what is required of it."""
+    return cursor % 3 != 0
+
 
 def in_turn(readers: Mapping[int, ModelReader], ranges: Sequence[Range], at_once: int) -> Iterator[tuple[Range, _Pull]]:
     """In place of `sls.reader.together`, which has threads: each range in one pull."""
@@ -90,11 +107,19 @@ class ModelReader:
         pass
 
     def decoded(self, pull: _Pull, keys: Sequence[str]) -> Iterator[tuple[_Pull, pa.Table]]:
-        cursors = list(range(pull.item.begin, pull.item.end))
-        columns = {
-            "__time__": pa.array([1_700_000_000] * len(cursors), pa.int64()),
-            "__cursor__": pa.array(cursors, pa.int64()),
-            "__index__": pa.array([0] * len(cursors), pa.int64()),
-        }
-        columns |= {key: pa.array([b"x"] * len(cursors), pa.binary()) for key in keys}
-        yield pull, pa.table(columns)
+        yield pull, _logs(pull.item, keys)
+
+
+def whole(body: Range, shard: int, first: int, keys: Sequence[str], groups: int) -> pa.Table:
+    """In place of `sls.decode.decode`."""
+    return _logs(body, keys)
+
+
+def _logs(item: Range, keys: Sequence[str]) -> pa.Table:
+    cursors = list(range(item.begin, item.end))
+    same = {"__time__": (1_700_000_000, pa.int64()), "__time_ns_part__": (None, pa.uint32())}
+    same |= {"__index__": (0, pa.int64()), "__topic__": (b"", pa.binary()), "__source__": (b"", pa.binary())}
+    same |= {"__rest__": ([(b"k", b"v")], pa.map_(pa.binary(), pa.binary()))}
+    columns = {name: pa.array([value] * len(cursors), type_) for name, (value, type_) in same.items()}
+    columns |= {key: pa.array([b"x" if fits(at) else None for at in cursors], pa.binary()) for key in keys}
+    return pa.table({"__cursor__": pa.array(cursors, pa.int64()), **columns})

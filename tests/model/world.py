@@ -1,4 +1,4 @@
-"""One table, one ledger, one logstore, and all processes that work on them."""
+"""One table with its quarantine, one ledger, one logstore, and all processes that work on them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from airflow_provider_slshudi.protocol import plan, rebuild, settle, steps, work
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls import connection, service
 from tests.model.actors import Actor, Actors, Killed
-from tests.model.service import BYTES_PER_GROUP, ModelReader, ModelService, in_turn
+from tests.model.service import BYTES_PER_GROUP, ModelReader, ModelService, in_turn, whole
 from tests.model.table import ModelTable
 from tests.pipelines import ad_events
 
@@ -100,12 +100,14 @@ class World:
         event.listen(self.engine, "rollback", self._rolls_back)
         self.ledger = Ledger(self.engine)
         self.table = ModelTable(self._root / "lake", self.actors.stop)
+        self.aside = ModelTable(self._root / "lake_quarantine", lambda what: self.actors.stop(f"{what} aside"))
         description = {"path": f"file://{self._root / 'lake'}", "name": PIPELINE}
         self.pipeline = ad_events(
             self._root,
             table=description,
-            columns=[{"name": "event_id"}],
+            columns=[{"name": "event_id", "required": True}],
             rest_column=None,
+            misfits="quarantine",
             batch={"task_bytes": 2 * BYTES_PER_GROUP},
             source={"project": "ads", "logstore": "events", "start": "begin"},
         )
@@ -328,10 +330,14 @@ class World:
         patch.setattr(work, "_pulse", self._pulse)
         patch.setattr(lease, "this_process", lambda: self.actors.current.process if self.actors.current else "nobody")
         patch.setattr(lease, "is_gone", self._is_gone)
-        for name in ("create_table", "check_table", "new_instant_time", "request", "to_inflight"):
-            patch.setattr(instants, name, getattr(self.table, name))
-        patch.setattr(commit, "commit", self.table.commit)
-        patch.setattr(commit, "roll_back", self.table.roll_back)
+        patch.setattr(instants, "check_table", self.table.check_table)
+        patch.setattr(instants, "new_instant_time", self.table.new_instant_time)
+        for name in ("request", "to_inflight"):
+            patch.setattr(instants, name, self._of_table(name, lambda path: str(path)))
+        patch.setattr(instants, "create_table", self._of_table("create_table", lambda pipeline: pipeline.table.path))
+        for name in ("commit", "roll_back"):
+            patch.setattr(commit, name, self._of_table(name, lambda pipeline: pipeline.table.path))
+        patch.setattr(append, "decode", whole)
         patch.setattr(verbs, "Gateway", types.SimpleNamespace(of=lambda spark: None))
         patch.setattr(connection.SlsConnection, "from_env", lambda environment: None)
         patch.setattr(service, "LogService", lambda *arguments: self.source)
@@ -342,6 +348,15 @@ class World:
             patch.setattr(module, "print", lambda *arguments: None, raising=False)
         for name in ("write", "delete", "delete_folder", "create", "exists"):
             patch.setattr(Storage, name, self._stopping(name, getattr(Storage, name)))
+
+    def _of_table(self, name: str, path_of: Callable[[Any], str]) -> Callable[..., None]:
+        """A function of Hudi's, of the table that its second argument names."""
+
+        def call(gateway: object, which: Any, *arguments: Any) -> None:
+            table = self.aside if path_of(which) == self.pipeline.quarantine_path else self.table
+            getattr(table, name)(gateway, which, *arguments)
+
+        return call
 
     def _stopping(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def method(storage: Storage, *arguments: Any) -> Any:
@@ -441,7 +456,7 @@ def _is_over(worker: Actor) -> bool:
 
 def _kind(path: str) -> str:
     name = path.rpartition("/")[2]
-    for known in ("owner", "batch", "manifest", "marker", "parquet", "partition_metadata"):
+    for known in ("owner", "batch", "manifest", "marker", "parquet", "partition_metadata", "misfits"):
         if known in name:
             return known
     return "folder"
