@@ -17,11 +17,22 @@ STOPS = {
         ("settle-taken-over", "settle-decided", "settle-aborted", "delete_folder folder", "end"),
     ),
     "append": (
-        ("append-started", "to inflight", "append-task-marked", "create parquet", "exists batch", "write manifest"),
+        (
+            *("append-started", "to inflight", "append-task-marked", "create parquet", "exists batch"),
+            *("request aside", "append-quarantine-open", "write manifest"),
+        ),
         ("settle-fenced", "execute rollback", "complete rollback", "settle-rolled-back", "settle-aborted", "end"),
     ),
     "commit": (
-        ("commit-leased", "commit-decided", "commit-started", "reconcile", "complete", "commit-completed"),
+        (
+            "commit-leased",
+            "commit-decided",
+            "commit-started",
+            "reconcile",
+            "complete",
+            "commit-completed",
+            "complete aside",
+        ),
         ("settle-taken-over", "commit-decided", "commit-started", "complete", "commit-seen", "end"),
     ),
 }

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import seed
 from hypothesis.stateful import run_state_machine_as_test
 
-from airflow_provider_slshudi.hudi import exchange
+from airflow_provider_slshudi.hudi import exchange, quarantine
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision, InstantState
-from airflow_provider_slshudi.protocol import resolve, work
+from airflow_provider_slshudi.protocol import aside, resolve, work
 from tests.model.interleavings import Case
 from tests.model.invariants import Broken
 from tests.model.machine import Protocol, thorough
@@ -65,6 +65,17 @@ def committed_is_rolled_back(patch: Patch, world: World) -> None:
     patch.setattr(resolve, "decide", decide)
 
 
+def quarantine_is_forgotten(patch: Patch, world: World) -> None:
+    """What the main table has is taken for all."""
+    patch.setattr(aside, "is_settled", lambda *_: True)
+
+
+def quarantine_stays(patch: Patch, world: World) -> None:
+    """Only the main table's instant is rolled back."""
+    patch.setattr(quarantine, "roll_back", lambda *_: None)
+    patch.setattr(aside, "is_pending", lambda *_: False)
+
+
 def no_token(patch: Patch, world: World) -> None:
     patch.setattr(work.Work, "held", lambda self, id_, token: self.ledger.get(id_))
 
@@ -86,6 +97,12 @@ def find(plant: Plant, cases: list[Case]) -> str | None:
         (no_lease, "completed twice", [Case("commit", "commit-started", "end", False)]),
         (no_deadline, "completed twice", [Case("commit", "commit-started", "end", True)]),
         (committed_is_rolled_back, "vanishes", [Case("commit", "commit-completed", "end", True)]),
+        (quarantine_is_forgotten, "is in the quarantine, too", [Case("commit", "commit-completed", "end", True)]),
+        (
+            quarantine_stays,
+            "no instant is pending: lake_quarantine",
+            [Case("append", "append-quarantine-open", "end", True)],
+        ),
     ],
 )
 def test_a_fence_that_is_left_out_is_found(plant: Plant, promise: str, cases: list[Case]) -> None:
