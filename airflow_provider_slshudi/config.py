@@ -35,6 +35,7 @@ _SIZE_UNITS = {"": 1, "B": 1} | {
     for power, prefix in enumerate("KMGT")
     for suffix, base in (("B", 1000), ("iB", 1024))
 }
+_PAUSE = r"[1-9]\d*[smhd]"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _TABLE_SCHEMES = ("file", "s3", "s3a")
 
@@ -116,15 +117,23 @@ def parse_size(value: object) -> int:
 def parse_schedule(value: object) -> str:
     """A pause between runs (`30s`, `5m`, `1h`), `@continuous`, another Airflow preset, or a cron expression."""
     text = str(value).strip()
-    if not (re.fullmatch(r"[1-9]\d*[smhd]", text) or text.startswith("@") or len(text.split()) == 5):
+    if not (re.fullmatch(_PAUSE, text) or text.startswith("@") or len(text.split()) == 5):
         raise ValueError("expected a pause like 30s, 5m, 1h, or @continuous, or a cron expression of five fields")
     return text
 
 
 def _every(schedule: str) -> timedelta | str:
-    if schedule[-1] in _SECONDS and schedule[:-1].isdigit():
-        return timedelta(seconds=int(schedule[:-1]) * _SECONDS[schedule[-1]])
-    return schedule
+    return _pause(schedule) if re.fullmatch(_PAUSE, schedule) else schedule
+
+
+def _pause(text: str) -> timedelta:
+    return timedelta(seconds=int(text[:-1]) * _SECONDS[text[-1]])
+
+
+def _check_pause(value: str) -> str:
+    if not re.fullmatch(_PAUSE, value):
+        raise ValueError("expected a time like 30s, 15m, 1h, 7d")
+    return value
 
 
 def _check_path(value: str) -> str:
@@ -173,6 +182,7 @@ def _refuse_secret(key: str) -> None:
 
 Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
 Schedule = Annotated[str, BeforeValidator(parse_schedule)]
+Pause = Annotated[str, AfterValidator(_check_pause)]
 ColumnName = Annotated[str, AfterValidator(_check_column)]
 ColumnType = Annotated[str, AfterValidator(lambda text: str(parse_type(text)))]
 
@@ -386,6 +396,31 @@ class Keep(_Model):
         return self
 
 
+class Check(_Model):
+    """What is asked of a batch before it is committed, in one of three ways, as SQL of Spark where it is an expression.
+
+    `every` holds of each row, `batch` is made of aggregates over all of them; NULL passes, as in SQL's CHECK.
+    `freshness` is how old the newest log of a tail's batch may be.
+    """
+
+    name: ColumnName
+    every: str | None = None
+    batch: str | None = None
+    freshness: Pause | None = None
+    on_failure: Literal["fail", "warn"] = "fail"
+
+    @property
+    def seconds(self) -> int:
+        """The bound of `freshness`."""
+        return int(_pause(str(self.freshness)).total_seconds())
+
+    @model_validator(mode="after")
+    def _one_of_three(self) -> Check:
+        if sum(given is not None for given in (self.every, self.batch, self.freshness)) != 1:
+            raise ValueError("give one of every, batch, freshness")
+        return self
+
+
 class Maintenance(_Model):
     """How often the table's services run, and what they keep.
 
@@ -417,7 +452,8 @@ class Pipeline(_Model):
     """One logstore into one table.
 
     `rest_column` keeps the keys that no column names, as map<string, string>; without it they are dropped.
-    `misfits` says what becomes of a value that does not convert to its column's type.
+    `misfits` says what becomes of a value that does not convert to its column's type, `checks` what is asked of a
+    batch before it is committed.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
@@ -429,6 +465,7 @@ class Pipeline(_Model):
     misfits: Literal["nullify", "fail"] = "nullify"
     batch: Batch = Batch()
     spark: Spark = Spark()
+    checks: list[Check] = []
     maintenance: Maintenance = Maintenance()
 
     @model_validator(mode="after")
@@ -449,9 +486,10 @@ class Pipeline(_Model):
             raise ValueError(
                 f"table.partition.column {partition.column!r} must name a column of type string, int, bigint or date"
             )
-        twice = {name for name in names if names.count(name) > 1}
-        if twice:
-            raise ValueError(f"columns named twice: {_listed(twice)}")
+        for what, given in (("columns", names), ("checks", [check.name for check in self.checks])):
+            twice = {name for name in given if given.count(name) > 1}
+            if twice:
+                raise ValueError(f"{what} named twice: {_listed(twice)}")
         return self
 
     @model_validator(mode="after")
