@@ -37,7 +37,7 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
     # The owner first: a crash in between leaves no instant that nobody knows.
     exchange.write_owner(storage, instant, Owner(order.transaction, pipeline.name, order.token))
     reach(Point.OPEN_OWNED)
-    instants.request(gateway, storage.uri, instant)
+    instants.request(gateway, storage.uri, instant, instants.action(pipeline.table))
     reach(Point.OPEN_REQUESTED)
     print(f"opened instant {instant} for transaction {order.transaction}")
 
