@@ -139,7 +139,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     started = time.monotonic()
     pipeline = Pipeline.model_validate(order.pipeline)
     checks = BatchChecks(spark, pipeline)
-    instants.to_inflight(gateway, storage.uri, order.instant)
+    instants.to_inflight(gateway, storage.uri, order.instant, instants.action(pipeline.table))
     reach(Point.APPEND_INFLIGHT)
     partition = pipeline.table.partition
     density = {int(shard): Density(size, 0.0) for shard, size in order.density.items()}

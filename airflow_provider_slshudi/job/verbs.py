@@ -41,7 +41,7 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
         storage, instant, Owner(order.transaction, pipeline.name, order.token, pipeline.quarantine_path)
     )
     reach(Point.OPEN_OWNED)
-    instants.request(gateway, storage.uri, instant)
+    instants.request(gateway, storage.uri, instant, instants.action(pipeline.table))
     reach(Point.OPEN_REQUESTED)
     print(f"opened instant {instant} for transaction {order.transaction}")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from airflow_provider_slshudi.exceptions import TableError
 from airflow_provider_slshudi.hudi import exchange
-from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.hudi.timeline import COMMITS, Timeline
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.records import CommittedBatch, RangeTotals
@@ -48,7 +48,7 @@ def rebuild(work: Work) -> Rebuilt:
         batches = sorted(_committed(work, timeline), key=lambda batch: batch.completed)
         # Refuses live transactions before an instant of theirs is touched.
         work.ledger.rebuild(name, batches)
-        completed = timeline.completed("commit", "deltacommit", "replacecommit")
+        completed = timeline.completed(*COMMITS, "replacecommit")
         work.ledger.accept(name, max((str(instant.completion) for instant in completed), default=""))
         pending = pending_of(work)
         for instant, id_ in pending:
@@ -92,9 +92,10 @@ def _order(work: Work, instant: str, id_: str, until: float) -> JobOrder:
 
 
 def _committed(work: Work, timeline: Timeline) -> Iterator[CommittedBatch]:
-    for instant in timeline.completed("commit"):
+    completed = timeline.completed(*COMMITS)
+    for instant in completed:
         yield from _batch(work, instant.time, str(instant.completion), timeline.extra_metadata(instant))
-    seen = {instant.time for instant in timeline.completed("commit")}
+    seen = {instant.time for instant in completed}
     for time, completion, extra in timeline.archived_commits():
         # Archival writes the archive first: one that was cut off leaves an instant in both, and the next in it twice.
         if time not in seen:
