@@ -240,7 +240,7 @@ class Column(_Model):
     `type` is one of Spark's as its DDL writes it (`datatypes.py`); arrays, maps and structs are made of JSON.
     `format` says how timestamps are written in the log: a count since 1970, ISO 8601, or a pattern (`timepattern.py`);
     dates may have a pattern. `timezone` is that of times that name no offset. `path` leads into a JSON value
-    (`jsonpath.py`).
+    (`jsonpath.py`). `renamed_from` are former names, under which the table has the same values further on.
     """
 
     name: ColumnName
@@ -249,6 +249,7 @@ class Column(_Model):
     format: Annotated[str, AfterValidator(_check_format)] | None = None
     timezone: Annotated[str, AfterValidator(_check_zone)] | None = None
     path: Annotated[str, AfterValidator(_check_json_path)] | None = None
+    renamed_from: list[ColumnName] = []
 
     @model_validator(mode="after")
     def _format_of_times(self) -> Column:
@@ -397,7 +398,7 @@ class Pipeline(_Model):
     @model_validator(mode="after")
     def _columns_agree(self) -> Pipeline:
         types = {column.name: column.type for column in self.columns}
-        names = [column.name for column in self.columns]
+        names = [name for column in self.columns for name in (column.name, *column.renamed_from)]
         if self.rest_column is not None:
             names.append(self.rest_column)
         partition = self.table.partition

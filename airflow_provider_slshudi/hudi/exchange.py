@@ -1,9 +1,9 @@
 """What the steps of one transaction leave for each other beside the table's timeline.
 
 `.hoodie/slshudi/{instant}/` holds who opened the instant (`owner.json`), what the append is to read
-(`batch-{token}.json`), what it wrote (`manifest-{token}.json`) and what the commit is to say of itself
-(`commit-{token}.json`). The token in the name keeps an old driver's work apart from its successor's. The folder goes
-once its transaction is decided.
+(`batch-{token}.json`), what it wrote (`manifest-{token}.json`), what columns the table has then (`schema.json`) and
+what the commit is to say of itself (`commit-{token}.json`). The token in the name keeps an old driver's work apart
+from its successor's. The folder goes once its transaction is decided.
 """
 
 from __future__ import annotations
@@ -177,6 +177,17 @@ def read_manifest(storage: Storage, transaction: str, instant: str, token: int) 
     ranges = [RangeDone(**done) for done in data.pop("ranges")]
     checks = [CheckResult(**check) for check in data.pop("checks")]
     return Manifest(ranges=ranges, checks=checks, **data), hashlib.sha256(content).hexdigest()
+
+
+def write_schema(storage: Storage, instant: str, schema: str) -> None:
+    """Says, once a batch is sure to be committed, what the table's schema (Avro) is to hold."""
+    storage.write(f"{folder(instant)}/schema.json", schema.encode())
+
+
+def read_schema(storage: Storage, instant: str) -> str | None:
+    """The schema that a pending instant is to be committed with, None where it may still be given up."""
+    content = storage.read(f"{folder(instant)}/schema.json")
+    return None if content is None else content.decode()
 
 
 def write_extra(storage: Storage, instant: str, token: int, extra: Mapping[str, str]) -> str:

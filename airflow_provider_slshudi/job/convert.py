@@ -43,6 +43,7 @@ class ColumnSpec:
     format: str | None = None
     timezone: str = times.UTC
     path: str | None = None
+    renamed_from: tuple[str, ...] = ()
 
 
 def convert(values: pa.Array, spec: ColumnSpec) -> pa.Array:

@@ -41,7 +41,8 @@ class RowSpec:
     def of(cls, pipeline: Pipeline) -> RowSpec:
         """The part of a pipeline that makes rows."""
         columns = tuple(
-            ColumnSpec(c.name, c.type, c.source_key, c.format, c.timezone or UTC, c.path) for c in pipeline.columns
+            ColumnSpec(c.name, c.type, c.source_key, c.format, c.timezone or UTC, c.path, tuple(c.renamed_from))
+            for c in pipeline.columns
         )
         partition = None
         found = pipeline.table.partition
@@ -91,6 +92,8 @@ class RowMaker:
             if self._spec.fail_on_misfit and misfits(before, after):
                 refuse_misfit(before, after, spec, keys)
             data[spec.name] = after
+        for spec in self._spec.columns:
+            data |= dict.fromkeys(spec.renamed_from, data[spec.name])
         if self._spec.rest_column is not None:
             data[self._spec.rest_column], lost = convert_map(_flat(logs["__rest__"]))
             self._count(self._spec.rest_column, lost)
