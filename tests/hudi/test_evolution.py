@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -51,18 +53,18 @@ def changes(tmp_path: Path, before: Sequence[Any], after: Sequence[Any]) -> list
     [
         ("int", "bigint", "bigint"),
         ("int", "double", "double"),
-        ("bigint", "string", "string"),
         ("date", "string", "string"),
         ("boolean", "string", "string"),
         ("float", "double", "double"),
         ("decimal(7,2)", "decimal(9,2)", "decimal(9,2)"),
         ("decimal(9,2)", "decimal(13,3)", "decimal(13,3)"),
-        ("array<int>", "array<bigint>", "array<bigint>"),
-        ("map<string,int>", "map<string,bigint>", "map<string,bigint>"),
-        ("struct<a:int,b:int>", "struct<c:date,a:bigint>", "struct<a:bigint,b:int,c:date>"),
+        ("struct<a:int,b:int>", "struct<c:date,a:int>", "struct<a:int,b:int,c:date>"),
+        ("map<string,struct<a:int>>", "map<string,struct<b:int>>", "map<string,struct<a:int,b:int>>"),
         ("array<struct<a:int>>", "array<struct<a:int,b:string>>", "array<struct<a:int,b:string>>"),
         # What a reader would read wrong, or not at all, or not as it was.
         ("bigint", "int", None),
+        ("bigint", "string", None),
+        ("int", "string", None),
         ("bigint", "double", None),
         ("int", "float", None),
         ("int", "decimal(12,2)", None),
@@ -74,7 +76,9 @@ def changes(tmp_path: Path, before: Sequence[Any], after: Sequence[Any]) -> list
         ("string", "int", None),
         ("string", "binary", None),
         ("array<int>", "map<string,int>", None),
-        ("struct<a:bigint>", "struct<a:int>", None),
+        ("array<int>", "array<bigint>", None),
+        ("struct<a:int>", "struct<a:bigint>", None),
+        ("map<string,float>", "map<string,double>", None),
         ("struct<a:int>", "struct<A:int>", None),
     ],
 )
@@ -171,14 +175,21 @@ class Evolving:
         self.commit(pipeline, instant, self.write(pipeline, instant, rows))
 
 
-READS: dict[str, dict[str, str]] = {
+SNAPSHOTS: dict[str, dict[str, str]] = {
     "by the metadata table": {"hoodie.metadata.enable": "true", "hoodie.enable.data.skipping": "true"},
     "by listing": {"hoodie.metadata.enable": "false", "hoodie.enable.data.skipping": "false"},
-    "incremental": {
-        "hoodie.datasource.query.type": "incremental",
-        "hoodie.datasource.read.begin.instanttime": "000",
-    },
 }
+SINCE_EVER = {"hoodie.datasource.query.type": "incremental", "hoodie.datasource.read.begin.instanttime": "000"}
+
+
+@contextmanager
+def vectorised(spark: SparkSession, wanted: bool) -> Iterator[None]:
+    """Spark's default is true; Hudi's reader may leave it changed behind."""
+    spark.conf.set("spark.sql.parquet.enableVectorizedReader", str(wanted).lower())
+    try:
+        yield
+    finally:
+        spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
 
 
 def by_spark(spark: SparkSession, path: Path, names: Sequence[str], **options: str) -> DataFrame:
@@ -205,53 +216,70 @@ def seen(spark: SparkSession, path: Path, names: Sequence[str]) -> list[dict[str
 
     rust = pa.Table.from_batches(HudiTableBuilder.from_base_uri(str(path)).build().read())
     expected = told([{**row} for row in rust.to_pylist(maps_as_pydicts="strict")])
-    for how, options in READS.items():
-        found = told([plain(row) for row in by_spark(spark, path, names, **options).collect()])
-        assert found == expected, f"{how}: {found}, by hudi-rs {expected}"
+    for how, options in {**SNAPSHOTS, "incremental": SINCE_EVER}.items():
+        for wanted in (True, False):
+            with vectorised(spark, wanted):
+                found = told([plain(row) for row in by_spark(spark, path, names, **options).collect()])
+            assert found == expected, f"{how}, vectorised {wanted}: {found}, by hudi-rs {expected}"
     return expected
 
 
-WIDENINGS: list[tuple[str, str, list[Any], list[Any], list[Any], str]] = [
-    # before, after, values before, values after, what is read, a filter that splits them
-    ("int", "bigint", [1, None], [BIG], [1, None, BIG], "v < 2"),
-    ("int", "double", [-1, 2**31 - 1], [1.5], [-1.0, 2147483647.0, 1.5], "v <= 1.5D"),
-    ("float", "double", [0.1, -0.1], [1e300], [0.1, -0.1, 1e300], "v = 0.1D"),
-    ("int", "string", [1, 22], ["x"], ["1", "22", "x"], "v = '22'"),
-    ("bigint", "string", [BIG], ["x"], [str(BIG), "x"], f"v = '{BIG}'"),
-    ("boolean", "string", [True, False], ["x"], ["true", "false", "x"], "v = 'true'"),
-    ("date", "string", [date(1969, 12, 31)], ["x"], ["1969-12-31", "x"], "v < '2000'"),
+def rows_of(spark: SparkSession, path: Path, names: Sequence[str], where: str) -> list[list[str]]:
+    """The rows that a filter finds, by every way of reading."""
+    found = []
+    for options in SNAPSHOTS.values():
+        for wanted in (True, False):
+            with vectorised(spark, wanted):
+                rows = by_spark(spark, path, names, **options).where(where).orderBy("n").collect()
+            found.append([row["n"] for row in rows])
+    return found
+
+
+WIDENINGS: list[tuple[str, str, list[Any], list[Any], list[Any], list[str]]] = [
+    # before, after, values before, values after, what is read, filters
+    ("int", "bigint", [5, 22, None], [BIG], [5, 22, None, BIG], ["v < 6", f"v <> {BIG}", "v >= 22"]),
+    ("int", "double", [-1, 22], [1.5], [-1.0, 22.0, 1.5], ["v <= 1.5D", "v <> 22", "v > -1.5D"]),
+    ("float", "double", [0.1, -0.1], [1e300], [0.1, -0.1, 1e300], ["v = 0.1D", "v < 0.1D", "v > 0.1D"]),
+    ("boolean", "string", [True, False], ["x"], ["true", "false", "x"], ["v = 'true'", "v like 'f%'", "v > 'l'"]),
+    (
+        "date",
+        "string",
+        [date(1969, 12, 31), date(2026, 1, 31)],
+        ["x"],
+        ["1969-12-31", "2026-01-31", "x"],
+        ["v < '2000'", "v like '20%'", "v = '2026-01-31'"],
+    ),
     (
         "decimal(7,2)",
         "decimal(9,2)",
-        [Decimal("-99999.99")],
+        [Decimal("-99999.99"), Decimal("5.00")],
         [Decimal("1234567.89")],
-        [Decimal("-99999.99"), Decimal("1234567.89")],
-        "v < 1234567.89",
+        [Decimal("-99999.99"), Decimal("5.00"), Decimal("1234567.89")],
+        ["v < 1234567.89", "v = 5", "v <> -1234567.89"],
     ),
     (
         "decimal(9,2)",
         "decimal(13,3)",
-        [Decimal("1.25")],
+        [Decimal("1.25"), Decimal("9999999.99")],
         [Decimal("1234567890.123")],
-        [Decimal("1.250"), Decimal("1234567890.123")],
-        "v < 1234567890.12",
+        [Decimal("1.250"), Decimal("9999999.990"), Decimal("1234567890.123")],
+        ["v < 1234567890.12", "v = 1.25", "v > 1.255"],
     ),
     (
-        "struct<a:int>",
-        "struct<b:string,a:bigint>",
-        [{"a": 1}, None],
-        [{"b": "x", "a": BIG}],
-        [{"a": 1, "b": None}, None, {"a": BIG, "b": "x"}],
-        "v.a < 2",
+        "struct<a:int,gone:int>",
+        "struct<b:string,a:int>",
+        [{"a": 1, "gone": 7}, None],
+        [{"b": "x", "a": 2}],
+        [{"a": 1, "gone": 7, "b": None}, None, {"a": 2, "gone": None, "b": "x"}],
+        ["v.a < 2", "v.b is null", "v.gone = 7"],
     ),
-    ("array<int>", "array<bigint>", [[1, None], []], [[BIG]], [[1, None], [], [BIG]], "size(v) = 2"),
     (
-        "map<string,struct<a:int>>",
-        "map<string,struct<a:bigint>>",
-        [[("k", {"a": 1})]],
-        [[("k", {"a": BIG})]],
-        [{"k": {"a": 1}}, {"k": {"a": BIG}}],
-        "v['k'].a = 1",
+        "map<string,array<struct<a:int>>>",
+        "map<string,array<struct<a:int,b:date>>>",
+        [[("k", [{"a": 1}, None])]],
+        [[("k", [{"a": 2, "b": date(2026, 1, 31)}])]],
+        [{"k": [{"a": 1, "b": None}, None]}, {"k": [{"a": 2, "b": date(2026, 1, 31)}]}],
+        ["v['k'][0].b is null"],
     ),
 ]
 
@@ -288,19 +316,12 @@ def test_every_widening_is_read_alike_and_survives_clustering(
         assert column[: len(first)] + column[many : many + len(second)] == expected, WIDENINGS[k]
         assert column[-1] == expected[0]
 
-    def by_filters(filters: Sequence[str]) -> list[list[str]]:
-        return [
-            [row["n"] for row in by_spark(spark, table.path, names, **options).where(where).orderBy("n").collect()]
-            for where in filters
-            for options in (READS["by the metadata table"], READS["by listing"])
-        ]
-
-    filters = [given[5].replace("v", f"v{k}", 1) for k, given in enumerate(WIDENINGS)]
     unfiltered = by_spark(spark, table.path, names)
     in_memory = spark.createDataFrame(unfiltered.collect(), unfiltered.schema)
-    expected_rows = [[row["n"] for row in in_memory.where(where).orderBy("n").collect()] for where in filters]
-    assert by_filters(filters) == [rows for rows in expected_rows for _ in range(2)]
-    assert all(expected_rows)
+    for k, given in enumerate(WIDENINGS):
+        for where in (re.sub(r"\bv\b", f"v{k}", text) for text in given[5]):
+            wanted = [row["n"] for row in in_memory.where(where).orderBy("n").collect()]
+            assert wanted and rows_of(spark, table.path, names, where) == [wanted] * 4, where
 
     spark.sql(f"call run_clustering(path => '{table.path}')").collect()
     assert seen(spark, table.path, names) == found
@@ -327,8 +348,7 @@ def test_added_dropped_renamed_and_returning_columns(spark: SparkSession, gatewa
     names = ["a", "b", "c", "amount"]
     assert seen(spark, table.path, names) == expected
     for where, rows in (("b is null", 1), ("amount is null", 2), ("c is not null", 1), ("amount = 3", 1)):
-        for options in (READS["by the metadata table"], READS["by listing"]):
-            assert by_spark(spark, table.path, names, **options).where(where).count() == rows, where
+        assert [len(found) for found in rows_of(spark, table.path, names, where)] == [rows] * 4, where
     spark.sql(f"call run_clustering(path => '{table.path}')").collect()
     assert seen(spark, table.path, names) == expected
 
