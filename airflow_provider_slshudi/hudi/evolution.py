@@ -26,12 +26,7 @@ from airflow_provider_slshudi.hudi.timeline import Timeline
 SCHEMA_KEY = "schema"
 """Where a commit's extra metadata has the table's schema; Hudi's own name of it."""
 
-_WIDER = {
-    "int": ("bigint", "double"),
-    "float": ("double",),
-    "boolean": ("string",),
-    "date": ("string",),
-}
+_WIDER = {"int": ("bigint", "double"), "float": ("double",), "date": ("string",)}
 _PROPERTIES = ".hoodie/hoodie.properties"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _CREATE_SCHEMA = "hoodie.table.create.schema="
