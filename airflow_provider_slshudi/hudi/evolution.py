@@ -249,7 +249,11 @@ def _change(
         able = f"it may become {may}" if may else "it may become nothing else"
         note = f"{able}; or give the new type another column, with this one's key"
     elif name in _kept(pipeline):
-        note = "a column that keys or partitions are made of keeps its type"
+        note = "a column that keys or partitions are made of, or that orders rows, keeps its type"
+    elif pipeline.table.upsert is not None:
+        note = (
+            "columns of a table with `upsert` keep their types: give the new type another column, with this one's key"
+        )
     else:
         return Change(Kind.WIDENED, name, str(found), str(becomes), "what was written is read as the wider type")
     return Change(Kind.REFUSED, name, _named(there[name]), type_, note)
@@ -265,9 +269,13 @@ def _wider_names(type_: DataType | None) -> Iterator[str]:
 
 
 def _kept(pipeline: Pipeline) -> set[str]:
-    """The columns whose values keys or partitions are made of."""
-    partition = pipeline.table.partition
-    return {partition.name} if partition is not None else set()
+    """The columns whose values keys or partitions are made of, or that say which row wins."""
+    partition, upsert = pipeline.table.partition, pipeline.table.upsert
+    kept = {partition.name} if partition is not None else set()
+    if upsert is not None:
+        named = (*upsert.record_key, upsert.ordering_field, upsert.delete_marker)
+        kept |= {name for name in named if name is not None}
+    return kept
 
 
 def _named(avro: Any) -> str:

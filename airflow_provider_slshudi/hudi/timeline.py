@@ -19,6 +19,8 @@ from airflow_provider_slshudi.exceptions import TimelineUnreadable
 from airflow_provider_slshudi.hudi.storage import Storage
 
 FOLDER = ".hoodie/timeline"
+COMMITS = ("commit", "deltacommit")
+"""What a write of rows is called, by the table's type."""
 _HISTORY = f"{FOLDER}/history"
 _MANIFEST = re.compile(r"manifest_(\d+)")
 # A savepoint has the time of the commit that it keeps, and is none.
@@ -203,7 +205,7 @@ class Timeline:
         """Request time, completion time and extra metadata of every archived commit; reads the whole archive."""
         for file in self._archive_files():
             for row in self._archived_rows(file):
-                if row["action"] == "commit":
+                if row["action"] in COMMITS:
                     yield row["instantTime"], row["completionTime"], _extra(row)
 
     def _archived_rows(self, file: str) -> list[dict[str, Any]]:

@@ -118,7 +118,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     started = time.monotonic()
     pipeline = Pipeline.model_validate(order.pipeline)
     checks = BatchChecks(spark, pipeline)
-    instants.to_inflight(gateway, storage.uri, order.instant)
+    instants.to_inflight(gateway, storage.uri, order.instant, instants.action(pipeline.table))
     reach(Point.APPEND_INFLIGHT)
     partition = pipeline.table.partition
     density = {int(shard): Density(size, 0.0) for shard, size in order.density.items()}
@@ -149,7 +149,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         [done for result in results for done in result.ranges],
         dict(misfits),
         time.monotonic() - started,
-        checks.results([storage.full(stat["path"]) for stat in stats]),
+        checks.results([f"{storage.uri}/{stat['path']}" for stat in stats]),
     )
     reach(Point.APPEND_WRITTEN)
     exchange.require_order(storage, order.transaction, order.instant, order.token)

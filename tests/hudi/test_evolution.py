@@ -110,6 +110,16 @@ def test_a_partitions_column_keeps_its_type(tmp_path: Path) -> None:
     assert (change.kind, change.there, change.wanted) == (Kind.REFUSED, "int", "bigint")
 
 
+def test_with_upserts_columns_come_and_go_and_keep_their_types(tmp_path: Path) -> None:
+    upsert = {"record_key": "id", "ordering_field": "at", "buckets": 2}
+    table = {"path": f"file://{tmp_path}", "name": "evolving", "upsert": upsert}
+    before = of(tmp_path, ("id", "int"), ("at", "int"), ("v", "int"), ("gone", "date"), table=table)
+    after = of(tmp_path, ("id", "bigint"), ("at", "bigint"), ("v", "bigint"), ("new", "date"), table=table)
+    found = [(change.kind, change.column) for change in evolution.changes(schema_of(before), after)]
+    refused = [(Kind.REFUSED, name) for name in ("id", "at", "v")]
+    assert found == [*refused, (Kind.ADDED, "new"), (Kind.DROPPED, "gone")]
+
+
 def test_a_schema_of_another_writer_keeps_what_no_column_can_have(tmp_path: Path) -> None:
     """Hudi's own writer may leave types that are none of ours, and columns that are never NULL."""
     millis = {"type": "long", "logicalType": "timestamp-millis"}
