@@ -347,7 +347,7 @@ class Column(_Model):
     `format` says how timestamps are written in the log: a count since 1970, ISO 8601, or a pattern (`timepattern.py`);
     dates may have a pattern. `timezone` is that of times that name no offset. `path` leads into a JSON value
     (`jsonpath.py`). A log without a value does not fit where it is `required`, nor one whose value is longer than
-    `max_bytes`.
+    `max_bytes`. `renamed_from` are former names, under which the table has the same values further on.
     """
 
     name: ColumnName
@@ -358,6 +358,7 @@ class Column(_Model):
     path: Annotated[str, AfterValidator(_check_json_path)] | None = None
     required: bool = False
     max_bytes: Size | None = None
+    renamed_from: list[ColumnName] = []
 
     @model_validator(mode="after")
     def _format_of_times(self) -> Column:
@@ -525,7 +526,7 @@ class Pipeline(_Model):
     @model_validator(mode="after")
     def _columns_agree(self) -> Pipeline:
         types = {column.name: column.type for column in self.columns}
-        names = [column.name for column in self.columns]
+        names = [name for column in self.columns for name in (column.name, *column.renamed_from)]
         if self.rest_column is not None:
             names.append(self.rest_column)
         partition = self.table.partition

@@ -209,6 +209,17 @@ class TableMismatch(TableError, TerminalError):
     """The table at this path is not the one that the pipeline describes."""
 
 
+class ColumnMismatch(TableMismatch):
+    """The table's columns cannot become those that the pipeline asks for.
+
+    Attribute: columns, each (name, type there, type in the file).
+    """
+
+    def __init__(self, message: str, *, table: str, columns: tuple[tuple[str, str, str], ...]) -> None:
+        super().__init__(message, table=table)
+        self.columns = columns
+
+
 class ForeignWrite(TableError, TerminalError):
     """Somebody else wrote to a table of ours.
 

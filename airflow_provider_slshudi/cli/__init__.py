@@ -1,4 +1,4 @@
-"""The command `slshudi`: looks at pipelines and their ledger, recovers, proves tables, runs the demo.
+"""The command `slshudi`: looks at pipelines, their columns and ledger, recovers, proves tables, runs the demo.
 
 Connections are Airflow's: AIRFLOW_CONN_* variables, secrets backends, or its metadata database.
 Exit codes: 0 well, 1 an error, a failed proof or something undecided, 2 wrong usage, 3 a person has to look.
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 
-from airflow_provider_slshudi.cli import ledger, plan, quarantine, recover, verify
+from airflow_provider_slshudi.cli import ledger, plan, quarantine, recover, schema, verify
 from airflow_provider_slshudi.exceptions import SlsHudiError
 
 
@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("demo", help="the whole way on this machine, with a proof")
     commands.add_parser("local-sls", help="an SLS-compatible server on this machine, in the foreground")
-    for command in (plan, ledger, recover, verify, quarantine):
+    for command in (plan, ledger, recover, verify, quarantine, schema):
         command.add_to(commands)
     return parser
 

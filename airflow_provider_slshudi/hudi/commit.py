@@ -11,9 +11,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow_provider_slshudi.config import PROTOCOL_OPTIONS, Pipeline, Upsert
+from airflow_provider_slshudi.hudi import evolution
 from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
 from airflow_provider_slshudi.hudi.instants import action
 from airflow_provider_slshudi.hudi.schema import avro_schema
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import Timeline
 
 # By the table's type; the second one also tells of log files.
 _WRITE_STATS = {
@@ -34,6 +37,7 @@ def commit(
 
     Hudi does not fence: called twice this leaves two completed files for one instant, and a marked file that
     `stats` does not list is deleted. Callers hold the lease and have compared `stats` with what was recorded.
+    The commit carries the table's schema with the pipeline's columns, see `evolution.schema_to_commit`.
     `in_time` is called right before, and raises where it is too late to commit.
     """
     mapper = gateway.hudi.common.util.JsonUtils.getObjectMapper()
@@ -44,7 +48,9 @@ def commit(
     java_extra = gateway.jvm.java.util.HashMap()
     for key, value in extra.items():
         java_extra.put(key, value)
-    with client(gateway, pipeline) as writer:
+    storage = Storage(pipeline.table.path)
+    schema = evolution.schema_to_commit(storage, Timeline.load(storage), pipeline)
+    with client(gateway, pipeline, schema=schema) as writer:
         in_time()
         writer.commitStats(instant, java_stats, gateway.hudi.common.util.Option.of(java_extra), action(pipeline.table))
 
@@ -74,9 +80,17 @@ def upsert_options(upsert: Upsert) -> dict[str, str]:
 
 
 @contextmanager
-def client(gateway: Gateway, pipeline: Pipeline, more: Mapping[str, str] | None = None) -> Iterator[Any]:
-    """Hudi's write client for the pipeline's table, with `more` options; none of them is a protocol's one."""
+def client(
+    gateway: Gateway, pipeline: Pipeline, more: Mapping[str, str] | None = None, schema: str | None = None
+) -> Iterator[Any]:
+    """Hudi's write client for the pipeline's table, with `more` options; none of them is a protocol's one.
+
+    It reads and writes by `schema` (Avro), the table's own without it, whatever the pipeline's file says by now.
+    """
     table = pipeline.table
+    if schema is None:
+        storage = Storage(table.path)
+        schema = evolution.schema_to_commit(storage, Timeline.load(storage)) or avro_schema(pipeline)
     # A server that would share the timeline with executors: a commit has none.
     options = {**table.options, **(more or {}), **PROTOCOL_OPTIONS, "hoodie.embed.timeline.server": "false"}
     if table.upsert is not None:
@@ -91,7 +105,7 @@ def client(gateway: Gateway, pipeline: Pipeline, more: Mapping[str, str] | None 
     config = (
         gateway.hudi.config.HoodieWriteConfig.newBuilder()
         .withPath(hadoop_path(table.path))
-        .withSchema(avro_schema(pipeline))
+        .withSchema(schema)
         .forTable(table.name)
         .withProps(properties)
         .build()

@@ -1,9 +1,9 @@
 """What the steps of one transaction leave for each other beside the table's timeline.
 
 `.hoodie/slshudi/{instant}/` holds who opened the instant (`owner.json`), what the append is to read
-(`batch-{token}.json`), what it wrote (`manifest-{token}.json`) and what the commit is to say of itself
-(`commit-{token}.json`). The token in the name keeps an old driver's work apart from its successor's. The folder goes
-once its transaction is decided.
+(`batch-{token}.json`), what it wrote (`manifest-{token}.json`), what columns the table has then (`schema.json`) and
+what the commit is to say of itself (`commit-{token}.json`). The token in the name keeps an old driver's work apart
+from its successor's. The folder goes once its transaction is decided.
 """
 
 from __future__ import annotations
@@ -241,6 +241,17 @@ def token_of(storage: Storage, transaction: str, instant: str, digest: str | Non
         transaction=transaction,
         instant=instant,
     )
+
+
+def write_schema(storage: Storage, instant: str, schema: str) -> None:
+    """Says, once a batch is sure to be committed, what the table's schema (Avro) is to hold."""
+    storage.write(f"{folder(instant)}/schema.json", schema.encode())
+
+
+def read_schema(storage: Storage, instant: str) -> str | None:
+    """The schema that a pending instant is to be committed with, None where it may still be given up."""
+    content = storage.read(f"{folder(instant)}/schema.json")
+    return None if content is None else content.decode()
 
 
 def write_extra(storage: Storage, instant: str, token: int, extra: Mapping[str, str]) -> str:

@@ -5,13 +5,15 @@ Nothing here decides anything: callers hold the pipeline's lease and have read t
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from airflow_provider_slshudi.config import Pipeline, Table, Upsert
 from airflow_provider_slshudi.exceptions import TableError, TableMismatch
+from airflow_provider_slshudi.hudi import evolution
 from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
 from airflow_provider_slshudi.hudi.schema import avro_schema
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import Timeline
 
 COMMIT_ACTION = "commit"
 
@@ -83,7 +85,12 @@ def _with_merging(gateway: Gateway, builder: Any, upsert: Upsert) -> Any:
 
 
 def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
-    """Raises TableMismatch where the table that is there is not the one that the pipeline describes."""
+    """Looks whether the table that is there is the one that the pipeline describes, or can become it.
+
+    Raises:
+        TableMismatch: it is another.
+        ColumnMismatch: its columns cannot become the pipeline's.
+    """
     table = pipeline.table
     config = gateway.meta_client(hadoop_path(table.path)).getTableConfig()
     wanted = _properties(table)
@@ -99,9 +106,8 @@ def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
             "correct the pipeline file or choose another path",
             table=table.path,
         )
-    made_with = config.getTableCreateSchema()
-    if made_with.isPresent():
-        _check_columns(pipeline, json.loads(made_with.get().toString()))
+    storage = Storage(table.path)
+    evolution.require_fit(storage, Timeline.load(storage), pipeline)
 
 
 def _properties(table: Table) -> dict[str, str]:
@@ -120,19 +126,6 @@ def _properties(table: Table) -> dict[str, str]:
             "delete marker": table.upsert.delete_marker or "",
         }
     return wanted
-
-
-def _check_columns(pipeline: Pipeline, made_with: dict[str, Any]) -> None:
-    found = {field["name"]: field["type"] for field in made_with["fields"]}
-    wanted = {field["name"]: field["type"] for field in json.loads(avro_schema(pipeline))["fields"]}
-    differ = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
-    if differ:
-        changes = "; ".join(f"{name}: {found.get(name)} there, {wanted.get(name)} in the file" for name in differ)
-        raise TableMismatch(
-            f"{pipeline.table.path} was made with other columns than pipeline {pipeline.name} describes ({changes}): "
-            "change the file back, or write to another path",
-            table=pipeline.table.path,
-        )
 
 
 def new_instant_time(gateway: Gateway, base: str) -> str:

@@ -1,13 +1,14 @@
-"""A table's columns in the languages that have to agree: Arrow for base files, Avro for commits."""
+"""A table's columns in the languages that have to agree: Arrow for base files, Avro for commits (and back)."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.config import EventTimePartition, Pipeline
-from airflow_provider_slshudi.datatypes import Array, DataType, Decimal, Map, Struct, parse_type
+from airflow_provider_slshudi.datatypes import Array, DataType, Decimal, Map, Scalar, Struct, parse_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,13 +32,14 @@ _AVRO: dict[str, Any] = {
     "date": {"type": "int", "logicalType": "date"},
     "timestamp": {"type": "long", "logicalType": "timestamp-micros"},
 }
+_SCALARS = {avro: Scalar(name) for name, avro in _AVRO.items() if isinstance(avro, str)}
 REST = "map<string,string>"
 """The type of the column that keeps the keys that no column names."""
 
 
 def table_columns(pipeline: Pipeline) -> list[tuple[str, str]]:
     """(name, type) of each column of the table, in its order; type as in the pipeline file, which is Spark's DDL."""
-    columns = [(column.name, column.type) for column in pipeline.columns]
+    columns = [(name, column.type) for column in pipeline.columns for name in (column.name, *column.renamed_from)]
     if pipeline.rest_column is not None:
         columns.append((pipeline.rest_column, REST))
     if isinstance(pipeline.table.partition, EventTimePartition):
@@ -86,16 +88,49 @@ def avro_schema(pipeline: Pipeline) -> str:
     return json.dumps(_record(f"{table}_record", f"hoodie.{table}", columns))
 
 
+def nullable_field(name: str, type_: DataType, record: Mapping[str, Any]) -> dict[str, Any]:
+    """A column as a field of the table's `record`, NULL where a file lacks it."""
+    field: dict[str, Any] = _record(record["name"], record.get("namespace", ""), ((name, type_),))["fields"][0]
+    return field
+
+
+def type_of_avro(avro: Any) -> DataType | None:
+    """The type of a field's schema, be it nullable or not; None where it is none that a column can have."""
+    if isinstance(avro, list):
+        parts = [part for part in avro if part != "null"]
+        return type_of_avro(parts[0]) if len(parts) == 1 else None
+    if not isinstance(avro, dict):
+        return _SCALARS.get(avro) if isinstance(avro, str) else None
+    kind, logical = avro.get("type"), avro.get("logicalType")
+    if logical == "decimal":
+        return Decimal(avro["precision"], avro.get("scale", 0))
+    if logical is not None:
+        wanted = {"type": kind, "logicalType": logical}
+        return next((Scalar(name) for name, known in _AVRO.items() if known == wanted), None)
+    if kind in ("array", "map"):
+        within = type_of_avro(avro["items" if kind == "array" else "values"])
+        return within and (Array(within) if kind == "array" else Map(within))
+    if kind == "record":
+        fields = [(field["name"], type_of_avro(field["type"])) for field in avro["fields"]]
+        known = tuple((name, type_) for name, type_ in fields if type_ is not None)
+        return Struct(known) if len(known) == len(fields) else None
+    return type_of_avro(kind)
+
+
 def _record(name: str, namespace: str, fields: tuple[tuple[str, DataType], ...]) -> dict[str, Any]:
     within = f"{namespace}.{name}"
     made = [{"name": field, "type": ["null", _avro(type_, field, within)], "default": None} for field, type_ in fields]
     return {"type": "record", "name": name, "namespace": namespace, "fields": made}
 
 
+def decimal_bytes(type_: Decimal) -> int:
+    """How many bytes a decimal has in commits and in base files."""
+    return int((10**type_.precision - 1).bit_length() + 8) // 8
+
+
 def _avro(type_: DataType, name: str, namespace: str) -> Any:
     if isinstance(type_, Decimal):
-        size = ((10**type_.precision - 1).bit_length() + 8) // 8
-        fixed = {"type": "fixed", "name": "fixed", "namespace": f"{namespace}.{name}", "size": size}
+        fixed = {"type": "fixed", "name": "fixed", "namespace": f"{namespace}.{name}", "size": decimal_bytes(type_)}
         return {**fixed, "logicalType": "decimal", "precision": type_.precision, "scale": type_.scale}
     if isinstance(type_, Array):
         return {"type": "array", "items": ["null", _avro(type_.element, name, namespace)]}

@@ -44,6 +44,7 @@ class ColumnSpec:
     path: str | None = None
     required: bool = False
     max_bytes: int | None = None
+    renamed_from: tuple[str, ...] = ()
 
 
 def convert(values: pa.Array, spec: ColumnSpec) -> pa.Array:

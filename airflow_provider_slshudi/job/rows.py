@@ -60,7 +60,17 @@ class RowSpec:
     def of(cls, pipeline: Pipeline, planned: int = 0) -> RowSpec:
         """The part of a pipeline that makes rows."""
         columns = tuple(
-            ColumnSpec(c.name, c.type, c.source_key, c.format, c.timezone or UTC, c.path, c.required, c.max_bytes)
+            ColumnSpec(
+                c.name,
+                c.type,
+                c.source_key,
+                c.format,
+                c.timezone or UTC,
+                c.path,
+                c.required,
+                c.max_bytes,
+                tuple(c.renamed_from),
+            )
             for c in pipeline.columns
         )
         partition = bounds = None
@@ -129,6 +139,8 @@ class RowMaker:
             found += unfit
             if self._spec.bounds is not None and self._spec.partition and spec.name == self._spec.partition.column:
                 data[spec.name] = self._within_bounds(data[spec.name], before, spec, planned, found)
+        for spec in self._spec.columns:
+            data |= dict.fromkeys(spec.renamed_from, data[spec.name])
         if self._spec.rest_column is not None:
             rest = _flat(logs["__rest__"])
             data[self._spec.rest_column], lost = convert_map(rest)

@@ -11,6 +11,7 @@ from airflow_provider_slshudi.planning.backfill import plan_backfill
 from airflow_provider_slshudi.planning.batch import plan_tail
 from airflow_provider_slshudi.planning.windows import ShardWindow, unread
 from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.protocol.columns import require_fit
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.ranges import Range
@@ -31,15 +32,18 @@ def tail(work: Work) -> Transaction | None:
     """The next batch of the tail, PLANNED; None where there is nothing new.
 
     Raises:
+        ColumnMismatch: the table's columns cannot become the pipeline's.
         DataExpired: the service dropped what should be read next and the pipeline says `on_expired: fail`.
     """
     register(work)
+    require_fit(work)
     with work.lease():
         return _begun(work) or _begin(work, Kind.TAIL, _tail_ranges(work, work.connect(), save=True))
 
 
 def preview(work: Work) -> list[Range]:
-    """The ranges that the next tail batch would read; nothing is written."""
+    """The ranges that the next tail batch would read; nothing is written. Raises as `tail`."""
+    require_fit(work)
     return _tail_ranges(work, work.connect(), save=False)
 
 
@@ -47,9 +51,11 @@ def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
     """The next batch, PLANNED, of what the request names and nobody has; None where that is nothing.
 
     Raises:
+        ColumnMismatch: the table's columns cannot become the pipeline's.
         ConfigError: the request names what the source does not hold, or nothing.
     """
     register(work)
+    require_fit(work)
     with work.lease():
         return _begun(work) or _begin(work, Kind.BACKFILL, _backfill_ranges(work, work.connect(), request, save=True))
 

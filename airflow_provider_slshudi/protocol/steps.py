@@ -13,6 +13,7 @@ from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.protocol import columns
 from airflow_provider_slshudi.protocol.aside import require_share
 from airflow_provider_slshudi.protocol.evidence import open_instant_of
 from airflow_provider_slshudi.protocol.quality import judge
@@ -81,6 +82,9 @@ def record(work: Work, id_: str, token: int) -> Transaction:
     warned = judge(work, transaction, manifest)
     with work.lease():
         totals = _checked(work, transaction, manifest)
+        why = columns.promise(work, transaction)
+        if why:
+            raise _refused(work, transaction, why)
         reach(Point.RECORD_CHECKED)
         # The ranges are in the ledger already, and what the files are the digest vouches for.
         facts = {"token": token, "digest": digest, "files": len(manifest.stats)}

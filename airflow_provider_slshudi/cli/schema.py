@@ -1,0 +1,156 @@
+"""`slshudi schema diff` and `slshudi schema suggest`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table
+from airflow_provider_slshudi.exceptions import ConfigError
+
+if TYPE_CHECKING:
+    from airflow_provider_slshudi.config import Pipeline
+    from airflow_provider_slshudi.job.suggest import Suggestion
+    from airflow_provider_slshudi.sls.service import LogService
+
+_GROUPS = 100
+
+
+def add_to(commands: Commands) -> None:
+    """Adds the commands."""
+    schema = commands.add_parser("schema", help="columns of tables and files").add_subparsers(
+        required=True, metavar="COMMAND"
+    )
+    diff = schema.add_parser("diff", help="how the table's columns and the file's differ; exit code 1: plan refuses")
+    add_pipeline(diff)
+    diff.set_defaults(run=_diff)
+
+    suggest = schema.add_parser(
+        "suggest",
+        help="columns for the keys of sampled logs",
+        description="With a pipeline: the keys that none of its columns names. With --project and --logstore: the file "
+        "of a new pipeline. Looks at the oldest and the newest log groups of up to eight shards; changes nothing.",
+    )
+    suggest.add_argument("pipeline", nargs="?", help="a pipeline's name or file")
+    suggest.add_argument("--connection", default="sls_default", help="with --project: the connection (sls_default)")
+    suggest.add_argument("--project")
+    suggest.add_argument("--logstore")
+    suggest.add_argument(
+        "--groups", type=_groups, default=_GROUPS, help=f"log groups of each end of a shard (default: {_GROUPS})"
+    )
+    suggest.set_defaults(run=_suggest)
+    for command in (diff, suggest):
+        add_json(command)
+
+
+def _groups(text: str) -> int:
+    from airflow_provider_slshudi.sls.service import PULL_GROUPS
+
+    if not text.isdigit() or not 1 <= int(text) <= PULL_GROUPS:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected 1 to {PULL_GROUPS}")
+    return int(text)
+
+
+def _diff(options: argparse.Namespace) -> int:
+    from airflow_provider_slshudi import settings
+    from airflow_provider_slshudi.hudi import evolution
+    from airflow_provider_slshudi.hudi.storage import Storage
+    from airflow_provider_slshudi.hudi.timeline import Timeline
+
+    pipeline = settings.pipeline(options.pipeline)
+    storage = Storage(pipeline.table.path)
+    now = evolution.schema_of_now(storage, Timeline.load(storage))
+    found = evolution.changes(now, pipeline) if now is not None else []
+    refused = any(change.kind is evolution.Kind.REFUSED for change in found)
+    if options.json:
+        changes = [{**asdict(change), "kind": change.kind.value} for change in found]
+        told = {"pipeline": pipeline.name, "table": storage.uri, "exists": now is not None, "changes": changes}
+        print_json(options.out, told)
+        return int(refused)
+    if now is None:
+        print(f"{storage.uri}: no table yet; the first batch makes it with the file's columns", file=options.out)
+        return 0
+    print_table(
+        options.out,
+        f"{pipeline.name}: what the next batch changes in {storage.uri}",
+        ("column", "in the table", "in the file", "", "what becomes of it"),
+        [(change.column, change.there, change.wanted, change.kind.value, change.note) for change in found],
+    )
+    return int(refused)
+
+
+def _suggest(options: argparse.Namespace) -> int:
+    from airflow_provider_slshudi.job.suggest import suggest
+    from airflow_provider_slshudi.sls.columns import META
+    from airflow_provider_slshudi.sls.sample import sample
+
+    pipeline, service = _source(options)
+    logs = sample(service, options.groups)
+    taken: set[str] = set()
+    names: list[str] = []
+    if pipeline is not None:
+        from airflow_provider_slshudi.hudi.schema import table_columns
+
+        taken = {*META.names, *(column.source_key for column in pipeline.columns)}
+        names = [name for name, _ in table_columns(pipeline)]
+    found = suggest(logs, taken, names)
+    if options.json:
+        keys = [{**asdict(item), "column": item.column()} for item in found]
+        source = {"project": service.project, "logstore": service.logstore}
+        told = {"pipeline": pipeline and pipeline.name, **source, "logs": logs.num_rows, "keys": keys}
+        print_json(options.out, told)
+    else:
+        print("\n".join(_yaml(pipeline, options, found, logs.num_rows)), file=options.out)
+    return 0
+
+
+def _source(options: argparse.Namespace) -> tuple[Pipeline | None, LogService]:
+    from airflow_provider_slshudi import settings
+    from airflow_provider_slshudi.hooks.sls import SlsHook
+
+    if (options.pipeline is None) == (options.project is None or options.logstore is None):
+        raise ConfigError(
+            "schema suggest: give a pipeline, or --project and --logstore", source="slshudi schema suggest"
+        )
+    if options.pipeline is None:
+        return None, SlsHook(options.connection).service(options.project, options.logstore)
+    pipeline = settings.pipeline(options.pipeline)
+    source = pipeline.source
+    return pipeline, SlsHook(source.connection).service(source.project, source.logstore)
+
+
+def _yaml(pipeline: Pipeline | None, options: argparse.Namespace, found: Sequence[Suggestion], logs: int) -> list[str]:
+    """A pipeline's file, or its further columns, with what is known of each key behind a #."""
+    if pipeline is not None:
+        if not found:
+            return [f"# {logs} logs looked at: no key that no column of {pipeline.name} names"]
+        head = [
+            f"# {logs} logs looked at; keys that no column of {pipeline.name} names, to be added to its",
+            "columns:",
+        ]
+        return head + _columns(found)
+    name = options.logstore.replace("-", "_").lower()
+    source = {"connection": options.connection, "project": options.project, "logstore": options.logstore}
+    table = {"path": f"file:///var/lib/slshudi/lake/{name}", "name": name if name[0].isalpha() else f"t_{name}"}
+    head = [f"# {logs} logs looked at; change the table's path, and what a column is called", f"name: {name}"]
+    head += [f"source: {_flow(source)}", f"table: {_flow(table)}", "columns:"]
+    return [*head, *_columns(found), "rest_column: rest # keeps every key that is no column"]
+
+
+def _columns(found: Sequence[Suggestion]) -> list[str]:
+    lines = []
+    for item in found:
+        share = "in every log" if item.share == 1 else f"in {item.share:.1%} of the logs"
+        # Printable and in one line, whatever a log holds.
+        known = ascii(item.example) if item.type != "binary" else "bytes"
+        note = f"; {ascii(item.note)[1:-1]}" if item.note else ""
+        lines.append(f"  - {_flow(item.column())} # {share}, like {known}{note}")
+    return lines
+
+
+def _flow(value: dict[str, Any]) -> str:
+    import yaml
+
+    return yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=1_000_000).strip()

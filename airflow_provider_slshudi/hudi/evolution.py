@@ -1,0 +1,309 @@
+"""How a table's columns change with the pipeline's file, and which changes are refused.
+
+A table has the schema that its newest commit carries, by the time of the instant's request: so Spark and hudi-rs take
+it. Columns are added to it and become wider, and are never taken away: of a column that a file lacks all readers make
+NULL, so files of any age can be read. What may become what was found by runs (docs/decisions/0016): each pair reads
+alike by Spark and hudi-rs, in snapshot and incremental queries and through every filter, and survives clustering.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.datatypes import MOST_DIGITS, Array, DataType, Decimal, Map, Scalar, Struct, parse_type
+from airflow_provider_slshudi.exceptions import ColumnMismatch
+from airflow_provider_slshudi.hudi import exchange
+from airflow_provider_slshudi.hudi.schema import avro_schema, decimal_bytes, nullable_field, table_columns, type_of_avro
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import Timeline
+
+SCHEMA_KEY = "schema"
+"""Where a commit's extra metadata has the table's schema; Hudi's own name of it."""
+
+_WIDER = {"int": ("bigint", "double"), "float": ("double",), "date": ("string",)}
+_PROPERTIES = ".hoodie/hoodie.properties"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_CREATE_SCHEMA = "hoodie.table.create.schema="
+
+
+class Kind(str, Enum):
+    """How a column changes."""
+
+    ADDED = "added"
+    RENAMED = "renamed"
+    WIDENED = "widened"
+    DROPPED = "dropped"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A column that is not alike in table and file; types as text, empty where there is no such column.
+
+    `note` says what becomes of it, or where it is refused what to do.
+    """
+
+    kind: Kind
+    column: str
+    there: str
+    wanted: str
+    note: str
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """The table's schema, an Avro record, as readers take it; `instant` carries it, empty where none does."""
+
+    record: dict[str, Any]
+    instant: str
+
+    @property
+    def text(self) -> str:
+        """The record as JSON."""
+        return json.dumps(self.record)
+
+
+def schema_of_now(storage: Storage, timeline: Timeline) -> TableSchema | None:
+    """The table's schema; None where there is no table, or one that does not tell.
+
+    Reads one commit as a rule: the newest one that carries a schema.
+    """
+    for instant in reversed(timeline.completed("commit", "deltacommit", "replacecommit")):
+        text = timeline.extra_metadata(instant).get(SCHEMA_KEY)
+        if text:
+            return TableSchema(json.loads(text), instant.time)
+    properties = (storage.read(_PROPERTIES) or b"").decode()
+    line = next((line for line in properties.splitlines() if line.startswith(_CREATE_SCHEMA)), None)
+    return None if line is None else TableSchema(json.loads(_unescaped(line.removeprefix(_CREATE_SCHEMA))), "")
+
+
+def changes(now: TableSchema, pipeline: Pipeline) -> list[Change]:
+    """What differs between the table and the pipeline's file: the file's columns first, in its order."""
+    there = {field["name"]: field["type"] for field in now.record["fields"]}
+    former = {name for column in pipeline.columns for name in column.renamed_from}
+    renamed = {column.name: column.renamed_from for column in pipeline.columns if column.renamed_from}
+    wanted = dict(table_columns(pipeline))
+    found = [_change(name, type_, there, pipeline, former, renamed) for name, type_ in wanted.items()]
+    gone = [
+        Change(Kind.DROPPED, name, _named(avro), "", "stays in the table, and is NULL in rows from now on")
+        for name, avro in there.items()
+        if name not in wanted
+    ]
+    return [change for change in found if change is not None] + gone
+
+
+def require_fit(storage: Storage, timeline: Timeline, pipeline: Pipeline) -> list[Change]:
+    """The changes that the next batch brings; none where there is no table yet.
+
+    Raises:
+        ColumnMismatch: one of them is not possible; the message names each with both types.
+    """
+    now = schema_of_now(storage, timeline)
+    found = changes(now, pipeline) if now is not None else []
+    refused = [change for change in found if change.kind is Kind.REFUSED]
+    if refused:
+        raise _mismatch(storage, pipeline, refused)
+    return found
+
+
+def schema_to_commit(storage: Storage, timeline: Timeline, pipeline: Pipeline | None = None) -> str | None:
+    """The schema that whatever is committed next has to carry: the table's, with what recorded batches will bring.
+
+    With `pipeline` also its columns, be they those of a file that changed since. None where nothing is known of a
+    schema. The newest commit by request may be of an older file than one that completes later; since it carries what
+    was recorded by then, readers still see all columns.
+
+    Raises:
+        ColumnMismatch: the pipeline's columns and the table's have no type in common.
+    """
+    now = schema_of_now(storage, timeline)
+    records = [now.record] if now is not None else []
+    for instant in timeline.pending():
+        text = exchange.read_schema(storage, instant.time)
+        if text is not None:
+            records.append(json.loads(text))
+    if pipeline is not None:
+        records.append(json.loads(avro_schema(pipeline)))
+    if not records:
+        return None
+    joined = records[0]
+    for record in records[1:]:
+        joined, conflicts = _joined(joined, record)
+        if conflicts:
+            assert pipeline is not None  # noqa: S101  what was recorded fits
+            raise _mismatch(storage, pipeline, conflicts)
+    return json.dumps(joined)
+
+
+def shows(now: TableSchema | None, schema: str) -> bool:
+    """Whether a table of the schema `now` has all columns of `schema`, none of them narrower."""
+    if now is None:
+        return False
+    joined, conflicts = _joined(now.record, json.loads(schema))
+    return not conflicts and joined == _joined(now.record, now.record)[0]
+
+
+def evolved(there: DataType, wanted: DataType) -> DataType | None:
+    """The type of a column that was `there` and that the file has as `wanted`; None where that cannot be.
+
+    It is `wanted`, with the fields of structs that only the table has. Within arrays, maps and structs only fields may
+    come and go: Spark's vectorised reader fails at a column with a type within that is another than its file's.
+    """
+    if _is_wider(wanted, there):
+        return wanted
+    return _with_fields(there, wanted)
+
+
+def _join(one: DataType, other: DataType) -> DataType | None:
+    """The type by which files of both are read."""
+    return evolved(one, other) or evolved(other, one)
+
+
+def _with_fields(one: DataType, other: DataType) -> DataType | None:
+    """The first type with the fields of structs that only the other has; None where they differ in more."""
+    if isinstance(one, Array) and isinstance(other, Array):
+        element = _with_fields(one.element, other.element)
+        return element and Array(element)
+    if isinstance(one, Map) and isinstance(other, Map):
+        value = _with_fields(one.value, other.value)
+        return value and Map(value)
+    if not (isinstance(one, Struct) and isinstance(other, Struct)):
+        return one if one == other else None
+    fields = dict(one.fields)
+    for name, type_ in other.fields:
+        if name not in fields and name.lower() in map(str.lower, fields):
+            return None
+        joined = _with_fields(fields.get(name, type_), type_)
+        if joined is None:
+            return None
+        fields[name] = joined
+    return Struct(tuple(fields.items()))
+
+
+def _is_wider(type_: DataType, than: DataType) -> bool:
+    if isinstance(type_, Decimal) and isinstance(than, Decimal):
+        if type_.scale == than.scale:
+            # Spark looks for a number in the bytes that a file's have, and fails where it needs more.
+            return type_.precision > than.precision and decimal_bytes(type_) == decimal_bytes(than)
+        return type_.scale > than.scale and type_.precision - type_.scale >= than.precision - than.scale
+    return isinstance(type_, Scalar) and isinstance(than, Scalar) and type_.name in _WIDER.get(than.name, ())
+
+
+def _joined(record: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[dict[str, Any], list[Change]]:
+    """The first record with the columns of the other, all nullable, and those for which there is no common type."""
+    fields: dict[str, dict[str, Any]] = {field["name"]: _nullable(field) for field in record["fields"]}
+    conflicts = []
+    for field in other["fields"]:
+        name = field["name"]
+        if name not in fields:
+            type_ = type_of_avro(field["type"])
+            fields[name] = nullable_field(name, type_, record) if type_ is not None else _nullable(field)
+            continue
+        there, wanted = type_of_avro(fields[name]["type"]), type_of_avro(field["type"])
+        joined = _join(there, wanted) if there is not None and wanted is not None else None
+        if joined is not None and joined != there:
+            fields[name] = nullable_field(name, joined, record)
+        elif joined is None and fields[name]["type"] != _nullable(field)["type"]:
+            note = "both are being written: let one of them be undone"
+            conflicts.append(Change(Kind.REFUSED, name, _named(fields[name]["type"]), _named(field["type"]), note))
+    return {**record, "fields": list(fields.values())}, conflicts
+
+
+def _nullable(field: Mapping[str, Any]) -> dict[str, Any]:
+    types = field["type"] if isinstance(field["type"], list) else [field["type"]]
+    return {**field, "type": ["null", *(part for part in types if part != "null")], "default": None}
+
+
+def _change(
+    name: str,
+    type_: str,
+    there: Mapping[str, Any],
+    pipeline: Pipeline,
+    former: set[str],
+    renamed: Mapping[str, list[str]],
+) -> Change | None:
+    if name not in there:
+        other = next((known for known in there if known.lower() == name), None)
+        if other is not None:
+            note = f"the table has {other}, and readers do not tell the two apart: choose another name"
+            return Change(Kind.REFUSED, name, _named(there[other]), type_, note)
+        if name in former:
+            return Change(Kind.REFUSED, name, "", type_, "`renamed_from` names it, and the table has no such column")
+        before = [known for known in renamed.get(name, ()) if known in there]
+        if before:
+            note = f"a new column; {', '.join(before)} has the same values from now on"
+            return Change(Kind.RENAMED, name, "", type_, note)
+        return Change(Kind.ADDED, name, "", type_, "NULL in rows until now")
+    found, wanted = type_of_avro(there[name]), parse_type(type_)
+    becomes = evolved(found, wanted) if found is not None else None
+    if becomes is not None and becomes == found:
+        return None
+    if becomes is None:
+        may = ", ".join(_wider_names(found))
+        able = f"it may become {may}" if may else "it may become nothing else"
+        note = f"{able}; or give the new type another column, with this one's key"
+    elif name in _kept(pipeline):
+        note = "a column that keys or partitions are made of, or that orders rows, keeps its type"
+    elif pipeline.table.upsert is not None:
+        note = (
+            "columns of a table with `upsert` keep their types: give the new type another column, with this one's key"
+        )
+    else:
+        return Change(Kind.WIDENED, name, str(found), str(becomes), "what was written is read as the wider type")
+    return Change(Kind.REFUSED, name, _named(there[name]), type_, note)
+
+
+def _wider_names(type_: DataType | None) -> Iterator[str]:
+    if isinstance(type_, Scalar):
+        yield from _WIDER.get(type_.name, ())
+    elif isinstance(type_, Decimal):
+        same_scale = (Decimal(precision, type_.scale) for precision in range(type_.precision + 1, MOST_DIGITS + 1))
+        yield from (str(other) for other in same_scale if _is_wider(other, type_))
+        yield "a decimal with more digits behind the point and no fewer before it"
+
+
+def _kept(pipeline: Pipeline) -> set[str]:
+    """The columns whose values keys or partitions are made of, or that say which row wins."""
+    partition, upsert = pipeline.table.partition, pipeline.table.upsert
+    kept = {partition.name} if partition is not None else set()
+    if upsert is not None:
+        named = (*upsert.record_key, upsert.ordering_field, upsert.delete_marker)
+        kept |= {name for name in named if name is not None}
+    return kept
+
+
+def _named(avro: Any) -> str:
+    """A field's type as a pipeline's file would have it, as Avro's where that has no such."""
+    type_ = type_of_avro(avro)
+    return str(type_) if type_ is not None else json.dumps(avro)
+
+
+def _mismatch(storage: Storage, pipeline: Pipeline, refused: list[Change]) -> ColumnMismatch:
+    listed = "; ".join(
+        f"{change.column}: {change.there or 'no such column'} there, {change.wanted} in the file ({change.note})"
+        for change in refused
+    )
+    return ColumnMismatch(
+        f"{storage.uri}: pipeline {pipeline.name} asks for columns that the table's cannot become, so nothing is "
+        f"written: {listed}",
+        table=storage.uri,
+        columns=tuple((change.column, change.there, change.wanted) for change in refused),
+    )
+
+
+def _unescaped(value: str) -> str:
+    """A value of Java's properties."""
+
+    def character(match: re.Match[str]) -> str:
+        text = match[1]
+        return (
+            chr(int(text[1:], 16)) if len(text) == 5 else {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(text, text)
+        )
+
+    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", character, value)

@@ -1,0 +1,56 @@
+"""What a batch does to the table's columns: asked when it is planned, and settled when it is recorded."""
+
+from __future__ import annotations
+
+import logging
+
+from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.exceptions import ColumnMismatch
+from airflow_provider_slshudi.hudi import evolution, exchange
+from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.protocol.work import Work
+
+_log = logging.getLogger(__name__)
+
+
+def require_fit(work: Work) -> list[evolution.Change]:
+    """How the next batch will change the table's columns; says so in the log.
+
+    Raises:
+        ColumnMismatch: the table's columns cannot become the pipeline's; names each with both types.
+    """
+    found = evolution.require_fit(work.storage, Timeline.load(work.storage), work.pipeline)
+    for change in found:
+        if change.kind is not evolution.Kind.DROPPED:
+            types = " -> ".join(filter(None, (change.there, change.wanted)))
+            _log.info(
+                "%s: column %s (%s) is %s: %s", work.storage.uri, change.column, types, change.kind.value, change.note
+            )
+    return found
+
+
+def promise(work: Work, transaction: Transaction) -> str:
+    """Leaves the schema that the table has once this batch is committed; gives why it cannot, empty where it can.
+
+    From then on every commit carries these columns. Of commits readers take the newest by request. So a batch that
+    was overtaken, with columns that the newest one lacks, must not be recorded: they would be hidden. The caller holds
+    the lease.
+    """
+    instant = transaction.instant or ""
+    order = exchange.read_order(work.storage, transaction.id, instant, transaction.token)
+    timeline = Timeline.load(work.storage)
+    now = evolution.schema_of_now(work.storage, timeline)
+    try:
+        schema = evolution.schema_to_commit(work.storage, timeline, Pipeline.model_validate(order.pipeline))
+    except ColumnMismatch as error:
+        return f"another batch changed the same columns while it ran ({error})"
+    if schema is None:
+        return ""
+    if now is not None and now.instant > instant and not evolution.shows(now, schema):
+        return (
+            f"it has columns that commit {now.instant} lacks, which began later and completed first, with an older "
+            "state of the pipeline's file"
+        )
+    exchange.write_schema(work.storage, instant, schema)
+    return ""
