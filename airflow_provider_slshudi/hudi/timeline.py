@@ -173,6 +173,15 @@ class Timeline:
             if rollback.time > time
         )
 
+    def plan(self, instant: Instant) -> dict[str, Any]:
+        """What a table service that is not completed is to do, as Hudi wrote it down; empty where that was cut off."""
+        try:
+            return _first_record(self._content(f"{FOLDER}/{instant.time}.{instant.action}.requested", instant.time))
+        except TimelineUnreadable:
+            if instant.phase is Phase.REQUESTED:
+                return {}
+            raise
+
     def pending_clean(self) -> str | None:
         """The time of the oldest clean that was planned and is not completed."""
         return next((instant.time for instant in self.pending() if instant.action == "clean"), None)

@@ -17,7 +17,7 @@ from typing import Protocol
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import JobFailed
 from airflow_provider_slshudi.hudi.runtime import control_conf, environment, session_conf
-from airflow_provider_slshudi.job.orders import DISTRIBUTED, REASON, JobOrder, Verb
+from airflow_provider_slshudi.job.orders import DISTRIBUTED, IN_SESSION, REASON, JobOrder, Verb
 from airflow_provider_slshudi.job.resident import Outcome, Resident, end_stopped, idle_seconds
 from airflow_provider_slshudi.points import FOLDER
 from airflow_provider_slshudi.processes import ends_with_parent
@@ -51,7 +51,7 @@ def submission(verb: Verb, order: JobOrder, master: str) -> Submission:
     """The submission of a verb under a master."""
     pipeline = Pipeline.model_validate(order.pipeline)
     on_s3 = not pipeline.table.path.startswith("file:")
-    conf = session_conf(master, on_s3) if verb is Verb.VERIFY else control_conf(on_s3)
+    conf = session_conf(master, on_s3) if verb in IN_SESSION else control_conf(on_s3)
     if verb is Verb.APPEND:
         # Executors run Python alone: they need no jar of Hudi's, nor a class of its for their serializer.
         for key in ("spark.serializer", "spark.kryo.registrator", "spark.sql.extensions"):

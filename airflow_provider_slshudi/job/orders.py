@@ -22,9 +22,18 @@ class Verb(str, Enum):
     PLAN_CLEAN = "plan-clean"
     CLEAN = "clean"
     ARCHIVE = "archive"
+    PLAN_CLUSTERING = "plan-clustering"
+    CLUSTER = "cluster"
+    COMPLETE_CLUSTERING = "complete-clustering"
+    PLAN_COMPACTION = "plan-compaction"
+    COMPACT = "compact"
+    COMPLETE_COMPACTION = "complete-compaction"
 
 
-DISTRIBUTED = frozenset({Verb.APPEND, Verb.VERIFY})
+IN_SESSION = frozenset({Verb.VERIFY, Verb.CLUSTER, Verb.COMPACT})
+"""Verbs whose executors need Hudi's classes."""
+
+DISTRIBUTED = IN_SESSION | {Verb.APPEND}
 """Verbs whose work a cluster's executors do; the others are a decision's seconds on the machine that decides."""
 
 

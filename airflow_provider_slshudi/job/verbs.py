@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import ManifestError, TableError
-from airflow_provider_slshudi.hudi import commit, exchange, instants, services
+from airflow_provider_slshudi.hudi import commit, exchange, instants, rewrite, services
 from airflow_provider_slshudi.hudi.exchange import Owner
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.storage import Storage
@@ -117,6 +117,35 @@ def archive(gateway: Gateway, order: JobOrder) -> None:
     reach(Point.ARCHIVE_COMPLETED)
 
 
+def plan_clustering(gateway: Gateway, order: JobOrder) -> None:
+    """Puts a clustering on the timeline where there are small files."""
+    pipeline, storage = _table(order)
+    _in_time(storage, order, "plan a clustering")
+    rewrite.plan_clustering(gateway, pipeline)
+    reach(Point.CLUSTER_PLANNED)
+
+
+def cluster(spark: SparkSession, order: JobOrder) -> None:
+    """Writes the files of the clustering that is planned, and leaves a manifest."""
+    pipeline, storage = _table(order)
+    inflight = partial(reach, Point.CLUSTER_INFLIGHT)
+    written = rewrite.cluster(Gateway.of(spark.sparkContext), pipeline, order.instant, inflight)
+    reach(Point.CLUSTER_WRITTEN)
+    _leave(storage, order.instant, written)
+    reach(Point.CLUSTER_LEFT_MANIFEST)
+
+
+def complete_clustering(gateway: Gateway, order: JobOrder) -> None:
+    """Completes the clustering with the files of its manifest."""
+    pipeline, storage = _table(order)
+    written = rewrite.read_manifest(storage, order.instant)
+    _require_inflight(storage, order.instant)
+    reach(Point.CLUSTER_STARTED)
+    in_time = partial(_in_time, storage, order, f"complete clustering {order.instant}")
+    rewrite.complete_clustering(gateway, pipeline, order.instant, written.metadata, in_time)
+    reach(Point.CLUSTER_COMPLETED)
+
+
 CONTROL: dict[Verb, Callable[[Gateway, JobOrder], None]] = {
     Verb.OPEN: open_instant,
     Verb.COMMIT: commit_instant,
@@ -124,6 +153,8 @@ CONTROL: dict[Verb, Callable[[Gateway, JobOrder], None]] = {
     Verb.PLAN_CLEAN: plan_clean,
     Verb.CLEAN: clean,
     Verb.ARCHIVE: archive,
+    Verb.PLAN_CLUSTERING: plan_clustering,
+    Verb.COMPLETE_CLUSTERING: complete_clustering,
 }
 """What verbs that are not distributed do."""
 
@@ -135,6 +166,24 @@ def verify(spark: SparkSession, order: JobOrder) -> None:
     pipeline, storage = _table(order)
     service = _service(pipeline) if verify.asks_service(storage, order.transaction) else None
     verify.verify(spark, pipeline, storage, order.transaction, service)
+
+
+SESSION: dict[Verb, Callable[[SparkSession, JobOrder], None]] = {Verb.VERIFY: verify, Verb.CLUSTER: cluster}
+"""What verbs do whose executors need Hudi's classes."""
+
+
+def _leave(storage: Storage, instant: str, written: rewrite.Written) -> None:
+    """Leaves the manifest, unless the instant was rolled back meanwhile: then the files that came too late go.
+
+    A driver that stood still for minutes may find that somebody else took over.
+    """
+    try:
+        _require_inflight(storage, instant)
+    except TableError:
+        storage.delete_files(written.paths)
+        raise
+    rewrite.write_manifest(storage, instant, written)
+    print(f"instant {instant}: {written.read_files} files became {len(written.paths)}")
 
 
 def _service(pipeline: Pipeline) -> LogService:

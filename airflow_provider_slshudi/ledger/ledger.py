@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from airflow_provider_slshudi.ledger import lease, pipelines, reads, transactions
+from airflow_provider_slshudi.ledger import lease, models, pipelines, reads, transactions
 from airflow_provider_slshudi.ledger.engine import transaction
 from airflow_provider_slshudi.ledger.rebuild import rebuild
 from airflow_provider_slshudi.ledger.records import (
@@ -57,7 +57,13 @@ class Ledger:
         Raises:
             LeaseHeld: somebody else has it.
         """
-        return lease.hold(self._engine, pipeline, holder, seconds, wait)
+        return lease.hold(self._engine, models.leases, pipeline, holder, seconds, wait)
+
+    def service_lease(
+        self, pipeline: str, holder: str, seconds: float = 60, wait: float = 0
+    ) -> AbstractContextManager[lease.Lease]:
+        """The right to rewrite files of the pipeline's table, to decide nothing; otherwise as `lease`."""
+        return lease.hold(self._engine, models.service_leases, pipeline, holder, seconds, wait)
 
     def begin(self, pipeline: str, kind: Kind, ranges: Sequence[Range], dag_id: str, run_id: str) -> Transaction:
         """A new transaction, PLANNED with token 1, that reserves `ranges`. Ids sort by time.

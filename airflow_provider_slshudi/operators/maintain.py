@@ -10,6 +10,8 @@ from airflow_provider_slshudi.operators.base import PipelineOperator, terminal_f
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_slshudi.protocol.rewrite import Rewritten
+
 
 class SlsHudiCleanOperator(PipelineOperator):
     """Deletes replaced files that the pipeline's `maintenance.keep` keeps no longer.
@@ -51,3 +53,37 @@ class SlsHudiArchiveOperator(PipelineOperator):
             done = archive(self.work(context))
         self.log.info("archived %d instants, %d commits stay on the active timeline", done.instants, done.commits)
         return asdict(done)
+
+
+class _RewriteOperator(PipelineOperator):
+    """Does a table service that rewrites files."""
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Rewrites."""
+        with terminal_fails():
+            done = self._rewrite(context)
+        if done.instant is None:
+            self.log.info("nothing to rewrite")
+        else:
+            said = "%s: %d files of %d bytes became %d files of %d bytes"
+            self.log.info(said, done.instant, done.files, done.bytes, done.into_files, done.into_bytes)
+        return asdict(done)
+
+    def _rewrite(self, context: Context) -> Rewritten:
+        raise NotImplementedError
+
+
+class SlsHudiClusterOperator(_RewriteOperator):
+    """Makes few files of many small ones, as the pipeline's `maintenance.clustering` says.
+
+    Returns `{"instant": the clustering's, None where there was nothing to do, "files", "bytes": read, "into_files",
+    "into_bytes": written}`.
+
+    Args:
+        pipeline: a pipeline's name or file.
+    """
+
+    def _rewrite(self, context: Context) -> Rewritten:
+        from airflow_provider_slshudi.protocol.rewrite import cluster
+
+        return cluster(self.work(context))

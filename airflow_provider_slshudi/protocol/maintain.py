@@ -55,7 +55,7 @@ def clean(work: Work) -> Cleaned:
     register(work)
     with work.lease() as lease:
         reach(Point.CLEAN_LEASED)
-        planned = _planned(work, lease) if _fit(work) else None
+        planned = _planned(work, lease) if fit(work) else None
     if planned is None:
         return Cleaned(None, 0, 0)
     # Named by no snapshot that is to be kept, whoever reads or writes meanwhile; on object stores this takes minutes.
@@ -82,7 +82,7 @@ def archive(work: Work) -> Archived:
     register(work)
     with work.lease() as lease:
         reach(Point.ARCHIVE_LEASED)
-        if not _fit(work):
+        if not fit(work):
             return Archived(0, 0, None)
         before = _completed(Timeline.load(work.storage))
         _run(work, lease, Verb.ARCHIVE)
@@ -95,7 +95,7 @@ def archive(work: Work) -> Archived:
     return Archived(len(before - _completed(timeline)), commits, held)
 
 
-def _fit(work: Work) -> bool:
+def fit(work: Work) -> bool:
     """Whether there is a table; one that a person has to look at is left as it is."""
     check_table_against_ledger(work)
     refuse_foreign_writes(work)
