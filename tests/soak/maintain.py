@@ -47,7 +47,7 @@ LOGSTORE = "served"
 LOGS = 500
 QUERY_EVERY = 10
 GROWTH = 1.5
-"""How many times what it was in the middle third a figure may be in the last one; the rows are then 1.7 times as many."""
+"""How many times its middle third a figure may be in the last one, where there are 1.7 times as many rows."""
 MAINTENANCE = {
     "keep": {"commits": 5},
     "min_commits": 15,
@@ -58,7 +58,9 @@ MAINTENANCE = {
 
 @dataclass(frozen=True)
 class Seen:
-    """The table after a batch; `query` in seconds, where one was timed."""
+    """The table after a batch: `seconds` that it took, base files on storage and written by batches so far, files of
+    the timelines; where a snapshot was queried, the files that it has and the seconds that the query took.
+    """
 
     batch: int
     seconds: float
@@ -66,6 +68,7 @@ class Seen:
     written: int
     timeline: int
     metadata_timeline: int
+    snapshot: int | None
     query: float | None
 
 
@@ -93,9 +96,7 @@ def soak(folder: Path, spark: SparkSession, server: LocalSls, batches: int, paus
     client = by_ip(server.connection())
     client.create_project(PROJECT, "tests")
     client.create_logstore(PROJECT, LOGSTORE, ttl=7, shard_count=2)
-    pipeline = ad_events(
-        folder / "table", source={"project": PROJECT, "logstore": LOGSTORE}, maintenance=MAINTENANCE
-    )
+    pipeline = ad_events(folder / "table", source={"project": PROJECT, "logstore": LOGSTORE}, maintenance=MAINTENANCE)
     url = f"sqlite:///{folder / 'ledger.db'}"
     engine = open_engine(url)
     migrate(engine)
@@ -112,8 +113,7 @@ def soak(folder: Path, spark: SparkSession, server: LocalSls, batches: int, paus
             if number < batches:
                 scenario.put(LOGS, first=number * LOGS)
             seen.append(_look(scenario, spark, number, done.instant, seconds, seen, batches))
-            if number % max(1, batches // 25) == 0:
-                print(json.dumps(asdict(seen[-1])), flush=True)
+            print(json.dumps(asdict(seen[-1])), flush=True)
     served = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
     found = Outcome(seen, served, [])
     return replace(found, faults=_faults(scenario, spark, batches * LOGS, found))
@@ -171,12 +171,13 @@ def _look(
     batches: int,
 ) -> Seen:
     root = Path(scenario.work.storage.full(""))
-    query = None
+    snapshot = query = None
     if number % min(QUERY_EVERY, max(1, batches // 10)) == 0:
         began = time.monotonic()
         table = spark.read.format("hudi").load(str(root))
         rows = table.where("price >= 0").selectExpr("count(*)", "sum(clicks)").collect()[0][0]
         query = time.monotonic() - began
+        snapshot = len(table.inputFiles())
         assert rows == number * LOGS, f"{rows} rows after {number} batches of {LOGS}"
     return Seen(
         number,
@@ -185,6 +186,7 @@ def _look(
         (before[-1].written if before else 0) + sum(1 for _ in root.glob(f"event_date=*/*_{instant}.parquet")),
         sum(1 for file in (root / ".hoodie/timeline").iterdir() if file.is_file()),
         sum(1 for file in (root / ".hoodie/metadata/.hoodie/timeline").iterdir() if file.is_file()),
+        snapshot,
         query,
     )
 
@@ -208,8 +210,9 @@ def _faults(scenario: Scenario, spark: SparkSession, logs: int, found: Outcome) 
     if not verify(scenario.work, True).ok:
         faults.append("slshudi verify finds faults")
     faults += [f"{item['service']} failed: {item['error']}" for item in found.served if "error" in item][:3]
-    for name in ("files", "timeline", "metadata_timeline"):
-        middle, end = (max(part) for part in _thirds([getattr(item, name) for item in found.seen]))
+    for name in ("files", "snapshot", "timeline", "metadata_timeline"):
+        values = [value for item in found.seen if (value := getattr(item, name)) is not None]
+        middle, end = (max(part) for part in _thirds(values))
         if end > GROWTH * middle:
             faults.append(f"{name} grew from {middle} to {end}")
     middle, end = (statistics.median(part) for part in _thirds([item.query for item in found.seen if item.query]))
@@ -237,7 +240,15 @@ def draw(path: Path, found: Outcome) -> None:
 
     files = max(item.files for item in found.seen)
     panels = [
-        Panel("Base files", [line("on storage", "files"), line("written by batches so far", "written")], files * 1.5),
+        Panel(
+            "Base files",
+            [
+                line("on storage", "files"),
+                line("of the snapshot", "snapshot"),
+                line("written by batches so far", "written"),
+            ],
+            files * 1.5,
+        ),
         Panel("Timeline files", [line("table", "timeline"), line("metadata table", "metadata_timeline")]),
         Panel("Snapshot query by Spark, s", [line("count, filter, sum", "query")]),
         Panel("Batch from settle to commit, s", [line("batch", "seconds")]),
@@ -264,9 +275,10 @@ def main() -> int:
     if chosen.plot:
         draw(chosen.plot, found)
     for service in ("cluster", "clean", "archive"):
-        took = [item["seconds"] for item in found.served if item["service"] == service]
-        done = [item for item in found.served if item["service"] == service and item.get("instant") or item.get("instants")]
-        print(f"{service}: {len(took)} times, {statistics.median(took or [0]):.1f} s, {len(done)} with something to do")
+        runs = [item for item in found.served if item["service"] == service]
+        busy = sum(1 for item in runs if item.get("instant") or item.get("instants"))
+        seconds = statistics.median(item["seconds"] for item in runs) if runs else 0.0
+        print(f"{service}: {len(runs)} times, {seconds:.1f} s, {busy} with something to do")
     print(found)
     return 1 if found.faults else 0
 

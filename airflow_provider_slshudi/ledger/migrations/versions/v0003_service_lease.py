@@ -14,9 +14,7 @@ def upgrade() -> None:
     """Creates the table, with a row for each pipeline."""
     op.create_table(
         "slshudi_service_lease",
-        sa.Column(
-            "pipeline", sa.String(250), sa.ForeignKey("slshudi_pipeline.name"), primary_key=True, nullable=False
-        ),
+        sa.Column("pipeline", sa.String(250), sa.ForeignKey("slshudi_pipeline.name"), primary_key=True, nullable=False),
         sa.Column("holder", sa.String(250)),
         sa.Column("nonce", sa.String(32)),
         sa.Column("expires", sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql")),
