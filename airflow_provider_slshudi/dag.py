@@ -114,8 +114,8 @@ def verify_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
 
 
 def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
-    """`{name}_maintenance`: clusters, cleans and archives while batches go on, as often as the pipeline's `maintenance.schedule`
-    says; arguments and errors as `tail_dag`.
+    """`{name}_maintenance`: clusters, cleans and archives while batches go on, as often as the pipeline's
+    `maintenance.schedule` says; arguments and errors as `tail_dag`.
     """
     found = settings.pipeline(pipeline)
     given = {"schedule": found.maintenance.every, "description": f"{found.table.path}: files and timeline stay few"}

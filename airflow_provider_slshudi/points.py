@@ -99,6 +99,10 @@ class Point(str, Enum):
     CLEAN_DELETED = "clean-deleted", Where.TASK
     CLEAN_STARTED = "clean-started", Where.DRIVER
     CLEAN_COMPLETED = "clean-completed", Where.DRIVER
+    METADATA_LEASED = "metadata-leased", Where.TASK
+    METADATA_STARTED = "metadata-started", Where.DRIVER
+    METADATA_DELETED = "metadata-deleted", Where.DRIVER
+    METADATA_MADE = "metadata-made", Where.DRIVER
     ARCHIVE_LEASED = "archive-leased", Where.TASK
     ARCHIVE_STARTED = "archive-started", Where.DRIVER
     ARCHIVE_COMPLETED = "archive-completed", Where.DRIVER

@@ -85,6 +85,11 @@ class Scenario:
         steps.append(work, opened.id, opened.token)
         return steps.record(work, opened.id, opened.token)
 
+    def prepare_next(self, first: int) -> Transaction:
+        """Ten new logs from a number on, in a batch of a run of their own that stays PREPARED."""
+        self.put(10, first=first)
+        return self.prepare(self.by(f"run-waiting-{first}"))
+
     def open(self, work: Work) -> Transaction:
         """A batch up to OPEN."""
         planned = plan.tail(work)

@@ -84,8 +84,8 @@ def cluster(gateway: Gateway, pipeline: Pipeline, instant: str, inflight: Callab
         if there != written or sum(len(ids) for ids in replaced.values()) != len(read):
             storage.delete_files(files)
             raise TableError(
-                f"{storage.uri}: clustering {instant} wrote {written} rows in the place of {there} in {len(read)} files; "
-                "it is not completed, and the next run rolls it back",
+                f"{storage.uri}: clustering {instant} wrote {written} rows in the place of {there} in {len(read)} "
+                "files; it is not completed, and the next run rolls it back",
                 table=storage.uri,
                 instant=instant,
             )
@@ -157,7 +157,7 @@ def _stats(gateway: Gateway, pipeline: Pipeline, instant: str, made: Any) -> Any
     for status in made.getWriteStatuses().collectAsList():
         if status.hasErrors():
             raise TableError(
-                f"{pipeline.table.path}: {status.getTotalErrorRecords()} rows could not be written by instant {instant}",
+                f"{pipeline.table.path}: instant {instant} could not write {status.getTotalErrorRecords()} rows",
                 table=pipeline.table.path,
                 instant=instant,
             )

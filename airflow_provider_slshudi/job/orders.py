@@ -28,6 +28,8 @@ class Verb(str, Enum):
     PLAN_COMPACTION = "plan-compaction"
     COMPACT = "compact"
     COMPLETE_COMPACTION = "complete-compaction"
+    COMPARE_METADATA = "compare-metadata"
+    REBUILD_METADATA = "rebuild-metadata"
 
 
 IN_SESSION = frozenset({Verb.VERIFY, Verb.CLUSTER, Verb.COMPACT})

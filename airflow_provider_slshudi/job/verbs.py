@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import ManifestError, TableError
-from airflow_provider_slshudi.hudi import commit, exchange, instants, rewrite, services
+from airflow_provider_slshudi.hudi import commit, exchange, instants, metadata, rewrite, services
 from airflow_provider_slshudi.hudi.exchange import Owner
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.storage import Storage
@@ -146,6 +146,21 @@ def complete_clustering(gateway: Gateway, order: JobOrder) -> None:
     reach(Point.CLUSTER_COMPLETED)
 
 
+def compare_metadata(gateway: Gateway, order: JobOrder) -> None:
+    """Compares the metadata table with what is on storage, and leaves what it found."""
+    pipeline, storage = _table(order)
+    metadata.leave(storage, order.transaction, metadata.compare(gateway, pipeline, storage))
+
+
+def rebuild_metadata(gateway: Gateway, order: JobOrder) -> None:
+    """Makes the metadata table anew."""
+    pipeline, storage = _table(order)
+    reach(Point.METADATA_STARTED)
+    _in_time(storage, order, "rebuild the metadata table")
+    metadata.rebuild(gateway, pipeline, partial(reach, Point.METADATA_DELETED))
+    reach(Point.METADATA_MADE)
+
+
 CONTROL: dict[Verb, Callable[[Gateway, JobOrder], None]] = {
     Verb.OPEN: open_instant,
     Verb.COMMIT: commit_instant,
@@ -155,6 +170,8 @@ CONTROL: dict[Verb, Callable[[Gateway, JobOrder], None]] = {
     Verb.ARCHIVE: archive,
     Verb.PLAN_CLUSTERING: plan_clustering,
     Verb.COMPLETE_CLUSTERING: complete_clustering,
+    Verb.COMPARE_METADATA: compare_metadata,
+    Verb.REBUILD_METADATA: rebuild_metadata,
 }
 """What verbs that are not distributed do."""
 

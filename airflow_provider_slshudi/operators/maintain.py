@@ -87,3 +87,24 @@ class SlsHudiClusterOperator(_RewriteOperator):
         from airflow_provider_slshudi.protocol.rewrite import cluster
 
         return cluster(self.work(context))
+
+
+class SlsHudiRebuildMetadataOperator(PipelineOperator):
+    """Compares the metadata table with what is on storage and makes it anew where it is damaged; batches wait.
+
+    Returns `{"rebuilt": whether it was damaged, "files": on storage, "lacking", "gone", "differing", "unreadable",
+    "examples": what was found before}`.
+
+    Args:
+        pipeline: a pipeline's name or file.
+    """
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Compares and rebuilds."""
+        from airflow_provider_slshudi.protocol.metadata import rebuild
+
+        with terminal_fails():
+            before, _ = rebuild(self.work(context), only_damaged=True)
+        found = asdict(before)
+        self.log.info("the metadata table is %s: %s", "as it should be" if before.ok else "made anew", found)
+        return {"rebuilt": not before.ok, **found, "examples": list(before.examples)}

@@ -95,7 +95,7 @@ def soak(folder: Path, spark: SparkSession, server: LocalSls, batches: int, paus
     """Runs it in `folder`; services rest for `pause` seconds between two rounds."""
     client = by_ip(server.connection())
     client.create_project(PROJECT, "tests")
-    client.create_logstore(PROJECT, LOGSTORE, ttl=7, shard_count=2)
+    client.create_logstore(PROJECT, LOGSTORE, ttl=7, shard_count=1)
     pipeline = ad_events(folder / "table", source={"project": PROJECT, "logstore": LOGSTORE}, maintenance=MAINTENANCE)
     url = f"sqlite:///{folder / 'ledger.db'}"
     engine = open_engine(url)
@@ -261,7 +261,7 @@ def main() -> int:
     """Runs it; the exit code says whether all was well."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak.maintain", description=__doc__)
     parser.add_argument("--batches", type=int, default=500)
-    parser.add_argument("--pause", type=float, default=10.0, help="seconds that the services rest between two rounds")
+    parser.add_argument("--pause", type=float, default=45.0, help="seconds that the services rest between two rounds")
     parser.add_argument("--plot", type=Path, help="draw what was seen, as SVG")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
