@@ -34,10 +34,8 @@ def _run(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.protocol.metadata import check, rebuild
 
     work = work_of(options.pipeline)
-    if options.check:
-        found = {"before": check(work)}
-    else:
-        found = dict(zip(("before", "after"), rebuild(work), strict=True))
+    compared = (check(work),) if options.check else rebuild(work)
+    found = dict(zip(("before", "after"), compared, strict=False))
     if options.json:
         told = {when: {"ok": item.ok, **asdict(item)} for when, item in found.items()}
         print_json(options.out, {"pipeline": work.pipeline.name, **told})

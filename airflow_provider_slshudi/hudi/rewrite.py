@@ -106,6 +106,47 @@ def complete_clustering(
         _delete_markers(gateway, writer, table, instant)
 
 
+def plan_compaction(gateway: Gateway, pipeline: Pipeline) -> None:
+    """Puts a compaction on the timeline, REQUESTED, once there were enough delta commits; raises as Hudi.
+
+    Log files belong to the file slice that was there when they were committed, so a batch that is prepared now and
+    committed later goes on top of what the compaction makes (hudi.apache.org/docs/timeline, completion time).
+    """
+    with client(gateway, pipeline, _compaction_options(pipeline)) as writer:
+        writer.scheduleCompaction(_owner(gateway, pipeline))
+
+
+def compact(gateway: Gateway, pipeline: Pipeline, instant: str, inflight: Callable[[], None]) -> Written:
+    """Writes the base files of a planned compaction; otherwise as `cluster`."""
+    with client(gateway, pipeline, _compaction_options(pipeline)) as writer:
+        table = gateway.hudi.table.HoodieSparkTable.create(writer.getConfig(), writer.getEngineContext())
+        plan = gateway.hudi.common.util.CompactionUtils.getCompactionPlan(table.getMetaClient(), instant)
+        made = table.compact(writer.getEngineContext(), instant)
+        inflight()
+        stats = _stats(gateway, pipeline, instant, made)
+        stitched = gateway.hudi.util.CommonClientUtils.stitchCompactionHoodieWriteStats(made, stats)
+        metadata = stitched.getCommitMetadata().get()
+        storage = Storage(pipeline.table.path)
+        read = [
+            f"{operation.getPartitionPath()}/{name}".lstrip("/")
+            for operation in plan.getOperations()
+            for name in (*operation.getDeltaFilePaths(), operation.getDataFilePath())
+            if name
+        ]
+        files, size = [str(stat.getPath()) for stat in stats], sum(stat.getFileSizeInBytes() for stat in stats)
+        return Written(str(metadata.toJsonString()), len(read), sum(map(storage.size, read)), files, size)
+
+
+def complete_compaction(
+    gateway: Gateway, pipeline: Pipeline, instant: str, metadata: str, in_time: Callable[[], None]
+) -> None:
+    """Completes an INFLIGHT compaction; `in_time` as in `complete_clustering`."""
+    with client(gateway, pipeline) as writer:
+        table, found = _to_complete(gateway, writer, instant, metadata, _METADATA, in_time)
+        gateway.hudi.table.action.compact.CompactHelpers.getInstance().completeInflightCompaction(table, instant, found)
+        _delete_markers(gateway, writer, table, instant)
+
+
 def read_manifest(storage: Storage, instant: str) -> Written:
     """What a rewrite left.
 
@@ -196,6 +237,14 @@ def _rows(storage: Storage, files: list[str]) -> int:
 
     found = dataset.dataset([storage.full(file) for file in files], filesystem=storage.filesystem, format="parquet")
     return int(found.count_rows())
+
+
+def _compaction_options(pipeline: Pipeline) -> dict[str, str]:
+    return {
+        "hoodie.compact.inline.trigger.strategy": "NUM_COMMITS",
+        "hoodie.compact.inline.max.delta.commits": str(pipeline.maintenance.compact_after),
+        "hoodie.parquet.compression.codec": "zstd",
+    }
 
 
 def _clustering_options(pipeline: Pipeline) -> dict[str, str]:

@@ -19,6 +19,8 @@ from airflow_provider_slshudi.exceptions import TimelineUnreadable
 from airflow_provider_slshudi.hudi.storage import Storage
 
 FOLDER = ".hoodie/timeline"
+COMMITS = ("commit", "deltacommit", "replacecommit")
+"""Actions that change which files a snapshot has."""
 _HISTORY = f"{FOLDER}/history"
 _MANIFEST = re.compile(r"manifest_(\d+)")
 # A savepoint has the time of the commit that it keeps, and is none.

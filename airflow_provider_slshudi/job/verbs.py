@@ -146,6 +146,35 @@ def complete_clustering(gateway: Gateway, order: JobOrder) -> None:
     reach(Point.CLUSTER_COMPLETED)
 
 
+def plan_compaction(gateway: Gateway, order: JobOrder) -> None:
+    """Puts a compaction on the timeline where there are enough delta commits."""
+    pipeline, storage = _table(order)
+    _in_time(storage, order, "plan a compaction")
+    rewrite.plan_compaction(gateway, pipeline)
+    reach(Point.COMPACT_PLANNED)
+
+
+def compact(spark: SparkSession, order: JobOrder) -> None:
+    """Writes the files of the compaction that is planned, and leaves a manifest."""
+    pipeline, storage = _table(order)
+    inflight = partial(reach, Point.COMPACT_INFLIGHT)
+    written = rewrite.compact(Gateway.of(spark.sparkContext), pipeline, order.instant, inflight)
+    reach(Point.COMPACT_WRITTEN)
+    _leave(storage, order.instant, written)
+    reach(Point.COMPACT_LEFT_MANIFEST)
+
+
+def complete_compaction(gateway: Gateway, order: JobOrder) -> None:
+    """Completes the compaction with the files of its manifest."""
+    pipeline, storage = _table(order)
+    written = rewrite.read_manifest(storage, order.instant)
+    _require_inflight(storage, order.instant)
+    reach(Point.COMPACT_STARTED)
+    in_time = partial(_in_time, storage, order, f"complete compaction {order.instant}")
+    rewrite.complete_compaction(gateway, pipeline, order.instant, written.metadata, in_time)
+    reach(Point.COMPACT_COMPLETED)
+
+
 def compare_metadata(gateway: Gateway, order: JobOrder) -> None:
     """Compares the metadata table with what is on storage, and leaves what it found."""
     pipeline, storage = _table(order)
@@ -170,6 +199,8 @@ CONTROL: dict[Verb, Callable[[Gateway, JobOrder], None]] = {
     Verb.ARCHIVE: archive,
     Verb.PLAN_CLUSTERING: plan_clustering,
     Verb.COMPLETE_CLUSTERING: complete_clustering,
+    Verb.PLAN_COMPACTION: plan_compaction,
+    Verb.COMPLETE_COMPACTION: complete_compaction,
     Verb.COMPARE_METADATA: compare_metadata,
     Verb.REBUILD_METADATA: rebuild_metadata,
 }
@@ -185,7 +216,11 @@ def verify(spark: SparkSession, order: JobOrder) -> None:
     verify.verify(spark, pipeline, storage, order.transaction, service)
 
 
-SESSION: dict[Verb, Callable[[SparkSession, JobOrder], None]] = {Verb.VERIFY: verify, Verb.CLUSTER: cluster}
+SESSION: dict[Verb, Callable[[SparkSession, JobOrder], None]] = {
+    Verb.VERIFY: verify,
+    Verb.CLUSTER: cluster,
+    Verb.COMPACT: compact,
+}
 """What verbs do whose executors need Hudi's classes."""
 
 

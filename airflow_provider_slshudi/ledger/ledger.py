@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine
 
 from airflow_provider_slshudi.ledger import lease, models, pipelines, reads, transactions
 from airflow_provider_slshudi.ledger.engine import transaction
+from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.rebuild import rebuild
 from airflow_provider_slshudi.ledger.records import (
     CommittedBatch,
@@ -46,9 +47,7 @@ class Ledger:
         with self._write() as connection:
             pipelines.register(connection, LedgerPipeline(pipeline, source, table.rstrip("/")))
 
-    def lease(
-        self, pipeline: str, holder: str, seconds: float = 60, wait: float = 0
-    ) -> AbstractContextManager[lease.Lease]:
+    def lease(self, pipeline: str, holder: str, seconds: float = 60, wait: float = 0) -> AbstractContextManager[Lease]:
         """The right to decide for the pipeline within a `with` block, for `seconds`; one holder at a time.
 
         Times are by the database server's clock, on SQLite by this machine's. An expired lease is taken over; its
@@ -61,7 +60,7 @@ class Ledger:
 
     def service_lease(
         self, pipeline: str, holder: str, seconds: float = 60, wait: float = 0
-    ) -> AbstractContextManager[lease.Lease]:
+    ) -> AbstractContextManager[Lease]:
         """The right to rewrite files of the pipeline's table, to decide nothing; otherwise as `lease`."""
         return lease.hold(self._engine, models.service_leases, pipeline, holder, seconds, wait)
 

@@ -42,7 +42,7 @@ def rows(spark: SparkSession, pipeline: Scenario) -> int:
 
 
 def lose_last_delta(pipeline: Scenario) -> None:
-    """The metadata table as it was before the newest commit, which its timeline does not show: as of a restored backup."""
+    """Takes the newest commit off the metadata table's timeline, as where a backup was put back."""
     timeline = root(pipeline) / FOLDER / ".hoodie/timeline"
     newest = max(file.name for file in timeline.glob("*_*.deltacommit"))
     for file in timeline.glob(f"{newest.partition('_')[0]}*"):
@@ -55,7 +55,8 @@ def test_files_that_it_lost_are_found_and_read_again_and_what_is_prepared_stays(
     pipeline = scenario(shards=1)
     batches(pipeline, 2)
     older = pipeline.prepare_next(20)
-    batches(pipeline, 1, first=30)
+    later = pipeline.prepare_next(30)
+    steps.commit(pipeline.by(later.run_id), later.id, later.token)
     assert metadata.check(pipeline.by("check")).ok
     younger = pipeline.prepare_next(40)
     lose_last_delta(pipeline)

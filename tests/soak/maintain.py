@@ -49,7 +49,7 @@ QUERY_EVERY = 10
 GROWTH = 1.5
 """How many times its middle third a figure may be in the last one, where there are 1.7 times as many rows."""
 MAINTENANCE = {
-    "keep": {"commits": 5},
+    "keep": {"commits": 10},
     "min_commits": 15,
     "max_commits": 25,
     "clustering": {"small_file": "1MiB", "target_file": "4MiB"},
