@@ -35,6 +35,7 @@ _SIZE_UNITS = {"": 1, "B": 1} | {
     for power, prefix in enumerate("KMGT")
     for suffix, base in (("B", 1000), ("iB", 1024))
 }
+_PAUSE = r"[1-9]\d*[smhd]"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _TABLE_SCHEMES = ("file", "s3", "s3a")
 
@@ -61,6 +62,24 @@ _TABLE_OPTIONS = (
     "hoodie.datasource.write.partitionpath.field",
     "hoodie.datasource.write.partitionpath.urlencode",
     "hoodie.datasource.write.hive_style_partitioning",
+    "hoodie.table.type",
+    "hoodie.datasource.write.table.type",
+    "hoodie.table.recordkey.fields",
+    "hoodie.datasource.write.recordkey.field",
+    "hoodie.table.ordering.fields",
+    "hoodie.table.precombine.field",
+    "hoodie.datasource.write.precombine.field",
+    "hoodie.record.merge.mode",
+    "hoodie.write.record.merge.mode",
+    "hoodie.table.partial.update.mode",
+    "hoodie.datasource.write.payload.class",
+    "hoodie.compaction.payload.class",
+    "hoodie.payload.delete.field",
+    "hoodie.payload.delete.marker",
+    "hoodie.index.type",
+    "hoodie.index.bucket.engine",
+    "hoodie.bucket.index.num.buckets",
+    "hoodie.bucket.index.hash.field",
     "hoodie.clean.policy",
     "hoodie.cleaner.policy",
     "hoodie.clean.hours.retained",
@@ -70,6 +89,12 @@ _TABLE_OPTIONS = (
     "hoodie.keep.min.commits",
     "hoodie.keep.max.commits",
 )
+
+MOST_BUCKETS = 10_000
+"""Of a partition; each is a file at least."""
+KEY_TYPES = ("string", "int", "bigint")
+"""Types of a record key's columns: their text is the same to every writer."""
+ORDERING_TYPES = ("int", "bigint", "date", "timestamp")
 
 SHARD_BYTES_PER_SECOND = 10_000_000
 SHARD_READS_PER_SECOND = 100.0
@@ -92,15 +117,29 @@ def parse_size(value: object) -> int:
 def parse_schedule(value: object) -> str:
     """A pause between runs (`30s`, `5m`, `1h`), `@continuous`, another Airflow preset, or a cron expression."""
     text = str(value).strip()
-    if not (re.fullmatch(r"[1-9]\d*[smhd]", text) or text.startswith("@") or len(text.split()) == 5):
+    if not (re.fullmatch(_PAUSE, text) or text.startswith("@") or len(text.split()) == 5):
         raise ValueError("expected a pause like 30s, 5m, 1h, or @continuous, or a cron expression of five fields")
     return text
 
 
 def _every(schedule: str) -> timedelta | str:
-    if schedule[-1] in _SECONDS and schedule[:-1].isdigit():
-        return timedelta(seconds=int(schedule[:-1]) * _SECONDS[schedule[-1]])
-    return schedule
+    return _pause(schedule) if re.fullmatch(_PAUSE, schedule) else schedule
+
+
+def _pause(text: str) -> timedelta:
+    return timedelta(seconds=int(text[:-1]) * _SECONDS[text[-1]])
+
+
+def _check_pause(value: str) -> str:
+    if not re.fullmatch(_PAUSE, value):
+        raise ValueError("expected a time like 30s, 15m, 1h, 7d")
+    return value
+
+
+def _check_metastore(value: str) -> str:
+    if not re.fullmatch(r"thrift://[^\s,/:]+:\d+(,thrift://[^\s,/:]+:\d+)*", value):
+        raise ValueError("expected thrift://host:port, or several with commas between")
+    return value
 
 
 def _check_path(value: str) -> str:
@@ -124,6 +163,10 @@ def _check_column(value: str) -> str:
     return value
 
 
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
 def _check_format(value: str) -> str:
     if value not in FORMATS:
         try:
@@ -145,6 +188,7 @@ def _refuse_secret(key: str) -> None:
 
 Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
 Schedule = Annotated[str, BeforeValidator(parse_schedule)]
+Pause = Annotated[str, AfterValidator(_check_pause)]
 ColumnName = Annotated[str, AfterValidator(_check_column)]
 ColumnType = Annotated[str, AfterValidator(lambda text: str(parse_type(text)))]
 
@@ -204,13 +248,59 @@ class FieldPartition(_Model):
 Partition = Annotated[EventTimePartition | FieldPartition, Field(discriminator="by")]
 
 
+class Upsert(_Model):
+    """Rows have keys: a log inserts, updates or deletes the row of its key, which is in one of a partition's buckets.
+
+    `merge_mode` says which of two rows of a key wins (hudi.apache.org/docs/record_merger): that of the greater
+    `ordering_field`, the later one among equals (`event_time`, the default where there is such a field), or the one
+    that was written later (`commit_time`). With `partial_update` a NULL in the winner leaves the other's value as it
+    is. A row whose `delete_marker` is true deletes its key's. A key's bucket is its hash modulo `buckets`
+    (hudi.apache.org/docs/indexes).
+    """
+
+    record_key: Annotated[list[str], BeforeValidator(_as_list), Field(min_length=1)]
+    ordering_field: str | None = None
+    delete_marker: str | None = None
+    merge_mode: Literal["event_time", "commit_time"] | None = None
+    partial_update: bool = False
+    buckets: int = Field(gt=0, le=MOST_BUCKETS)
+
+    @model_validator(mode="after")
+    def _mode_has_its_field(self) -> Upsert:
+        if self.merge_mode == "event_time" and self.ordering_field is None:
+            raise ValueError("merge_mode event_time needs ordering_field, the column whose greater value wins")
+        if self.merge_mode == "commit_time" and self.ordering_field is not None:
+            raise ValueError("merge_mode commit_time looks at no ordering_field: leave one of the two out")
+        if len(set(self.record_key)) < len(self.record_key):
+            raise ValueError(f"record_key names a column twice: {', '.join(self.record_key)}")
+        return self
+
+    @property
+    def mode(self) -> Literal["event_time", "commit_time"]:
+        """The merge mode that is meant."""
+        return "commit_time" if self.ordering_field is None else "event_time"
+
+
 class Table(_Model):
-    """The Hudi table. `options` are passed to Hudi's write client, but for those the protocol rests on."""
+    """The Hudi table. `options` are passed to Hudi's write client, but for those the protocol rests on.
+
+    Without `upsert` every log becomes a row of its own.
+    """
 
     path: Annotated[str, AfterValidator(_check_path)]
     name: ColumnName
+    type: Literal["copy_on_write", "merge_on_read"] = "copy_on_write"
     partition: Partition | None = None
+    upsert: Upsert | None = None
     options: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _logs_are_for_upserts(self) -> Table:
+        if self.type == "merge_on_read" and self.upsert is None:
+            raise ValueError(
+                "type merge_on_read is for tables with `upsert`: logs that are only appended need no merging"
+            )
+        return self
 
     @model_validator(mode="after")
     def _options_allowed(self) -> Table:
@@ -336,6 +426,39 @@ class Clustering(_Model):
         return self
 
 
+class Check(_Model):
+    """What is asked of a batch before it is committed, in one of three ways, as SQL of Spark where it is an expression.
+
+    `every` holds of each row, `batch` is made of aggregates over all of them; NULL passes, as in SQL's CHECK.
+    `freshness` is how old the newest log of a tail's batch may be.
+    """
+
+    name: ColumnName
+    every: str | None = None
+    batch: str | None = None
+    freshness: Pause | None = None
+    on_failure: Literal["fail", "warn"] = "fail"
+
+    @property
+    def seconds(self) -> int:
+        """The bound of `freshness`."""
+        return int(_pause(str(self.freshness)).total_seconds())
+
+    @model_validator(mode="after")
+    def _one_of_three(self) -> Check:
+        if sum(given is not None for given in (self.every, self.batch, self.freshness)) != 1:
+            raise ValueError("give one of every, batch, freshness")
+        return self
+
+
+class Catalog(_Model):
+    """The Hive metastore that knows the table by name; `table` is its name there, the table's own unless given."""
+
+    metastore: Annotated[str, AfterValidator(_check_metastore)]
+    database: ColumnName = "default"
+    table: ColumnName | None = None
+
+
 class Maintenance(_Model):
     """How often the table's services run, and what they keep.
 
@@ -371,7 +494,8 @@ class Pipeline(_Model):
     """One logstore into one table.
 
     `rest_column` keeps the keys that no column names, as map<string, string>; without it they are dropped.
-    `misfits` says what becomes of a value that does not convert to its column's type.
+    `misfits` says what becomes of a value that does not convert to its column's type, `checks` what is asked of a
+    batch before it is committed.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
@@ -383,7 +507,14 @@ class Pipeline(_Model):
     misfits: Literal["nullify", "fail"] = "nullify"
     batch: Batch = Batch()
     spark: Spark = Spark()
+    checks: list[Check] = []
+    catalog: Catalog | None = None
     maintenance: Maintenance = Maintenance()
+
+    @property
+    def clusters(self) -> bool:
+        """Whether small files are made larger ones; rows that have keys stay in the files of their buckets."""
+        return self.maintenance.clustering is not None and self.table.upsert is None
 
     @model_validator(mode="after")
     def _columns_agree(self) -> Pipeline:
@@ -407,9 +538,39 @@ class Pipeline(_Model):
         unknown = set(clustering.sort) - set(names) if clustering else set()
         if unknown:
             raise ValueError(f"maintenance.clustering.sort names {_listed(unknown)}, not a column of {_listed(names)}")
-        twice = {name for name in names if names.count(name) > 1}
-        if twice:
-            raise ValueError(f"columns named twice: {_listed(twice)}")
+        for what, given in (("columns", names), ("checks", [check.name for check in self.checks])):
+            twice = {name for name in given if given.count(name) > 1}
+            if twice:
+                raise ValueError(f"{what} named twice: {_listed(twice)}")
+        return self
+
+    @model_validator(mode="after")
+    def _upsert_names_columns(self) -> Pipeline:
+        upsert = self.table.upsert
+        if upsert is None:
+            return self
+        named: list[tuple[str, str, tuple[str, ...]]]
+        named = [("record_key", name, KEY_TYPES) for name in upsert.record_key]
+        if upsert.ordering_field is not None:
+            named.append(("ordering_field", upsert.ordering_field, ORDERING_TYPES))
+        if upsert.delete_marker is not None:
+            named.append(("delete_marker", upsert.delete_marker, ("boolean",)))
+        for field, name, types in named:
+            found = next((column.type for column in self.columns if column.name == name), None)
+            if found is None or found not in types:
+                derived = isinstance(self.table.partition, EventTimePartition) and self.table.partition.name == name
+                why = (
+                    "the partition's own, which no log fills"
+                    if derived
+                    else f"of type {found}"
+                    if found
+                    else "not there"
+                )
+                fitting = _listed(column.name for column in self.columns if column.type in types)
+                raise ValueError(
+                    f"table.upsert.{field} {name!r} is {why}: it must name a column of type {', '.join(types)} "
+                    f"({fitting})"
+                )
         return self
 
     @property

@@ -18,10 +18,12 @@ from airflow.sdk import DAG, Asset, Param, TaskGroup
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
+from airflow_provider_slshudi.operators.catalog import SlsHudiSyncOperator
 from airflow_provider_slshudi.operators.maintain import (
     SlsHudiArchiveOperator,
     SlsHudiCleanOperator,
     SlsHudiClusterOperator,
+    SlsHudiCompactOperator,
 )
 from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
 from airflow_provider_slshudi.operators.steps import (
@@ -114,8 +116,8 @@ def verify_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
 
 
 def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
-    """`{name}_maintenance`: clusters, cleans and archives while batches go on, as often as the pipeline's
-    `maintenance.schedule` says; arguments and errors as `tail_dag`.
+    """`{name}_maintenance`: clusters or compacts, cleans and archives while batches go on, as often as the
+    pipeline's `maintenance.schedule` says; arguments and errors as `tail_dag`.
     """
     found = settings.pipeline(pipeline)
     given = {"schedule": found.maintenance.every, "description": f"{found.table.path}: files and timeline stay few"}
@@ -123,7 +125,9 @@ def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
         # Side by side: each looks for itself what there is to do, and one that fails holds up nothing else.
         cleaned = SlsHudiCleanOperator(task_id="clean", pipeline=pipeline)
         cleaned >> SlsHudiArchiveOperator(task_id="archive", pipeline=pipeline)
-        if found.maintenance.clustering is not None:
+        if found.table.type == "merge_on_read":
+            SlsHudiCompactOperator(task_id="compact", pipeline=pipeline)
+        elif found.clusters:
             SlsHudiClusterOperator(task_id="cluster", pipeline=pipeline)
     return dag
 
@@ -141,7 +145,7 @@ def micro_batch(
     Raises:
         ConfigError: the pipeline file is missing or wrong.
     """
-    table = table_asset(settings.pipeline(pipeline))
+    found = settings.pipeline(pipeline)
     with TaskGroup(group_id) as group:
         settle = SlsHudiSettleSensor(task_id="settle", pipeline=pipeline)
         planned = plan(task_id="plan", pipeline=pipeline)
@@ -149,8 +153,10 @@ def micro_batch(
         opened = SlsHudiOpenOperator(task_id="open", **of_batch)
         appended = SlsHudiAppendOperator(task_id="append", **of_batch)
         recorded = SlsHudiRecordOperator(task_id="record", **of_batch)
-        committed = SlsHudiCommitOperator(task_id="commit", outlets=[table], **of_batch)
+        committed = SlsHudiCommitOperator(task_id="commit", outlets=[table_asset(found)], **of_batch)
         settle >> planned >> opened >> appended >> recorded >> committed
+        if found.catalog is not None:
+            committed >> SlsHudiSyncOperator(task_id="sync", pipeline=pipeline)
     return group
 
 

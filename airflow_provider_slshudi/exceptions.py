@@ -224,6 +224,28 @@ class ManifestError(TableError, TerminalError):
         self.transaction = transaction
 
 
+class CheckFailed(TerminalError):
+    """A batch is not what the pipeline's `checks` ask for; nothing of it is committed.
+
+    Attributes: pipeline, transaction, checks (those that failed: name to what was found).
+    """
+
+    def __init__(self, message: str, *, pipeline: str, transaction: str, checks: dict[str, str]) -> None:
+        super().__init__(message)
+        self.pipeline, self.transaction, self.checks = pipeline, transaction, checks
+
+
+class CatalogFailed(TransientError):
+    """The metastore does not answer, or refused the table; nothing of the table depends on it.
+
+    Attributes: pipeline, metastore.
+    """
+
+    def __init__(self, message: str, *, pipeline: str, metastore: str) -> None:
+        super().__init__(message)
+        self.pipeline, self.metastore = pipeline, metastore
+
+
 class JobFailed(SlsHudiError):
     """A Spark job ended without success. Attributes: verb, returncode, tail (last lines of its log)."""
 

@@ -42,3 +42,31 @@ def served_often(location: Path | str, **changes: Any) -> Pipeline:
     return Pipeline.model_validate(
         {**described, "table": {**described["table"], "options": options}, "maintenance": kept}
     )
+
+
+def customers(location: Path | str, type_: str = "merge_on_read", **changes: Any) -> Pipeline:
+    """A pipeline whose logs upsert rows; `changes` replace fields of the table's `upsert`."""
+    path = f"file://{location}" if isinstance(location, Path) else location
+    upsert = {"record_key": "id", "ordering_field": "updated_at", "delete_marker": "is_deleted", "buckets": 4}
+    return Pipeline.model_validate(
+        {
+            "name": "customers",
+            "source": {"project": "ads", "logstore": "customers"},
+            "table": {
+                "path": path,
+                "name": "customers",
+                "type": type_,
+                "partition": {"by": "field", "column": "region"},
+                "upsert": {**upsert, **changes},
+            },
+            "columns": [
+                {"name": "id"},
+                {"name": "number", "type": "bigint"},
+                {"name": "updated_at", "type": "bigint"},
+                {"name": "is_deleted", "type": "boolean"},
+                {"name": "name"},
+                {"name": "score", "type": "double"},
+                {"name": "region"},
+            ],
+        }
+    )

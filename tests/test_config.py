@@ -131,6 +131,11 @@ def test_schedules(schedule: str, every: object) -> None:
         ("table.partition.by", "hash", "table.partition", "event_time"),
         ("table.options", {"hoodie.clean.automatic": "true"}, "table", "none that exactly-once rests on"),
         ("table.options", {"fs.s3a.secret.key": "x"}, "table", "use a connection"),
+        ("catalog.metastore", "metastore:9083", "catalog.metastore", "expected thrift://host:port"),
+        ("checks", [{"name": "a"}], "checks[0]", "give one of every, batch, freshness"),
+        ("checks", [{"name": "a", "every": "id > 1", "freshness": "1h"}], "checks[0]", "give one of"),
+        ("checks", [{"name": "a", "freshness": "soon"}], "checks[0].freshness", "expected a time like 30s"),
+        ("checks", [{"name": "a", "every": "id > 1"}] * 2, "", "checks named twice: a"),
         ("columns.0.name", "ID", "columns[0].name", "lower-case"),
         ("columns.0.name", "at", "", "columns named twice: at"),
         ("columns.0.type", "decimal", "columns[0].type", "'decimal': expected ( at ''; a type is one of string, int"),
@@ -171,6 +176,59 @@ def test_a_wrong_field_is_refused_by_file_line_field_and_value(path: str, value:
     error = refused(changed(path, value))
     assert error.source == "clicks.yaml" and error.field == field
     assert str(error).startswith("clicks.yaml line ") and told in str(error)
+
+
+UPSERT = """\
+  type: merge_on_read
+  upsert: {record_key: id, ordering_field: at, delete_marker: gone, buckets: 8}
+columns:
+  - {name: gone, type: boolean}
+  - {name: price, type: double}
+"""
+
+
+def test_logs_upsert_rows_where_the_table_says_so() -> None:
+    appended = parse_pipeline(SMALL, "clicks.yaml").table
+    assert (appended.type, appended.upsert) == ("copy_on_write", None)
+    table = parse_pipeline(SMALL.replace("columns:\n", UPSERT), "clicks.yaml").table
+    assert table.type == "merge_on_read" and table.upsert is not None
+    assert (table.upsert.record_key, table.upsert.mode, table.upsert.partial_update) == (["id"], "event_time", False)
+    last = parse_pipeline(changed("table.upsert", {"record_key": ["id"], "buckets": 1}), "clicks.yaml")
+    assert last.table.upsert is not None and last.table.upsert.mode == "commit_time"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("record_key", "user", "table.upsert.record_key 'user' is not there: it must name a column of type string"),
+        ("record_key", "event_date", "'event_date' is the partition's own, which no log fills"),
+        ("record_key", "price", "'price' is of type double: it must name a column of type string, int, bigint (id)"),
+        ("record_key", ["id", "id"], "names a column twice: id, id"),
+        ("record_key", [], "at least 1 item"),
+        ("ordering_field", "price", "'price' is of type double: it must name a column of type int, bigint, date"),
+        ("delete_marker", "id", "'id' is of type string: it must name a column of type boolean (gone)"),
+        ("merge_mode", "commit_time", "looks at no ordering_field"),
+        ("merge_mode", "custom", "'event_time' or 'commit_time'"),
+        ("ordering_field", None, "merge_mode event_time needs ordering_field"),
+        ("buckets", 0, "greater than 0"),
+        ("buckets", 10_001, "less than or equal to 10000"),
+    ],
+)
+def test_an_upsert_that_cannot_be_is_refused(field: str, value: object, told: str) -> None:
+    data = yaml.safe_load(SMALL.replace("columns:\n", UPSERT))
+    if value is None:
+        data["table"]["upsert"]["merge_mode"] = "event_time"
+    data["table"]["upsert"][field] = value
+    assert told in str(refused(yaml.safe_dump(data, sort_keys=False)))
+
+
+def test_tables_that_are_appended_to_are_copy_on_write() -> None:
+    assert "are only appended need no merging" in str(refused(changed("table.type", "merge_on_read")))
+
+
+def test_what_the_upsert_says_is_no_option() -> None:
+    told = "option hoodie.index.type may not be set"
+    assert told in str(refused(changed("table.options", {"hoodie.index.type": "BLOOM"})))
 
 
 def test_a_column_says_its_type_and_how_times_are_written_in_one_form() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_provider_slshudi.hudi.schema import RECORD_KEY
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.protocol.work import Work
 
@@ -36,5 +37,5 @@ def _rows_by_hudi_rs(uri: str) -> int:
     from hudi import HudiReadOptions, HudiTableBuilder
 
     table = HudiTableBuilder.from_base_uri(uri).build()
-    options = HudiReadOptions(projection=["_hoodie_record_key"])
+    options = HudiReadOptions(projection=[RECORD_KEY])
     return sum(batch.num_rows for batch in table.read_stream(options))

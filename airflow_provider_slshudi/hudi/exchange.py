@@ -75,8 +75,21 @@ class RangeDone:
 
 
 @dataclass(frozen=True)
+class CheckResult:
+    """What a check of the pipeline's found: `found` says why where it did not pass, `warns` that this is no failure."""
+
+    name: str
+    passed: bool
+    warns: bool
+    found: str
+
+
+@dataclass(frozen=True)
 class Manifest:
-    """What one append wrote: Hudi's write stats per file, totals per range, misfits per column, seconds taken."""
+    """What one append wrote: Hudi's write stats per file, totals per range, misfits per column, seconds taken.
+
+    `checks` are those that look at rows.
+    """
 
     transaction: str
     token: int
@@ -85,6 +98,7 @@ class Manifest:
     ranges: list[RangeDone]
     misfits: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    checks: list[CheckResult] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
@@ -161,7 +175,8 @@ def read_manifest(storage: Storage, transaction: str, instant: str, token: int) 
         )
     data = json.loads(content)
     ranges = [RangeDone(**done) for done in data.pop("ranges")]
-    return Manifest(ranges=ranges, **data), hashlib.sha256(content).hexdigest()
+    checks = [CheckResult(**check) for check in data.pop("checks")]
+    return Manifest(ranges=ranges, checks=checks, **data), hashlib.sha256(content).hexdigest()
 
 
 def write_extra(storage: Storage, instant: str, token: int, extra: Mapping[str, str]) -> str:

@@ -8,12 +8,33 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config import Pipeline, Table, Upsert
 from airflow_provider_slshudi.exceptions import TableError, TableMismatch
 from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
 from airflow_provider_slshudi.hudi.schema import avro_schema
 
-ACTION = "commit"
+COMMIT_ACTION = "commit"
+
+_PROPERTIES = {
+    "name": "hoodie.table.name",
+    "type": "hoodie.table.type",
+    "partition field": "hoodie.table.partition.fields",
+    "record key": "hoodie.table.recordkey.fields",
+    "ordering field": "hoodie.table.ordering.fields",
+    "merge mode": "hoodie.record.merge.mode",
+    "partial update": "hoodie.table.partial.update.mode",
+    "delete marker": "hoodie.record.merge.property.hoodie.payload.delete.field",
+}
+# What Hudi 1.2.0 makes partial updates of, by the merge mode: it stores mode and partial update mode in their place.
+_PARTIAL_UPDATE = {
+    "event_time": "org.apache.hudi.common.model.PartialUpdateAvroPayload",
+    "commit_time": "org.apache.hudi.common.model.OverwriteNonDefaultsWithLatestAvroPayload",
+}
+
+
+def action(table: Table) -> str:
+    """What Hudi calls a commit of the table."""
+    return "deltacommit" if table.type == "merge_on_read" else COMMIT_ACTION
 
 
 def create_table(gateway: Gateway, pipeline: Pipeline) -> None:
@@ -21,42 +42,84 @@ def create_table(gateway: Gateway, pipeline: Pipeline) -> None:
     table = pipeline.table
     builder = (
         gateway.hudi.common.table.HoodieTableMetaClient.newTableBuilder()
-        .setTableType("COPY_ON_WRITE")
+        .setTableType(table.type.upper())
         .setTableName(table.name)
         .setTableCreateSchema(avro_schema(pipeline))
     )
-    if table.partition is None:
-        builder = builder.setKeyGeneratorClassProp("org.apache.hudi.keygen.NonpartitionedKeyGenerator")
-    else:
+    builder = builder.setKeyGeneratorClassProp(key_generator(table))
+    if table.partition is not None:
         builder = (
             builder.setPartitionFields(table.partition.name)
-            .setKeyGeneratorClassProp("org.apache.hudi.keygen.SimpleKeyGenerator")
             .setHiveStylePartitioningEnable(True)
             .setUrlEncodePartitioning(True)
         )
+    if table.upsert is not None:
+        builder = _with_merging(gateway, builder, table.upsert)
     builder.initTable(gateway.storage_conf, hadoop_path(table.path))
+
+
+def key_generator(table: Table) -> str:
+    """Hudi's class that makes record keys and partition paths of the table (hudi.apache.org/docs/key_generation)."""
+    if table.partition is None:
+        name = "NonpartitionedKeyGenerator"
+    elif table.upsert is not None and len(table.upsert.record_key) > 1:
+        name = "ComplexKeyGenerator"
+    else:
+        name = "SimpleKeyGenerator"
+    return f"org.apache.hudi.keygen.{name}"
+
+
+def _with_merging(gateway: Gateway, builder: Any, upsert: Upsert) -> Any:
+    builder = builder.setRecordKeyFields(",".join(upsert.record_key))
+    if upsert.ordering_field is not None:
+        builder = builder.setOrderingFields(upsert.ordering_field)
+    if upsert.delete_marker is not None:
+        builder = builder.setRecordDeleteFieldAndMarker(upsert.delete_marker, "true")
+    if upsert.partial_update:
+        return builder.setPayloadClassName(_PARTIAL_UPDATE[upsert.mode])
+    modes = gateway.java_class("org.apache.hudi.common.config.RecordMergeMode").getEnumConstants()
+    wanted = f"{upsert.mode.upper()}_ORDERING"
+    return builder.setRecordMergeMode(next(mode for mode in modes if mode.toString() == wanted))
 
 
 def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
     """Raises TableMismatch where the table that is there is not the one that the pipeline describes."""
     table = pipeline.table
     config = gateway.meta_client(hadoop_path(table.path)).getTableConfig()
-    fields = config.getPartitionFields()
-    found = (
-        str(config.getTableName()),
-        ",".join(fields.get()) if fields.isPresent() else "",
-        str(config.getTableType().name()),
-    )
-    wanted = (table.name, table.partition.name if table.partition else "", "COPY_ON_WRITE")
+    wanted = _properties(table)
+    found = {field: str(config.getString(_PROPERTIES[field]) or "") for field in wanted}
     if found != wanted:
+        differ = "; ".join(
+            f"{field}: {found[field] or 'none'} there, {wanted[field] or 'none'} in the file"
+            for field in found
+            if found[field] != wanted[field]
+        )
         raise TableMismatch(
-            f"{table.path} is a Hudi table with (name, partition field, type) {found}, but pipeline {pipeline.name} "
-            f"describes {wanted}: correct the pipeline file or choose another path",
+            f"{table.path} is another Hudi table than pipeline {pipeline.name} describes ({differ}): "
+            "correct the pipeline file or choose another path",
             table=table.path,
         )
     made_with = config.getTableCreateSchema()
     if made_with.isPresent():
         _check_columns(pipeline, json.loads(made_with.get().toString()))
+
+
+def _properties(table: Table) -> dict[str, str]:
+    """The properties that the table has to have, by the names of `_PROPERTIES`; empty: it has none such."""
+    wanted = {
+        "name": table.name,
+        "type": table.type.upper(),
+        "partition field": table.partition.name if table.partition else "",
+    }
+    if table.upsert is not None:
+        wanted |= {
+            "record key": ",".join(table.upsert.record_key),
+            "ordering field": table.upsert.ordering_field or "",
+            "merge mode": f"{table.upsert.mode.upper()}_ORDERING",
+            "partial update": "IGNORE_DEFAULTS" if table.upsert.partial_update else "",
+            "delete marker": table.upsert.delete_marker or "",
+        }
+    return wanted
 
 
 def _check_columns(pipeline: Pipeline, made_with: dict[str, Any]) -> None:
@@ -77,7 +140,7 @@ def new_instant_time(gateway: Gateway, base: str) -> str:
     return str(gateway.meta_client(hadoop_path(base)).createNewInstantTime(False))
 
 
-def request(gateway: Gateway, base: str, instant: str) -> None:
+def request(gateway: Gateway, base: str, instant: str, action: str = COMMIT_ACTION) -> None:
     """Puts the instant on the timeline as REQUESTED.
 
     Raises:
@@ -89,11 +152,11 @@ def request(gateway: Gateway, base: str, instant: str) -> None:
         raise TableError(
             f"{base}: the table is being restored; finish the restore, then run again", table=base, instant=instant
         )
-    timeline.createNewInstant(gateway.requested(meta, instant, ACTION))
+    timeline.createNewInstant(gateway.requested(meta, instant, action))
 
 
-def to_inflight(gateway: Gateway, base: str, instant: str) -> None:
+def to_inflight(gateway: Gateway, base: str, instant: str, action: str = COMMIT_ACTION) -> None:
     """Moves the instant from REQUESTED to INFLIGHT."""
     meta = gateway.meta_client(hadoop_path(base))
-    requested = gateway.requested(meta, instant, ACTION)
+    requested = gateway.requested(meta, instant, action)
     meta.getActiveTimeline().transitionRequestedToInflight(requested, gateway.hudi.common.util.Option.empty())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.hudi.schema import META_COLUMNS
+from airflow_provider_slshudi.hudi.schema import META_COLUMNS, RECORD_KEY
 from airflow_provider_slshudi.numbered import numbered
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _constant(value: str, count: int) -> pa.Array:
 
 def _encodings(table: pa.Table) -> dict[str, Any]:
     """Dictionaries where values repeat; DELTA encodings where a dictionary would only be hashed for nothing."""
-    encodings = {"_hoodie_commit_seqno": "DELTA_BYTE_ARRAY", "_hoodie_record_key": "DELTA_BYTE_ARRAY"}
+    encodings = {"_hoodie_commit_seqno": "DELTA_BYTE_ARRAY", RECORD_KEY: "DELTA_BYTE_ARRAY"}
     dictionaries: list[str] = []
     for field_ in table.schema:
         if field_.name in encodings:

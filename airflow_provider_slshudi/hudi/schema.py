@@ -12,10 +12,11 @@ from airflow_provider_slshudi.datatypes import Array, DataType, Decimal, Map, St
 if TYPE_CHECKING:
     import pyarrow as pa
 
+RECORD_KEY = "_hoodie_record_key"
 META_COLUMNS = (
     "_hoodie_commit_time",
     "_hoodie_commit_seqno",
-    "_hoodie_record_key",
+    RECORD_KEY,
     "_hoodie_partition_path",
     "_hoodie_file_name",
 )

@@ -15,7 +15,7 @@ from airflow_provider_slshudi.hudi.commit import client
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.instants import new_instant_time
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import COMMITS, Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 
 # A table that only grows has nothing to clean. Without a clean once in a while each plan would look at all partitions.
 _EMPTY_CLEAN_HOURS = "24"
@@ -78,7 +78,7 @@ def _kept_longer(pipeline: Pipeline) -> dict[str, str]:
     is completed, which is minutes or hours later, so a reader would have that much less time.
     """
     keep, timeline = pipeline.maintenance.keep, Timeline.load(Storage(pipeline.table.path))
-    times = sorted((item.completion or "", item.time) for item in timeline.completed(*COMMITS))
+    times = sorted((item.completion or "", item.time) for item in timeline.completed(*CHANGES))
     if keep.commits is not None:
         first = min((planned for _, planned in times[-keep.commits :]), default="")
         count = max(keep.commits, sum(planned >= first for _, planned in times))

@@ -19,7 +19,9 @@ from airflow_provider_slshudi.exceptions import TimelineUnreadable
 from airflow_provider_slshudi.hudi.storage import Storage
 
 FOLDER = ".hoodie/timeline"
-COMMITS = ("commit", "deltacommit", "replacecommit")
+COMMITS = ("commit", "deltacommit")
+"""What a write of rows is called, by the table's type."""
+CHANGES = (*COMMITS, "replacecommit")
 """Actions that change which files a snapshot has."""
 _HISTORY = f"{FOLDER}/history"
 _MANIFEST = re.compile(r"manifest_(\d+)")
@@ -214,7 +216,7 @@ class Timeline:
         """Request time, completion time and extra metadata of every archived commit; reads the whole archive."""
         for file in self._archive_files():
             for row in self._archived_rows(file):
-                if row["action"] == "commit":
+                if row["action"] in COMMITS:
                     yield row["instantTime"], row["completionTime"], _extra(row)
 
     def _archived_rows(self, file: str) -> list[dict[str, Any]]:

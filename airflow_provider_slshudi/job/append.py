@@ -16,6 +16,7 @@ from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest, RangeDone
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.job.checks import BatchChecks
 from airflow_provider_slshudi.job.rows import RowMaker, RowSpec
 from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.planning.split import split
@@ -111,11 +112,13 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     """Carries out an order and leaves its manifest.
 
     Raises:
+        ConfigError: a check's expression is none over the table's columns; nothing was read.
         SourceError, DecodeError, ValueMisfit: as the tasks found; wrapped by Spark once a task has failed for good.
     """
     started = time.monotonic()
     pipeline = Pipeline.model_validate(order.pipeline)
-    instants.to_inflight(gateway, storage.uri, order.instant)
+    checks = BatchChecks(spark, pipeline)
+    instants.to_inflight(gateway, storage.uri, order.instant, instants.action(pipeline.table))
     reach(Point.APPEND_INFLIGHT)
     partition = pipeline.table.partition
     density = {int(shard): Density(size, 0.0) for shard, size in order.density.items()}
@@ -137,14 +140,16 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     misfits: Counter[str] = Counter()
     for result in results:
         misfits.update(result.misfits)
+    stats = [stat for result in results for stat in result.stats]
     manifest = Manifest(
         order.transaction,
         order.token,
         order.instant,
-        [stat for result in results for stat in result.stats],
+        stats,
         [done for result in results for done in result.ranges],
         dict(misfits),
         time.monotonic() - started,
+        checks.results([f"{storage.uri}/{stat['path']}" for stat in stats]),
     )
     reach(Point.APPEND_WRITTEN)
     exchange.require_order(storage, order.transaction, order.instant, order.token)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_slshudi.hudi.schema import RECORD_KEY
 from airflow_provider_slshudi.job.findings import Findings, Outside, RangeFound
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def _parsed(table: DataFrame, late: Sequence[str]) -> DataFrame:
     """`key`, `written` (the row's instant), and `shard`, `cursor`, `index`: all NULL where the key is none."""
     from pyspark.sql import functions as f
 
-    rows = table.select(f.col("_hoodie_record_key").alias("key"), f.col("_hoodie_commit_time").alias("written"))
+    rows = table.select(f.col(RECORD_KEY).alias("key"), f.col("_hoodie_commit_time").alias("written"))
     if late:
         rows = rows.where(~f.coalesce(f.col("written").isin(list(late)), f.lit(False)))
     parts = f.when(f.col("key").rlike(_KEY), f.split("key", "-"))

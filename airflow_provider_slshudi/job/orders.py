@@ -30,6 +30,7 @@ class Verb(str, Enum):
     COMPLETE_COMPACTION = "complete-compaction"
     COMPARE_METADATA = "compare-metadata"
     REBUILD_METADATA = "rebuild-metadata"
+    SYNC = "sync"
 
 
 IN_SESSION = frozenset({Verb.VERIFY, Verb.CLUSTER, Verb.COMPACT})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import ManifestError, TableError
-from airflow_provider_slshudi.hudi import commit, exchange, instants, metadata, rewrite, services
+from airflow_provider_slshudi.hudi import catalog, commit, exchange, instants, metadata, rewrite, services
 from airflow_provider_slshudi.hudi.exchange import Owner
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.storage import Storage
@@ -37,7 +37,7 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
     # The owner first: a crash in between leaves no instant that nobody knows.
     exchange.write_owner(storage, instant, Owner(order.transaction, pipeline.name, order.token))
     reach(Point.OPEN_OWNED)
-    instants.request(gateway, storage.uri, instant)
+    instants.request(gateway, storage.uri, instant, instants.action(pipeline.table))
     reach(Point.OPEN_REQUESTED)
     print(f"opened instant {instant} for transaction {order.transaction}")
 
@@ -190,6 +190,13 @@ def rebuild_metadata(gateway: Gateway, order: JobOrder) -> None:
     reach(Point.METADATA_MADE)
 
 
+def sync(gateway: Gateway, order: JobOrder) -> None:
+    """Brings what the catalog says of the table up to its newest commit."""
+    pipeline, _ = _table(order)
+    if pipeline.catalog is not None:
+        catalog.sync(gateway, pipeline, pipeline.catalog)
+
+
 CONTROL: dict[Verb, Callable[[Gateway, JobOrder], None]] = {
     Verb.OPEN: open_instant,
     Verb.COMMIT: commit_instant,
@@ -203,6 +210,7 @@ CONTROL: dict[Verb, Callable[[Gateway, JobOrder], None]] = {
     Verb.COMPLETE_COMPACTION: complete_compaction,
     Verb.COMPARE_METADATA: compare_metadata,
     Verb.REBUILD_METADATA: rebuild_metadata,
+    Verb.SYNC: sync,
 }
 """What verbs that are not distributed do."""
 

@@ -89,6 +89,21 @@ class SlsHudiClusterOperator(_RewriteOperator):
         return cluster(self.work(context))
 
 
+class SlsHudiCompactOperator(_RewriteOperator):
+    """Merges log files into base files once there were `maintenance.compact_after` commits.
+
+    Returns the same as clustering.
+
+    Args:
+        pipeline: a pipeline's name or file.
+    """
+
+    def _rewrite(self, context: Context) -> Rewritten:
+        from airflow_provider_slshudi.protocol.rewrite import compact
+
+        return compact(self.work(context))
+
+
 class SlsHudiRebuildMetadataOperator(PipelineOperator):
     """Compares the metadata table with what is on storage and makes it anew where it is damaged; batches wait.
 

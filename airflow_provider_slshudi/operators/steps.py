@@ -106,7 +106,8 @@ class SlsHudiAppendOperator(_DriverStep):
 class SlsHudiRecordOperator(_Step):
     """Phase one: checks what the append left and makes manifest and offsets durable.
 
-    Returns rows, raw bytes, and per column how many values did not fit its type.
+    Returns rows, raw bytes, per column how many values did not fit its type, and the checks that only warn and did not
+    pass.
     """
 
     def step(self, work: Work, id_: str, token: int, context: Context) -> dict[str, Any]:
@@ -114,10 +115,12 @@ class SlsHudiRecordOperator(_Step):
         from airflow_provider_slshudi.protocol.steps import record
 
         recorded = record(work, id_, token)
-        misfits = dict((recorded.manifest or {}).get("misfits", {}))
+        manifest = recorded.manifest or {}
+        misfits = dict(manifest.get("misfits", {}))
         if misfits:
             self.log.warning("values that do not fit their column's type became NULL: %s", misfits)
-        return {"rows": recorded.rows, "bytes": recorded.bytes, "misfits": misfits}
+        warnings = dict(manifest.get("warnings", {}))
+        return {"rows": recorded.rows, "bytes": recorded.bytes, "misfits": misfits, "warnings": warnings}
 
 
 class SlsHudiCommitOperator(_DriverStep):

@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.exceptions import ForeignWrite, TableError
-from airflow_provider_slshudi.hudi.timeline import COMMITS, FOLDER, Phase, Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, FOLDER, Phase, Timeline
 from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.points import Point, reach
@@ -19,7 +19,7 @@ from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work, driver_time
 
 _log = logging.getLogger(__name__)
-_PENDING_WRITES = (*COMMITS, "clustering", "compaction", "logcompaction")
+_PENDING_WRITES = (*CHANGES, "clustering", "compaction", "logcompaction")
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def archive(work: Work) -> Archived:
         before = _completed(Timeline.load(work.storage))
         _run(work, lease, Verb.ARCHIVE)
         timeline = Timeline.load(work.storage)
-    commits = len(timeline.completed(*COMMITS))
+    commits = len(timeline.completed(*CHANGES))
     pending = (instant.time for instant in timeline.pending() if instant.action in _PENDING_WRITES)
     held = next(pending, None) if commits > work.pipeline.maintenance.max_commits else None
     if held is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.hudi import exchange
-from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.hudi.timeline import COMMITS, Timeline
 from airflow_provider_slshudi.ledger.records import CommittedBatch, RangeTotals
 from airflow_provider_slshudi.ledger.states import Kind
 from airflow_provider_slshudi.protocol.evidence import check_table_against_ledger, pending_of
@@ -44,7 +44,7 @@ def rebuild(work: Work) -> Rebuilt:
         batches = sorted(_committed(work, timeline), key=lambda batch: batch.completed)
         # Refuses live transactions before an instant of theirs is touched.
         work.ledger.rebuild(name, batches)
-        completed = timeline.completed("commit", "deltacommit", "replacecommit")
+        completed = timeline.completed(*COMMITS, "replacecommit")
         work.ledger.accept(name, max((str(instant.completion) for instant in completed), default=""))
         pending = pending_of(work)
         for instant, id_ in pending:
@@ -55,9 +55,10 @@ def rebuild(work: Work) -> Rebuilt:
 
 
 def _committed(work: Work, timeline: Timeline) -> Iterator[CommittedBatch]:
-    for instant in timeline.completed("commit"):
+    completed = timeline.completed(*COMMITS)
+    for instant in completed:
         yield from _batch(work, instant.time, str(instant.completion), timeline.extra_metadata(instant))
-    seen = {instant.time for instant in timeline.completed("commit")}
+    seen = {instant.time for instant in completed}
     for time, completion, extra in timeline.archived_commits():
         # Archival writes the archive first: one that was cut off leaves an instant in both, and the next in it twice.
         if time not in seen:

@@ -13,6 +13,7 @@ from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.evidence import open_instant_of
+from airflow_provider_slshudi.protocol.quality import judge
 from airflow_provider_slshudi.protocol.resolve import resolve
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import Range, merge
@@ -58,18 +59,23 @@ def append(work: Work, id_: str, token: int) -> None:
 
 
 def record(work: Work, id_: str, token: int) -> Transaction:
-    """Checks the manifest and makes it and the offsets durable: phase one."""
+    """Checks the manifest and makes it and the offsets durable: phase one.
+
+    Raises:
+        CheckFailed: the batch is not what the pipeline asks for.
+    """
     transaction = work.held(id_, token)
     if transaction.state is State.PREPARED:
         return transaction
     _require(transaction, State.OPEN)
     manifest, digest = exchange.read_manifest(work.storage, id_, transaction.instant or "", token)
+    warned = judge(work, transaction, manifest)
     with work.lease():
         totals = _checked(work, transaction, manifest)
         reach(Point.RECORD_CHECKED)
         # The ranges are in the ledger already, and what the files are the digest vouches for.
         facts = {"token": token, "digest": digest, "files": len(manifest.stats)}
-        facts |= {"misfits": manifest.misfits, "seconds": manifest.seconds}
+        facts |= {"misfits": manifest.misfits, "seconds": manifest.seconds, "warnings": warned}
         recorded = work.ledger.prepared(id_, token, facts, totals)
         reach(Point.RECORD_TOLD)
         return recorded

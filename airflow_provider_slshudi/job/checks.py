@@ -1,0 +1,97 @@
+"""A batch's rows beside what the pipeline's `checks` ask of them, by Spark, in one pass over the files just written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_slshudi.config import Check, Pipeline
+from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.hudi.exchange import CheckResult
+from airflow_provider_slshudi.hudi.gateway import hadoop_path
+from airflow_provider_slshudi.hudi.schema import RECORD_KEY, table_columns
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import Column, DataFrame
+
+_EXAMPLE = "example"
+_AGAINST = "against"
+
+
+class BatchChecks:
+    """The checks of a pipeline that look at rows; without any, nothing of Spark's SQL is started.
+
+    Raises:
+        ConfigError: an expression does not parse, names no column, or is no condition.
+    """
+
+    def __init__(self, spark: SparkContext, pipeline: Pipeline) -> None:
+        self._checks = [check for check in pipeline.checks if check.freshness is None]
+        if not self._checks:
+            return
+        from pyspark.sql import SparkSession
+
+        # A session of its own: times and dates are compared in UTC, wherever the driver is.
+        self._session = SparkSession(spark).newSession()
+        self._session.conf.set("spark.sql.session.timeZone", "UTC")
+        self._schema = ", ".join(
+            f"`{name}` {type_}" for name, type_ in [(RECORD_KEY, "string"), *table_columns(pipeline)]
+        )
+        empty = self._session.createDataFrame([], self._schema)
+        for check in self._checks:
+            _require_condition(empty, check, f"pipeline {pipeline.name}")
+
+    def results(self, files: Sequence[str]) -> list[CheckResult]:
+        """What the checks find in the base files of a batch; `files` are URIs."""
+        if not self._checks:
+            return []
+        if files:
+            rows = self._session.read.schema(self._schema).parquet(*map(hadoop_path, files))
+        else:
+            rows = self._session.createDataFrame([], self._schema)
+        (found,) = rows.agg(*(figure for check in self._checks for figure in _figures(check))).collect()
+        return [_result(check, found) for check in self._checks]
+
+
+def _figures(check: Check) -> list[Column]:
+    from pyspark.sql.functions import coalesce, col, count_if, expr, lit, min, when
+
+    if check.batch is not None:
+        return [expr(check.batch).alias(check.name)]
+    fails = ~coalesce(expr(str(check.every)), lit(True))
+    example = min(when(fails, col(RECORD_KEY)))
+    return [count_if(fails).alias(f"{_AGAINST} {check.name}"), example.alias(f"{_EXAMPLE} {check.name}")]
+
+
+def _require_condition(rows: DataFrame, check: Check, source: str) -> None:
+    from pyspark.errors import AnalysisException
+    from pyspark.sql.functions import expr
+
+    how = "batch" if check.batch is not None else "every"
+    text = str(getattr(check, how))
+    why = ""
+    try:
+        condition = expr(text)
+        found = rows.agg(condition) if check.batch is not None else rows.select(condition)
+        type_ = found.dtypes[0][1]
+        if type_ != "boolean":
+            why = f"is of type {type_}, expected a condition"
+    except AnalysisException as error:  # ParseException is one
+        why = " ".join(str(error).split(";")[0].split())[:500]
+    if why:
+        field = f"checks.{check.name}.{how}"
+        raise ConfigError(f"{source}: {field}: {text!r} {why}", source=source, field=field, value=text)
+
+
+def _result(check: Check, found: Any) -> CheckResult:
+    if check.batch is not None:
+        return check_result(check, found[check.name] is not False, f"not so: {check.batch}")
+    against = found[f"{_AGAINST} {check.name}"]
+    why = f"{against} rows are against it, one of them {found[f'{_EXAMPLE} {check.name}']}: {check.every}"
+    return check_result(check, not against, why)
+
+
+def check_result(check: Check, passed: bool, found: str) -> CheckResult:
+    """What goes into the manifest."""
+    return CheckResult(check.name, passed, check.on_failure == "warn", "" if passed else found)
