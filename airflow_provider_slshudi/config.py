@@ -464,8 +464,7 @@ class Maintenance(_Model):
 
     Cleaning deletes replaced files (hudi.apache.org/docs/cleaning). Beyond `max_commits` on the active timeline
     archival moves the oldest into the archive, down to `min_commits` (hudi.apache.org/docs/archival). With
-    `clustering: null` small files stay as they are. Log files of a Merge-On-Read table are merged into base files once
-    there were `compact_after` commits (hudi.apache.org/docs/compaction).
+    `clustering: null` small files stay as they are.
     """
 
     schedule: Schedule = "1h"
@@ -473,7 +472,6 @@ class Maintenance(_Model):
     min_commits: int = Field(100, gt=0)
     max_commits: int = 150
     clustering: Clustering | None = Clustering()
-    compact_after: int = Field(5, gt=0)
 
     @property
     def every(self) -> timedelta | str:

@@ -23,7 +23,6 @@ from airflow_provider_slshudi.operators.maintain import (
     SlsHudiArchiveOperator,
     SlsHudiCleanOperator,
     SlsHudiClusterOperator,
-    SlsHudiCompactOperator,
 )
 from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
 from airflow_provider_slshudi.operators.steps import (
@@ -116,8 +115,8 @@ def verify_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
 
 
 def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
-    """`{name}_maintenance`: clusters or compacts, cleans and archives while batches go on, as often as the
-    pipeline's `maintenance.schedule` says; arguments and errors as `tail_dag`.
+    """`{name}_maintenance`: clusters, cleans and archives while batches go on, as often as the pipeline's
+    `maintenance.schedule` says; arguments and errors as `tail_dag`.
     """
     found = settings.pipeline(pipeline)
     given = {"schedule": found.maintenance.every, "description": f"{found.table.path}: files and timeline stay few"}
@@ -125,9 +124,7 @@ def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
         # Side by side: each looks for itself what there is to do, and one that fails holds up nothing else.
         cleaned = SlsHudiCleanOperator(task_id="clean", pipeline=pipeline)
         cleaned >> SlsHudiArchiveOperator(task_id="archive", pipeline=pipeline)
-        if found.table.type == "merge_on_read":
-            SlsHudiCompactOperator(task_id="compact", pipeline=pipeline)
-        elif found.clusters:
+        if found.clusters:
             SlsHudiClusterOperator(task_id="cluster", pipeline=pipeline)
     return dag
 

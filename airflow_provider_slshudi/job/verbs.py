@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import ManifestError, TableError
-from airflow_provider_slshudi.hudi import catalog, commit, exchange, instants, metadata, rewrite, services
+from airflow_provider_slshudi.hudi import catalog, clustering, commit, exchange, instants, metadata, services
 from airflow_provider_slshudi.hudi.exchange import Owner
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.storage import Storage
@@ -121,7 +121,7 @@ def plan_clustering(gateway: Gateway, order: JobOrder) -> None:
     """Puts a clustering on the timeline where there are small files."""
     pipeline, storage = _table(order)
     _in_time(storage, order, "plan a clustering")
-    rewrite.plan_clustering(gateway, pipeline)
+    clustering.plan_clustering(gateway, pipeline)
     reach(Point.CLUSTER_PLANNED)
 
 
@@ -129,7 +129,7 @@ def cluster(spark: SparkSession, order: JobOrder) -> None:
     """Writes the files of the clustering that is planned, and leaves a manifest."""
     pipeline, storage = _table(order)
     inflight = partial(reach, Point.CLUSTER_INFLIGHT)
-    written = rewrite.cluster(Gateway.of(spark.sparkContext), pipeline, order.instant, inflight)
+    written = clustering.cluster(Gateway.of(spark.sparkContext), pipeline, order.instant, inflight)
     reach(Point.CLUSTER_WRITTEN)
     _leave(storage, order.instant, written)
     reach(Point.CLUSTER_LEFT_MANIFEST)
@@ -138,41 +138,12 @@ def cluster(spark: SparkSession, order: JobOrder) -> None:
 def complete_clustering(gateway: Gateway, order: JobOrder) -> None:
     """Completes the clustering with the files of its manifest."""
     pipeline, storage = _table(order)
-    written = rewrite.read_manifest(storage, order.instant)
+    written = clustering.read_manifest(storage, order.instant)
     _require_inflight(storage, order.instant)
     reach(Point.CLUSTER_STARTED)
     in_time = partial(_in_time, storage, order, f"complete clustering {order.instant}")
-    rewrite.complete_clustering(gateway, pipeline, order.instant, written.metadata, in_time)
+    clustering.complete_clustering(gateway, pipeline, order.instant, written.metadata, in_time)
     reach(Point.CLUSTER_COMPLETED)
-
-
-def plan_compaction(gateway: Gateway, order: JobOrder) -> None:
-    """Puts a compaction on the timeline where there are enough delta commits."""
-    pipeline, storage = _table(order)
-    _in_time(storage, order, "plan a compaction")
-    rewrite.plan_compaction(gateway, pipeline)
-    reach(Point.COMPACT_PLANNED)
-
-
-def compact(spark: SparkSession, order: JobOrder) -> None:
-    """Writes the files of the compaction that is planned, and leaves a manifest."""
-    pipeline, storage = _table(order)
-    inflight = partial(reach, Point.COMPACT_INFLIGHT)
-    written = rewrite.compact(Gateway.of(spark.sparkContext), pipeline, order.instant, inflight)
-    reach(Point.COMPACT_WRITTEN)
-    _leave(storage, order.instant, written)
-    reach(Point.COMPACT_LEFT_MANIFEST)
-
-
-def complete_compaction(gateway: Gateway, order: JobOrder) -> None:
-    """Completes the compaction with the files of its manifest."""
-    pipeline, storage = _table(order)
-    written = rewrite.read_manifest(storage, order.instant)
-    _require_inflight(storage, order.instant)
-    reach(Point.COMPACT_STARTED)
-    in_time = partial(_in_time, storage, order, f"complete compaction {order.instant}")
-    rewrite.complete_compaction(gateway, pipeline, order.instant, written.metadata, in_time)
-    reach(Point.COMPACT_COMPLETED)
 
 
 def compare_metadata(gateway: Gateway, order: JobOrder) -> None:
@@ -206,8 +177,6 @@ CONTROL: dict[Verb, Callable[[Gateway, JobOrder], None]] = {
     Verb.ARCHIVE: archive,
     Verb.PLAN_CLUSTERING: plan_clustering,
     Verb.COMPLETE_CLUSTERING: complete_clustering,
-    Verb.PLAN_COMPACTION: plan_compaction,
-    Verb.COMPLETE_COMPACTION: complete_compaction,
     Verb.COMPARE_METADATA: compare_metadata,
     Verb.REBUILD_METADATA: rebuild_metadata,
     Verb.SYNC: sync,
@@ -227,12 +196,11 @@ def verify(spark: SparkSession, order: JobOrder) -> None:
 SESSION: dict[Verb, Callable[[SparkSession, JobOrder], None]] = {
     Verb.VERIFY: verify,
     Verb.CLUSTER: cluster,
-    Verb.COMPACT: compact,
 }
 """What verbs do whose executors need Hudi's classes."""
 
 
-def _leave(storage: Storage, instant: str, written: rewrite.Written) -> None:
+def _leave(storage: Storage, instant: str, written: clustering.Written) -> None:
     """Leaves the manifest, unless the instant was rolled back meanwhile: then the files that came too late go.
 
     A driver that stood still for minutes may find that somebody else took over.
@@ -242,7 +210,7 @@ def _leave(storage: Storage, instant: str, written: rewrite.Written) -> None:
     except TableError:
         storage.delete_files(written.paths)
         raise
-    rewrite.write_manifest(storage, instant, written)
+    clustering.write_manifest(storage, instant, written)
     print(f"instant {instant}: {written.read_files} files became {len(written.paths)}")
 
 

@@ -10,8 +10,6 @@ from airflow_provider_slshudi.operators.base import PipelineOperator, terminal_f
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_slshudi.protocol.rewrite import Rewritten
-
 
 class SlsHudiCleanOperator(PipelineOperator):
     """Deletes replaced files that the pipeline's `maintenance.keep` keeps no longer.
@@ -55,25 +53,7 @@ class SlsHudiArchiveOperator(PipelineOperator):
         return asdict(done)
 
 
-class _RewriteOperator(PipelineOperator):
-    """Does a table service that rewrites files."""
-
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Rewrites."""
-        with terminal_fails():
-            done = self._rewrite(context)
-        if done.instant is None:
-            self.log.info("nothing to rewrite")
-        else:
-            said = "%s: %d files of %d bytes became %d files of %d bytes"
-            self.log.info(said, done.instant, done.files, done.bytes, done.into_files, done.into_bytes)
-        return asdict(done)
-
-    def _rewrite(self, context: Context) -> Rewritten:
-        raise NotImplementedError
-
-
-class SlsHudiClusterOperator(_RewriteOperator):
+class SlsHudiClusterOperator(PipelineOperator):
     """Makes few files of many small ones, as the pipeline's `maintenance.clustering` says.
 
     Returns `{"instant": the clustering's, None where there was nothing to do, "files", "bytes": read, "into_files",
@@ -83,25 +63,18 @@ class SlsHudiClusterOperator(_RewriteOperator):
         pipeline: a pipeline's name or file.
     """
 
-    def _rewrite(self, context: Context) -> Rewritten:
-        from airflow_provider_slshudi.protocol.rewrite import cluster
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Clusters."""
+        from airflow_provider_slshudi.protocol.cluster import cluster
 
-        return cluster(self.work(context))
-
-
-class SlsHudiCompactOperator(_RewriteOperator):
-    """Merges log files into base files once there were `maintenance.compact_after` commits.
-
-    Returns the same as clustering.
-
-    Args:
-        pipeline: a pipeline's name or file.
-    """
-
-    def _rewrite(self, context: Context) -> Rewritten:
-        from airflow_provider_slshudi.protocol.rewrite import compact
-
-        return compact(self.work(context))
+        with terminal_fails():
+            done = cluster(self.work(context))
+        if done.instant is None:
+            self.log.info("nothing to cluster")
+        else:
+            said = "clustering %s: %d files of %d bytes became %d files of %d bytes"
+            self.log.info(said, done.instant, done.files, done.bytes, done.into_files, done.into_bytes)
+        return asdict(done)
 
 
 class SlsHudiRebuildMetadataOperator(PipelineOperator):

@@ -13,14 +13,14 @@ import pytest
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import JobFailed, LeaseHeld, TableError
-from airflow_provider_slshudi.hudi import commit, rewrite
+from airflow_provider_slshudi.hudi import clustering, commit
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.job.launch import Launcher
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import steps
-from airflow_provider_slshudi.protocol.rewrite import Rewritten, cluster
+from airflow_provider_slshudi.protocol.cluster import Clustered, cluster
 from airflow_provider_slshudi.protocol.verify import verify
 from tests.protocol.checks import assert_exact, phase
 from tests.protocol.served import batches, served
@@ -90,12 +90,12 @@ def test_small_files_become_one_with_every_row_as_it_was_while_a_prepared_batch_
     done = cluster(pipeline.by("maintenance"))
     size = sum(file.stat().st_size for file in files)
     (made,) = base_files(pipeline) - files - prepared
-    assert done == Rewritten(done.instant, 3, size, 1, made.stat().st_size)
+    assert done == Clustered(done.instant, 3, size, 1, made.stat().st_size)
     assert pq.read_metadata(made).num_rows == logs
     assert rows(pipeline).equals(before)
     assert phase(pipeline, waiting) is Phase.INFLIGHT and base_files(pipeline) == files | prepared | {made}
     assert not pipeline.work.storage.exists(f".hoodie/slshudi/{done.instant}")
-    assert cluster(pipeline.by("maintenance")) == Rewritten(None)
+    assert cluster(pipeline.by("maintenance")) == Clustered(None)
 
     # What a consumer that reads by commits gets is as before: the second batch alone.
     options = {"hoodie.datasource.query.type": "incremental"}
@@ -166,9 +166,9 @@ def test_a_driver_that_comes_to_life_after_its_clustering_was_undone_leaves_no_f
 ) -> None:
     batches(pipeline, 2)
     files = base_files(pipeline)
-    write = rewrite.cluster
+    write = clustering.cluster
 
-    def late(gateway: Gateway, described: Pipeline, instant: str, inflight: Callable[[], None]) -> rewrite.Written:
+    def late(gateway: Gateway, described: Pipeline, instant: str, inflight: Callable[[], None]) -> clustering.Written:
         written = write(gateway, described, instant, inflight)
         copies = {path: Path(pipeline.work.storage.full(path)).read_bytes() for path in written.paths}
         commit.roll_back(gateway, described, instant)
@@ -176,7 +176,7 @@ def test_a_driver_that_comes_to_life_after_its_clustering_was_undone_leaves_no_f
             Path(pipeline.work.storage.full(path)).write_bytes(content)
         return written
 
-    monkeypatch.setattr(rewrite, "cluster", late)
+    monkeypatch.setattr(clustering, "cluster", late)
     with pytest.raises(TableError, match="not on the timeline"):
         cluster(pipeline.by("maintenance"))
     assert base_files(pipeline) == files and timeline(pipeline).pending() == []
@@ -189,7 +189,7 @@ def test_files_with_other_rows_than_those_they_replace_are_refused(
 ) -> None:
     batches(pipeline, 2)
     files = base_files(pipeline)
-    monkeypatch.setattr(rewrite, "_rows", lambda storage, paths: 21)
+    monkeypatch.setattr(clustering, "_rows", lambda storage, paths: 21)
     with pytest.raises(TableError, match="wrote 20 rows in the place of 21 in 2 files"):
         cluster(pipeline.by("maintenance"))
     assert base_files(pipeline) == files

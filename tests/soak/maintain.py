@@ -28,7 +28,8 @@ from airflow_provider_slshudi.job.launch import SubprocessLauncher
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.local.process import LocalSls
-from airflow_provider_slshudi.protocol import maintain, rewrite
+from airflow_provider_slshudi.protocol import maintain
+from airflow_provider_slshudi.protocol.cluster import cluster
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService
@@ -124,7 +125,7 @@ def serve(setup: dict[str, Any]) -> None:
     pipeline = Pipeline.model_validate(setup["pipeline"])
     launcher = SubprocessLauncher(say=lambda line: print(line, file=sys.stderr, flush=True), resident=True)
     work = Work(pipeline, Ledger(open_engine(setup["ledger"])), launcher, _no_service, Run("maintenance", "run-0"))
-    services = {"cluster": rewrite.cluster, "clean": maintain.clean, "archive": maintain.archive}
+    services = {"cluster": cluster, "clean": maintain.clean, "archive": maintain.archive}
     over = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
     while not over.is_set():

@@ -1,4 +1,4 @@
-"""Clustering and compaction beside ingestion: rows move into other files, and no batch waits for that.
+"""Clustering beside ingestion: rows move into other files, and no batch waits for that.
 
 Planned under the pipeline's lease, written without it, completed under it again: seconds, minutes, seconds. All of it
 is done under the service lease, so a plan that is pending when somebody gets that lease is nobody's work any more:
@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.exceptions import TableError
-from airflow_provider_slshudi.hudi import exchange
-from airflow_provider_slshudi.hudi import rewrite as files
+from airflow_provider_slshudi.hudi import clustering, exchange
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.lease import Lease
@@ -23,8 +22,8 @@ from airflow_provider_slshudi.protocol.work import Work, driver_time
 
 
 @dataclass(frozen=True)
-class Rewritten:
-    """What a clustering or compaction did; `instant` is None where there was nothing to do.
+class Clustered:
+    """What a clustering did; `instant` is None where there was nothing to do.
 
     Attributes:
         files, bytes: what was read.
@@ -38,111 +37,72 @@ class Rewritten:
     into_bytes: int = 0
 
 
-@dataclass(frozen=True)
-class _Kind:
-    action: str
-    plan: Verb
-    write: Verb
-    complete: Verb
-    leased: Point
-    seen: Point
-
-
-_CLUSTERING = _Kind(
-    "clustering",
-    Verb.PLAN_CLUSTERING,
-    Verb.CLUSTER,
-    Verb.COMPLETE_CLUSTERING,
-    Point.CLUSTER_LEASED,
-    Point.CLUSTER_SEEN,
-)
-_COMPACTION = _Kind(
-    "compaction",
-    Verb.PLAN_COMPACTION,
-    Verb.COMPACT,
-    Verb.COMPLETE_COMPACTION,
-    Point.COMPACT_LEASED,
-    Point.COMPACT_SEEN,
-)
-
-
-def cluster(work: Work) -> Rewritten:
+def cluster(work: Work) -> Clustered:
     """Makes few files of many small ones, as the pipeline's `maintenance.clustering` says.
 
     Raises:
         LeaseHeld, TimelineUnreadable, LedgerUnavailable, JobFailed: the next run goes on where this one ended.
         LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: a person has to look; nothing was done.
+        TableError: the job ended well and the table does not show it.
     """
-    return _rewrite(work, _CLUSTERING)
-
-
-def compact(work: Work) -> Rewritten:
-    """Merges the log files of a Merge-On-Read table into base files; raises as `cluster`."""
-    return _rewrite(work, _COMPACTION)
-
-
-def _rewrite(work: Work, kind: _Kind) -> Rewritten:
     register(work)
     with work.service_lease() as mine:
         with work.lease() as lease:
-            reach(kind.leased)
-            if not fit(work):
-                return Rewritten(None)
-            instant = _written_before(work, kind) or _planned(work, kind, lease)
+            reach(Point.CLUSTER_LEASED)
+            instant = (_written_before(work) or _planned(work, lease)) if _fits(work) else None
         if instant is None:
-            return Rewritten(None)
-        if not files.has_manifest(work.storage, instant):
-            work.launcher.run(kind.write, work.order(instant=instant), {})
+            return Clustered(None)
+        if not clustering.has_manifest(work.storage, instant):
+            work.launcher.run(Verb.CLUSTER, work.order(instant=instant), {})
         # Somebody else may have rolled it back, had this process stood still.
         mine.renew()
-        written = files.read_manifest(work.storage, instant)
+        written = clustering.read_manifest(work.storage, instant)
         with work.lease() as lease:
-            work.launcher.run(kind.complete, work.order(instant=instant, until=driver_time(lease)), {})
+            work.launcher.run(Verb.COMPLETE_CLUSTERING, work.order(instant=instant, until=driver_time(lease)), {})
             found = Timeline.load(work.storage).get(instant)
             if found is None or found.phase is not Phase.COMPLETED:
                 raise TableError(
-                    f"{work.storage.uri}: the job ended well, but {kind.action} {instant} is not completed",
+                    f"{work.storage.uri}: the job ended well, but clustering {instant} is not completed",
                     table=work.storage.uri,
                     instant=instant,
                 )
-        reach(kind.seen)
+        reach(Point.CLUSTER_SEEN)
         exchange.delete(work.storage, instant)
-    return Rewritten(instant, written.read_files, written.read_bytes, len(written.paths), written.bytes)
+    return Clustered(instant, written.read_files, written.read_bytes, len(written.paths), written.bytes)
 
 
-def _planned(work: Work, kind: _Kind, lease: Lease) -> str | None:
+def _fits(work: Work) -> bool:
+    """Rows that have keys stay in the files of their buckets."""
+    return fit(work) and work.pipeline.table.upsert is None
+
+
+def _planned(work: Work, lease: Lease) -> str | None:
     """A new plan, once what was left half done is out of its way."""
-    for instant in _left(work, kind):
+    for instant in _left(work):
         work.launcher.run(Verb.ROLLBACK, work.order(instant=instant, until=driver_time(lease)), {})
         exchange.delete(work.storage, instant)
-    work.launcher.run(kind.plan, work.order(until=driver_time(lease)), {})
-    return next(iter(_pending(work, kind)), None)
+    work.launcher.run(Verb.PLAN_CLUSTERING, work.order(until=driver_time(lease)), {})
+    return next(iter(_pending(work)), None)
 
 
-def _written_before(work: Work, kind: _Kind) -> str | None:
+def _written_before(work: Work) -> str | None:
     """One that died before it was completed, all its files being there."""
-    timeline = Timeline.load(work.storage)
-    return next(
-        (
-            instant
-            for instant in _pending(work, kind)
-            if instant not in timeline.rolling_back and files.has_manifest(work.storage, instant)
-        ),
-        None,
-    )
+    undone = Timeline.load(work.storage).rolling_back
+    found = (instant for instant in _pending(work) if instant not in undone)
+    return next((instant for instant in found if clustering.has_manifest(work.storage, instant)), None)
 
 
-def _pending(work: Work, kind: _Kind) -> list[str]:
+def _pending(work: Work) -> list[str]:
     timeline = Timeline.load(work.storage)
     return [
         instant.time
         for instant in timeline.pending()
-        if instant.action == kind.action and files.planned_by_us(timeline, instant, work.pipeline.name)
+        if instant.action == "clustering" and clustering.planned_by_us(timeline, instant, work.pipeline.name)
     ]
 
 
-def _left(work: Work, kind: _Kind) -> list[str]:
-    """What is pending of our services, and what a rollback of theirs took off the timeline before it died."""
+def _left(work: Work) -> list[str]:
+    """What is pending of ours, and what a rollback of such took off the timeline before it died."""
     timeline = Timeline.load(work.storage)
     gone = [
         instant
@@ -151,4 +111,4 @@ def _left(work: Work, kind: _Kind) -> list[str]:
         and exchange.read_owner(work.storage, instant) is None
         and work.ledger.by_instant(work.pipeline.name, instant) is None
     ]
-    return [*_pending(work, kind), *gone]
+    return [*_pending(work), *gone]

@@ -1,8 +1,8 @@
-"""Clustering and compaction (hudi.apache.org/docs/clustering, /docs/compaction, read in 1.2.0), each in three parts.
+"""Clustering (hudi.apache.org/docs/clustering, read in 1.2.0), in three parts.
 
 A plan is put on the timeline; files are written as it says; the files become the table's. In between a manifest lies
 beside the timeline: Hudi's own commit metadata, as JSON. Nothing here decides anything: callers hold the leases and
-have read the timeline. Plans carry the pipeline's name, so that nobody else's is taken for ours.
+have read the timeline. A plan carries the pipeline's name, so that nobody else's is taken for ours.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Instant, Timeline
 
 _OWNER = "slshudi.service"
-_METADATA = "org.apache.hudi.common.model.HoodieCommitMetadata"
-_REPLACE_METADATA = "org.apache.hudi.common.model.HoodieReplaceCommitMetadata"
+_METADATA = "org.apache.hudi.common.model.HoodieReplaceCommitMetadata"
 # Hudi's order of columns that lies along a curve.
 _ORDERS = {"linear": "linear", "zorder": "z-order"}
 
@@ -36,7 +35,7 @@ _SMALL_FILTER = {
 
 @dataclass(frozen=True)
 class Written:
-    """What a rewrite made of what.
+    """What a clustering made of what.
 
     Attributes:
         metadata: Hudi's own commit metadata, as its JSON.
@@ -95,60 +94,32 @@ def cluster(gateway: Gateway, pipeline: Pipeline, instant: str, inflight: Callab
 def complete_clustering(
     gateway: Gateway, pipeline: Pipeline, instant: str, metadata: str, in_time: Callable[[], None]
 ) -> None:
-    """Completes an INFLIGHT clustering; `in_time` is called right before, and raises where it is too late."""
+    """Completes an INFLIGHT clustering as Hudi does; `in_time` is called before, and raises where it is too late.
+
+    Files that are marked and not listed go, the metadata table is told, the instant is completed, the markers go.
+    """
+    found = gateway.hudi.common.model.HoodieCommitMetadata.fromJsonString(metadata, gateway.java_class(_METADATA))
     with client(gateway, pipeline) as writer:
-        table, found = _to_complete(gateway, writer, instant, metadata, _REPLACE_METADATA, in_time)
-        timeline = table.getActiveTimeline()
-        generator = table.getMetaClient().getInstantGenerator()
+        config, engine = writer.getConfig(), writer.getEngineContext()
+        table = gateway.hudi.table.HoodieSparkTable.create(config, engine)
+        in_time()
+        table.finalizeWrite(engine, instant, found.getWriteStats())
+        metadata_writer = table.getMetadataWriter(instant)
+        if metadata_writer.isPresent():
+            try:
+                metadata_writer.get().update(found, instant)
+            finally:
+                metadata_writer.get().close()
+        timeline, generator = table.getActiveTimeline(), table.getMetaClient().getInstantGenerator()
         utils = gateway.hudi.common.util.ClusteringUtils
         inflight = utils.getInflightClusteringInstant(instant, timeline, generator).get()
         timeline.transitionClusterInflightToComplete(False, inflight, found)
-        _delete_markers(gateway, writer, table, instant)
-
-
-def plan_compaction(gateway: Gateway, pipeline: Pipeline) -> None:
-    """Puts a compaction on the timeline, REQUESTED, once there were enough delta commits; raises as Hudi.
-
-    Log files belong to the file slice that was there when they were committed, so a batch that is prepared now and
-    committed later goes on top of what the compaction makes (hudi.apache.org/docs/timeline, completion time).
-    """
-    with client(gateway, pipeline, _compaction_options(pipeline)) as writer:
-        writer.scheduleCompaction(_owner(gateway, pipeline))
-
-
-def compact(gateway: Gateway, pipeline: Pipeline, instant: str, inflight: Callable[[], None]) -> Written:
-    """Writes the base files of a planned compaction; otherwise as `cluster`."""
-    with client(gateway, pipeline, _compaction_options(pipeline)) as writer:
-        table = gateway.hudi.table.HoodieSparkTable.create(writer.getConfig(), writer.getEngineContext())
-        plan = gateway.hudi.common.util.CompactionUtils.getCompactionPlan(table.getMetaClient(), instant)
-        made = table.compact(writer.getEngineContext(), instant)
-        inflight()
-        stats = _stats(gateway, pipeline, instant, made)
-        stitched = gateway.hudi.util.CommonClientUtils.stitchCompactionHoodieWriteStats(made, stats)
-        metadata = stitched.getCommitMetadata().get()
-        storage = Storage(pipeline.table.path)
-        read = [
-            f"{operation.getPartitionPath()}/{name}".lstrip("/")
-            for operation in plan.getOperations()
-            for name in (*operation.getDeltaFilePaths(), operation.getDataFilePath())
-            if name
-        ]
-        files, size = [str(stat.getPath()) for stat in stats], sum(stat.getFileSizeInBytes() for stat in stats)
-        return Written(str(metadata.toJsonString()), len(read), sum(map(storage.size, read)), files, size)
-
-
-def complete_compaction(
-    gateway: Gateway, pipeline: Pipeline, instant: str, metadata: str, in_time: Callable[[], None]
-) -> None:
-    """Completes an INFLIGHT compaction; `in_time` as in `complete_clustering`."""
-    with client(gateway, pipeline) as writer:
-        table, found = _to_complete(gateway, writer, instant, metadata, _METADATA, in_time)
-        gateway.hudi.table.action.compact.CompactHelpers.getInstance().completeInflightCompaction(table, instant, found)
-        _delete_markers(gateway, writer, table, instant)
+        markers = gateway.hudi.table.marker.WriteMarkersFactory.get(config.getMarkersType(), table, instant)
+        markers.quietDeleteMarkerDir(engine, config.getMarkersDeleteParallelism())
 
 
 def read_manifest(storage: Storage, instant: str) -> Written:
-    """What a rewrite left.
+    """What a clustering left.
 
     Raises:
         ManifestError: it did not end well.
@@ -165,7 +136,7 @@ def read_manifest(storage: Storage, instant: str) -> Written:
 
 
 def write_manifest(storage: Storage, instant: str, written: Written) -> None:
-    """Leaves what a rewrite wrote: its last act."""
+    """Leaves what a clustering wrote: its last act."""
     storage.write(_path(instant), json.dumps(asdict(written)).encode())
 
 
@@ -177,13 +148,11 @@ def has_manifest(storage: Storage, instant: str) -> bool:
 def planned_by_us(timeline: Timeline, instant: Instant, pipeline: str) -> bool:
     """Whether this pipeline's services planned a pending instant; a plan that was cut off is nobody else's work."""
     plan = timeline.plan(instant)
-    inner = plan.get("clusteringPlan") or plan
-    extra = {**(plan.get("extraMetadata") or {}), **(inner.get("extraMetadata") or {})}
-    return not plan or extra.get(_OWNER) == pipeline
+    return not plan or ((plan.get("clusteringPlan") or {}).get("extraMetadata") or {}).get(_OWNER) == pipeline
 
 
 def _path(instant: str) -> str:
-    return f"{exchange.folder(instant)}/rewrite.json"
+    return f"{exchange.folder(instant)}/clustering.json"
 
 
 def _owner(gateway: Gateway, pipeline: Pipeline) -> Any:
@@ -206,45 +175,12 @@ def _stats(gateway: Gateway, pipeline: Pipeline, instant: str, made: Any) -> Any
     return stats
 
 
-def _to_complete(
-    gateway: Gateway, writer: Any, instant: str, metadata: str, kind: str, in_time: Callable[[], None]
-) -> tuple[Any, Any]:
-    """What Hudi does before it completes such an instant: files that nobody lists go, the metadata table is told."""
-    metadata_class = gateway.hudi.common.model.HoodieCommitMetadata
-    found = metadata_class.fromJsonString(metadata, gateway.java_class(kind))
-    engine = writer.getEngineContext()
-    table = gateway.hudi.table.HoodieSparkTable.create(writer.getConfig(), engine)
-    in_time()
-    table.finalizeWrite(engine, instant, found.getWriteStats())
-    metadata_writer = table.getMetadataWriter(instant)
-    if metadata_writer.isPresent():
-        try:
-            metadata_writer.get().update(found, instant)
-        finally:
-            metadata_writer.get().close()
-    return table, found
-
-
-def _delete_markers(gateway: Gateway, writer: Any, table: Any, instant: str) -> None:
-    config = writer.getConfig()
-    markers = gateway.hudi.table.marker.WriteMarkersFactory.get(config.getMarkersType(), table, instant)
-    markers.quietDeleteMarkerDir(writer.getEngineContext(), config.getMarkersDeleteParallelism())
-
-
 def _rows(storage: Storage, files: list[str]) -> int:
     """Rows of base files, from their footers."""
     from pyarrow import dataset
 
     found = dataset.dataset([storage.full(file) for file in files], filesystem=storage.filesystem, format="parquet")
     return int(found.count_rows())
-
-
-def _compaction_options(pipeline: Pipeline) -> dict[str, str]:
-    return {
-        "hoodie.compact.inline.trigger.strategy": "NUM_COMMITS",
-        "hoodie.compact.inline.max.delta.commits": str(pipeline.maintenance.compact_after),
-        "hoodie.parquet.compression.codec": "zstd",
-    }
 
 
 def _clustering_options(pipeline: Pipeline) -> dict[str, str]:
