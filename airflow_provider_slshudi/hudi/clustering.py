@@ -148,7 +148,7 @@ def has_manifest(storage: Storage, instant: str) -> bool:
 def planned_by_us(timeline: Timeline, instant: Instant, pipeline: str) -> bool:
     """Whether this pipeline's services planned a pending instant; a plan that was cut off is nobody else's work."""
     plan = timeline.plan(instant)
-    return not plan or ((plan.get("clusteringPlan") or {}).get("extraMetadata") or {}).get(_OWNER) == pipeline
+    return not plan or (plan.get("extraMetadata") or {}).get(_OWNER) == pipeline
 
 
 def _path(instant: str) -> str:

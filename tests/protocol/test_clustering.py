@@ -21,6 +21,7 @@ from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import steps
 from airflow_provider_slshudi.protocol.cluster import Clustered, cluster
+from airflow_provider_slshudi.protocol.maintain import clean
 from airflow_provider_slshudi.protocol.verify import verify
 from tests.protocol.checks import assert_exact, phase
 from tests.protocol.served import batches, served
@@ -207,3 +208,25 @@ def test_a_clustering_that_somebody_else_planned_is_left_alone(spark: SparkSessi
     assert cluster(pipeline.by("maintenance")).files == 2
     assert timeline(pipeline).pending() == [theirs]
     assert verify(pipeline.work, True).rows == logs
+
+
+def test_files_that_it_replaced_are_kept_from_when_it_was_completed_not_from_when_it_was_planned(
+    pipeline: Scenario,
+) -> None:
+    """A reader that began before it was completed reads them; this pipeline keeps them until one later commit."""
+    logs = batches(pipeline, 2)
+    launcher = Meanwhile(pipeline.work.launcher, Verb.CLUSTER, lambda: batches(pipeline, 2, first=logs))
+    cluster(pipeline.by("maintenance", launcher=launcher))
+    assert clean(pipeline.by("maintenance")).files == 0
+    batches(pipeline, 1, first=logs + 20)
+    assert clean(pipeline.by("maintenance")).files == 2
+    assert verify(pipeline.work, True).rows == logs + 30
+
+
+def test_a_plan_that_was_cut_off_is_taken_off_the_timeline(pipeline: Scenario) -> None:
+    batches(pipeline, 2)
+    newest = timeline(pipeline).completed("commit")[-1]
+    cut_off = f"{int(str(newest.completion)) + 1}"
+    (root(pipeline) / f".hoodie/timeline/{cut_off}.clustering.requested").write_bytes(b"")
+    assert cluster(pipeline.by("maintenance")).files == 2
+    assert timeline(pipeline).pending() == [] and verify(pipeline.work, True).ok

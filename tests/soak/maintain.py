@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 LOGSTORE = "served"
 LOGS = 500
 QUERY_EVERY = 10
+LEAST_BATCHES = 100
+"""With fewer nothing can be said about growth."""
 GROWTH = 1.5
 """How many times its middle third a figure may be in the last one, where there are 1.7 times as many rows."""
 MAINTENANCE = {
@@ -211,6 +213,8 @@ def _faults(scenario: Scenario, spark: SparkSession, logs: int, found: Outcome) 
     if not verify(scenario.work, True).ok:
         faults.append("slshudi verify finds faults")
     faults += [f"{item['service']} failed: {item['error']}" for item in found.served if "error" in item][:3]
+    if len(found.seen) < LEAST_BATCHES:
+        return faults
     for name in ("files", "snapshot", "timeline", "metadata_timeline"):
         values = [value for item in found.seen if (value := getattr(item, name)) is not None]
         middle, end = (max(part) for part in _thirds(values))
