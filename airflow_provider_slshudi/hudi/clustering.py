@@ -140,6 +140,12 @@ def write_manifest(storage: Storage, instant: str, written: Written) -> None:
     storage.write(_path(instant), json.dumps(asdict(written)).encode())
 
 
+def manifests(storage: Storage) -> list[str]:
+    """The instants that have one; those of completed clusterings too, where their run died before it removed it."""
+    names = storage.names(exchange.folder("").rstrip("/")) or []
+    return [name for name in names if name.isdigit() and has_manifest(storage, name)]
+
+
 def has_manifest(storage: Storage, instant: str) -> bool:
     """Whether the instant's files are all written."""
     return storage.exists(_path(instant))

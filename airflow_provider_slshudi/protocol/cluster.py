@@ -67,7 +67,7 @@ def cluster(work: Work) -> Clustered:
                     instant=instant,
                 )
         reach(Point.CLUSTER_SEEN)
-        exchange.delete(work.storage, instant)
+        _tidy(work)
     return Clustered(instant, written.read_files, written.read_bytes, len(written.paths), written.bytes)
 
 
@@ -76,11 +76,18 @@ def _fits(work: Work) -> bool:
     return fit(work) and work.pipeline.table.upsert is None
 
 
+def _tidy(work: Work) -> None:
+    """Removes the manifests of what is completed or gone, be it this run's or a dead one's."""
+    pending = {instant.time for instant in Timeline.load(work.storage).pending()}
+    for instant in clustering.manifests(work.storage):
+        if instant not in pending:
+            exchange.delete(work.storage, instant)
+
+
 def _planned(work: Work, lease: Lease) -> str | None:
     """A new plan, once what was left half done is out of its way."""
     for instant in _left(work):
         work.launcher.run(Verb.ROLLBACK, work.order(instant=instant, until=driver_time(lease)), {})
-        exchange.delete(work.storage, instant)
     work.launcher.run(Verb.PLAN_CLUSTERING, work.order(until=driver_time(lease)), {})
     return next(iter(_pending(work)), None)
 
