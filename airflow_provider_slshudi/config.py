@@ -432,6 +432,30 @@ class Keep(_Model):
         return self
 
 
+class Clustering(_Model):
+    """Files below `small_file` become files of up to `target_file` bytes (hudi.apache.org/docs/clustering).
+
+    With `sort` their rows are put in the order of these columns, one after the other (`linear`) or along a curve
+    through all of them (`zorder`), so that queries that filter by them skip files.
+    """
+
+    small_file: Size = parse_size("64MiB")
+    target_file: Size = parse_size("256MiB")
+    sort: list[str] = []
+    order: Literal["linear", "zorder"] = "linear"
+
+    @model_validator(mode="after")
+    def _leaves_no_small_files(self) -> Clustering:
+        if self.small_file >= self.target_file:
+            raise ValueError(
+                "expected small_file < target_file, or files would be rewritten again and again; found "
+                f"{self.small_file}, {self.target_file}"
+            )
+        if self.order == "zorder" and len(self.sort) < 2:
+            raise ValueError("order zorder needs two columns in `sort` at least")
+        return self
+
+
 class Check(_Model):
     """What is asked of a batch before it is committed, in one of three ways, as SQL of Spark where it is an expression.
 
@@ -469,13 +493,15 @@ class Maintenance(_Model):
     """How often the table's services run, and what they keep.
 
     Cleaning deletes replaced files (hudi.apache.org/docs/cleaning). Beyond `max_commits` on the active timeline
-    archival moves the oldest into the archive, down to `min_commits` (hudi.apache.org/docs/archival).
+    archival moves the oldest into the archive, down to `min_commits` (hudi.apache.org/docs/archival). With
+    `clustering: null` small files stay as they are.
     """
 
     schedule: Schedule = "1h"
     keep: Keep = Keep(hours=24)
     min_commits: int = Field(100, gt=0)
     max_commits: int = 150
+    clustering: Clustering | None = Clustering()
 
     @property
     def every(self) -> timedelta | str:
@@ -523,6 +549,11 @@ class Pipeline(_Model):
     catalog: Catalog | None = None
     maintenance: Maintenance = Maintenance()
 
+    @property
+    def clusters(self) -> bool:
+        """Whether small files are made larger ones; rows that have keys stay in the files of their buckets."""
+        return self.maintenance.clustering is not None and self.table.upsert is None
+
     @model_validator(mode="after")
     def _columns_agree(self) -> Pipeline:
         types = {column.name: column.type for column in self.columns}
@@ -541,6 +572,10 @@ class Pipeline(_Model):
             raise ValueError(
                 f"table.partition.column {partition.column!r} must name a column of type string, int, bigint or date"
             )
+        clustering = self.maintenance.clustering
+        unknown = set(clustering.sort) - set(names) if clustering else set()
+        if unknown:
+            raise ValueError(f"maintenance.clustering.sort names {_listed(unknown)}, not a column of {_listed(names)}")
         for what, given in (("columns", names), ("checks", [check.name for check in self.checks])):
             twice = {name for name in given if given.count(name) > 1}
             if twice:

@@ -19,7 +19,11 @@ from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
 from airflow_provider_slshudi.operators.catalog import SlsHudiSyncOperator
-from airflow_provider_slshudi.operators.maintain import SlsHudiArchiveOperator, SlsHudiCleanOperator
+from airflow_provider_slshudi.operators.maintain import (
+    SlsHudiArchiveOperator,
+    SlsHudiCleanOperator,
+    SlsHudiClusterOperator,
+)
 from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
 from airflow_provider_slshudi.operators.steps import (
     SlsHudiAppendOperator,
@@ -111,14 +115,17 @@ def verify_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
 
 
 def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
-    """`{name}_maintenance`: cleans and archives while batches go on, as often as the pipeline's `maintenance.schedule`
-    says; arguments and errors as `tail_dag`.
+    """`{name}_maintenance`: clusters, cleans and archives while batches go on, as often as the pipeline's
+    `maintenance.schedule` says; arguments and errors as `tail_dag`.
     """
     found = settings.pipeline(pipeline)
     given = {"schedule": found.maintenance.every, "description": f"{found.table.path}: files and timeline stay few"}
     with _dag(found, "maintenance", dag_kwargs, **given) as dag:
+        # Side by side: each looks for itself what there is to do, and one that fails holds up nothing else.
         cleaned = SlsHudiCleanOperator(task_id="clean", pipeline=pipeline)
         cleaned >> SlsHudiArchiveOperator(task_id="archive", pipeline=pipeline)
+        if found.clusters:
+            SlsHudiClusterOperator(task_id="cluster", pipeline=pipeline)
     return dag
 
 

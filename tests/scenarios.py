@@ -14,7 +14,7 @@ from aliyun.log import LogClient, LogItem, PutLogsRequest
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.job.launch import SubprocessLauncher
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from airflow_provider_slshudi.job.orders import IN_SESSION, JobOrder, Verb
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.points import FOLDER, Point
 from airflow_provider_slshudi.protocol import plan, steps
@@ -42,8 +42,8 @@ class SessionLauncher:
             match verb:
                 case Verb.APPEND:
                     verbs.append(context, order)
-                case Verb.VERIFY:
-                    verbs.verify(self._spark, order)
+                case verb if verb in IN_SESSION:
+                    verbs.SESSION[verb](self._spark, order)
                 case verb:
                     verbs.CONTROL[verb](Gateway.of(context), order)
 
@@ -84,6 +84,11 @@ class Scenario:
         opened = self.open(work)
         steps.append(work, opened.id, opened.token)
         return steps.record(work, opened.id, opened.token)
+
+    def prepare_next(self, first: int) -> Transaction:
+        """Ten new logs from a number on, in a batch of a run of their own that stays PREPARED."""
+        self.put(10, first=first)
+        return self.prepare(self.by(f"run-waiting-{first}"))
 
     def open(self, work: Work) -> Transaction:
         """A batch up to OPEN."""

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from airflow_provider_slshudi.config import load_pipeline, parse_pipeline, parse_size
+from airflow_provider_slshudi.config import Clustering, load_pipeline, parse_pipeline, parse_size
 from airflow_provider_slshudi.exceptions import ConfigError
+from tests.pipelines import customers
 
 EXAMPLE = Path(__file__).parents[1] / "dags" / "pipelines" / "ad_events.yaml"
 
@@ -68,6 +69,13 @@ def test_maintenance_is_hourly_and_keeps_a_day_unless_told_otherwise() -> None:
     told = {"schedule": "10m", "keep": {"commits": 5}, "min_commits": 10, "max_commits": 20}
     found = parse_pipeline(changed("maintenance", told), "clicks.yaml").maintenance
     assert (found.every, found.keep.hours, found.keep.commits) == (timedelta(minutes=10), None, 5)
+
+
+def test_small_files_are_clustered_unless_told_otherwise_or_rows_have_keys() -> None:
+    found = parse_pipeline(SMALL, "clicks.yaml")
+    assert found.clusters and found.maintenance.clustering == Clustering(small_file="64MiB", target_file="256MiB")
+    assert not parse_pipeline(changed("maintenance", {"clustering": None}), "clicks.yaml").clusters
+    assert not customers(Path("/lake/customers"), "copy_on_write").clusters
 
 
 def test_a_pace_is_set_for_a_shard_and_for_all() -> None:
@@ -181,6 +189,14 @@ def test_schedules(schedule: str, every: object) -> None:
         ("batch.task_bytes", 0, "batch.task_bytes", "greater than 0"),
         ("spark.conf", {"spark.my.password": "x"}, "spark", "use a connection"),
         ("table.options", {"hoodie.keep.max.commits": "30"}, "table", "hoodie.keep.max.commits may not be set"),
+        (
+            "maintenance.clustering",
+            {"small_file": "1MiB", "target_file": "1MiB"},
+            "maintenance.clustering",
+            "expected small_file < target_file",
+        ),
+        ("maintenance.clustering", {"order": "zorder"}, "maintenance.clustering", "needs two columns in `sort`"),
+        ("maintenance.clustering", {"sort": ["nowhere"]}, "", "maintenance.clustering.sort names nowhere"),
         ("maintenance.schedule", "often", "maintenance.schedule", "expected a pause like 30s"),
         ("maintenance.keep", {"hours": 1, "commits": 1}, "maintenance.keep", "give either hours or commits"),
         ("maintenance.keep", {}, "maintenance.keep", "give either hours or commits"),

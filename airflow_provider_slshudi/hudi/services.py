@@ -6,12 +6,16 @@ Nothing here decides anything: callers hold the pipeline's lease and have read t
 
 from __future__ import annotations
 
+import math
+from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.hudi.commit import client
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.instants import new_instant_time
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 
 # A table that only grows has nothing to clean. Without a clean once in a while each plan would look at all partitions.
 _EMPTY_CLEAN_HOURS = "24"
@@ -22,7 +26,7 @@ def plan_clean(gateway: Gateway, pipeline: Pipeline) -> None:
 
     Folders of partitions are never deleted with what is in them: a batch may be writing there.
     """
-    with client(gateway, pipeline, _options(pipeline)) as writer:
+    with client(gateway, pipeline, {**_options(pipeline), **_kept_longer(pipeline)}) as writer:
         engine = writer.getEngineContext()
         table = gateway.hudi.table.HoodieSparkTable.create(writer.getConfig(), engine)
         option = gateway.hudi.common.util.Option
@@ -65,6 +69,28 @@ def _serve_metadata_table(gateway: Gateway, writer: Any) -> None:
         metadata.performTableServices(gateway.hudi.common.util.Option.empty(), True)
     finally:
         metadata.close()
+
+
+def _kept_longer(pipeline: Pipeline) -> dict[str, str]:
+    """What to keep where Hudi would keep less than the pipeline's file says.
+
+    Hudi counts from the time at which an instant was planned. Files that a clustering replaced may be read until it
+    is completed, which is minutes or hours later, so a reader would have that much less time.
+    """
+    keep, timeline = pipeline.maintenance.keep, Timeline.load(Storage(pipeline.table.path))
+    times = sorted((item.completion or "", item.time) for item in timeline.completed(*CHANGES))
+    if keep.commits is not None:
+        first = min((planned for _, planned in times[-keep.commits :]), default="")
+        count = max(keep.commits, sum(planned >= first for _, planned in times))
+        options = {"hoodie.clean.commits.retained": str(count)}
+        # Hudi wants archival to keep more, which this client does not do.
+        return options | {"hoodie.keep.min.commits": str(count + 1), "hoodie.keep.max.commits": str(count + 2)}
+    longest = max((_time(completed) - _time(planned) for completed, planned in times), default=timedelta())
+    return {"hoodie.clean.hours.retained": str((keep.hours or 0) + math.ceil(longest / timedelta(hours=1)))}
+
+
+def _time(instant: str) -> datetime:
+    return datetime.strptime(instant[:14], "%Y%m%d%H%M%S")
 
 
 def _options(pipeline: Pipeline) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -95,6 +95,23 @@ class Storage:
             return None
         except OSError as error:
             raise self._unreadable(path, error) from error
+
+    def walk(self) -> Iterator[tuple[str, int]]:
+        """Path and bytes of every file of the table but Hudi's own under .hoodie; a listing of all folders."""
+        from pyarrow import fs
+
+        for name in self.names("") or []:
+            if name == ".hoodie":
+                continue
+            try:
+                info = self.filesystem.get_file_info(self.full(name))
+                within = fs.FileSelector(self.full(name), recursive=True, allow_not_found=True)
+                found = [info] if info.is_file else self.filesystem.get_file_info(within)
+            except OSError as error:
+                raise self._unreadable(name, error) from error
+            for file in found:
+                if file.is_file:
+                    yield file.path.removeprefix(f"{self.full('')}/"), int(file.size)
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder at `path`."""

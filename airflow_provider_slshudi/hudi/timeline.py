@@ -21,6 +21,8 @@ from airflow_provider_slshudi.hudi.storage import Storage
 FOLDER = ".hoodie/timeline"
 COMMITS = ("commit", "deltacommit")
 """What a write of rows is called, by the table's type."""
+CHANGES = (*COMMITS, "replacecommit")
+"""Actions that change which files a snapshot has."""
 _HISTORY = f"{FOLDER}/history"
 _MANIFEST = re.compile(r"manifest_(\d+)")
 # A savepoint has the time of the commit that it keeps, and is none.
@@ -174,6 +176,15 @@ class Timeline:
             for rollback in self.completed("rollback")
             if rollback.time > time
         )
+
+    def plan(self, instant: Instant) -> dict[str, Any]:
+        """What a table service that is not completed is to do, as Hudi wrote it down; empty where that was cut off."""
+        try:
+            return _first_record(self._content(f"{FOLDER}/{instant.time}.{instant.action}.requested", instant.time))
+        except TimelineUnreadable:
+            if instant.phase is Phase.REQUESTED:
+                return {}
+            raise
 
     def pending_clean(self) -> str | None:
         """The time of the oldest clean that was planned and is not completed."""

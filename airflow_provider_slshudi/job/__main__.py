@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.runtime import leave, quiet
 from airflow_provider_slshudi.job import verbs
-from airflow_provider_slshudi.job.orders import REASON, JobOrder, Verb
+from airflow_provider_slshudi.job.orders import IN_SESSION, REASON, JobOrder, Verb
 from airflow_provider_slshudi.processes import end_with_parent
 
 
@@ -31,10 +31,10 @@ def main(arguments: list[str]) -> None:
             with SparkContext.getOrCreate() as spark:
                 gateway = Gateway.of(spark)
                 verbs.append(spark, order)
-        case Verb.VERIFY:
+        case verb if verb in IN_SESSION:
             session = SparkSession.builder.getOrCreate()
             gateway = Gateway.of(session.sparkContext)
-            verbs.verify(session, order)
+            verbs.SESSION[verb](session, order)
             session.stop()
         case verb:
             with control_context() as gateway:

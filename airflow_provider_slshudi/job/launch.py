@@ -17,7 +17,7 @@ from typing import Protocol
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import JobFailed
 from airflow_provider_slshudi.hudi.runtime import control_conf, environment, session_conf
-from airflow_provider_slshudi.job.orders import DISTRIBUTED, REASON, JobOrder, Verb
+from airflow_provider_slshudi.job.orders import DISTRIBUTED, IN_SESSION, REASON, JobOrder, Verb
 from airflow_provider_slshudi.job.resident import Outcome, Resident, end_stopped, idle_seconds
 from airflow_provider_slshudi.points import FOLDER
 from airflow_provider_slshudi.processes import ends_with_parent
@@ -52,7 +52,7 @@ def submission(verb: Verb, order: JobOrder, master: str) -> Submission:
     pipeline = Pipeline.model_validate(order.pipeline)
     on_s3 = not pipeline.table.path.startswith("file:")
     # What reads the table's files by Spark needs Hudi's and the file system's jars on executors.
-    reads = verb is Verb.VERIFY or (verb is Verb.APPEND and bool(pipeline.checks))
+    reads = verb in IN_SESSION or (verb is Verb.APPEND and bool(pipeline.checks))
     conf = session_conf(master, on_s3) if reads else control_conf(on_s3)
     if verb is Verb.APPEND and not reads:
         # Executors run Python alone: they need no jar of Hudi's, nor a class of its for their serializer.

@@ -23,10 +23,18 @@ class Verb(str, Enum):
     CLEAN = "clean"
     ARCHIVE = "archive"
     COUNT_QUARANTINE = "count-quarantine"
+    PLAN_CLUSTERING = "plan-clustering"
+    CLUSTER = "cluster"
+    COMPLETE_CLUSTERING = "complete-clustering"
+    COMPARE_METADATA = "compare-metadata"
+    REBUILD_METADATA = "rebuild-metadata"
     SYNC = "sync"
 
 
-DISTRIBUTED = frozenset({Verb.APPEND, Verb.VERIFY})
+IN_SESSION = frozenset({Verb.VERIFY, Verb.CLUSTER})
+"""Verbs whose executors need Hudi's classes."""
+
+DISTRIBUTED = IN_SESSION | {Verb.APPEND}
 """Verbs whose work a cluster's executors do; the others are a decision's seconds on the machine that decides."""
 
 

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import ManifestError, TableError
-from airflow_provider_slshudi.hudi import catalog, commit, exchange, instants, quarantine, services
+from airflow_provider_slshudi.hudi import (
+    catalog,
+    clustering,
+    commit,
+    exchange,
+    instants,
+    metadata,
+    quarantine,
+    services,
+)
 from airflow_provider_slshudi.hudi.exchange import Owner
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.storage import Storage
@@ -145,6 +154,50 @@ def count_quarantine(gateway: Gateway, order: JobOrder) -> None:
     replay.leave_count(gateway, pipeline, storage, order.transaction)
 
 
+def plan_clustering(gateway: Gateway, order: JobOrder) -> None:
+    """Puts a clustering on the timeline where there are small files."""
+    pipeline, storage = _table(order)
+    _in_time(storage, order, "plan a clustering")
+    clustering.plan_clustering(gateway, pipeline)
+    reach(Point.CLUSTER_PLANNED)
+
+
+def cluster(spark: SparkSession, order: JobOrder) -> None:
+    """Writes the files of the clustering that is planned, and leaves a manifest."""
+    pipeline, storage = _table(order)
+    inflight = partial(reach, Point.CLUSTER_INFLIGHT)
+    written = clustering.cluster(Gateway.of(spark.sparkContext), pipeline, order.instant, inflight)
+    reach(Point.CLUSTER_WRITTEN)
+    _leave(storage, order.instant, written)
+    reach(Point.CLUSTER_LEFT_MANIFEST)
+
+
+def complete_clustering(gateway: Gateway, order: JobOrder) -> None:
+    """Completes the clustering with the files of its manifest."""
+    pipeline, storage = _table(order)
+    written = clustering.read_manifest(storage, order.instant)
+    _require_inflight(storage, order.instant)
+    reach(Point.CLUSTER_STARTED)
+    in_time = partial(_in_time, storage, order, f"complete clustering {order.instant}")
+    clustering.complete_clustering(gateway, pipeline, order.instant, written.metadata, in_time)
+    reach(Point.CLUSTER_COMPLETED)
+
+
+def compare_metadata(gateway: Gateway, order: JobOrder) -> None:
+    """Compares the metadata table with what is on storage, and leaves what it found."""
+    pipeline, storage = _table(order)
+    metadata.leave(storage, order.transaction, metadata.compare(gateway, pipeline, storage))
+
+
+def rebuild_metadata(gateway: Gateway, order: JobOrder) -> None:
+    """Makes the metadata table anew."""
+    pipeline, storage = _table(order)
+    reach(Point.METADATA_STARTED)
+    _in_time(storage, order, "rebuild the metadata table")
+    metadata.rebuild(gateway, pipeline, partial(reach, Point.METADATA_DELETED))
+    reach(Point.METADATA_MADE)
+
+
 def sync(gateway: Gateway, order: JobOrder) -> None:
     """Brings what the catalog says of the table up to its newest commit."""
     pipeline, _ = _table(order)
@@ -160,6 +213,10 @@ CONTROL: dict[Verb, Callable[[Gateway, JobOrder], None]] = {
     Verb.CLEAN: clean,
     Verb.ARCHIVE: archive,
     Verb.COUNT_QUARANTINE: count_quarantine,
+    Verb.PLAN_CLUSTERING: plan_clustering,
+    Verb.COMPLETE_CLUSTERING: complete_clustering,
+    Verb.COMPARE_METADATA: compare_metadata,
+    Verb.REBUILD_METADATA: rebuild_metadata,
     Verb.SYNC: sync,
 }
 """What verbs that are not distributed do."""
@@ -172,6 +229,27 @@ def verify(spark: SparkSession, order: JobOrder) -> None:
     pipeline, storage = _table(order)
     service = _service(pipeline) if verify.asks_service(storage, order.transaction) else None
     verify.verify(spark, pipeline, storage, order.transaction, service)
+
+
+SESSION: dict[Verb, Callable[[SparkSession, JobOrder], None]] = {
+    Verb.VERIFY: verify,
+    Verb.CLUSTER: cluster,
+}
+"""What verbs do whose executors need Hudi's classes."""
+
+
+def _leave(storage: Storage, instant: str, written: clustering.Written) -> None:
+    """Leaves the manifest, unless the instant was rolled back meanwhile: then the files that came too late go.
+
+    A driver that stood still for minutes may find that somebody else took over.
+    """
+    try:
+        _require_inflight(storage, instant)
+    except TableError:
+        storage.delete_files(written.paths)
+        raise
+    clustering.write_manifest(storage, instant, written)
+    print(f"instant {instant}: {written.read_files} files became {len(written.paths)}")
 
 
 def _service(pipeline: Pipeline) -> LogService:

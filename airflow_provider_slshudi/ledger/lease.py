@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Engine, or_, select, update
+from sqlalchemy import ColumnElement, Engine, Table, or_, select, update
 
 from airflow_provider_slshudi.exceptions import LeaseHeld, LedgerError, LedgerUnavailable
 from airflow_provider_slshudi.ledger.engine import now, transaction
-from airflow_provider_slshudi.ledger.models import leases
 from airflow_provider_slshudi.processes import is_gone, this_process
 
 _POLL_SECONDS = 0.1
@@ -26,6 +25,7 @@ class Lease:
     """The right to decide for `pipeline` until `expires` (UTC, by the ledger's clock)."""
 
     engine: Engine = field(repr=False)
+    leases: Table = field(repr=False)
     pipeline: str
     holder: str
     seconds: float
@@ -38,16 +38,17 @@ class Lease:
         Raises:
             LeaseHeld: it expired and somebody else took it; the decision must not go on.
         """
-        self.expires = _take(self.engine, self.pipeline, self.holder, self.seconds, self.nonce)
+        self.expires = _take(self.engine, self.leases, self.pipeline, self.holder, self.seconds, self.nonce)
 
 
 @contextmanager
-def hold(engine: Engine, pipeline: str, holder: str, seconds: float, wait: float) -> Iterator[Lease]:
-    """See `Ledger.lease`."""
+def hold(engine: Engine, leases: Table, pipeline: str, holder: str, seconds: float, wait: float) -> Iterator[Lease]:
+    """See `Ledger.lease` and `Ledger.service_lease`."""
     nonce, deadline = uuid4().hex, time.monotonic() + wait
     while True:
         try:
-            lease = Lease(engine, pipeline, holder, seconds, nonce, _take(engine, pipeline, holder, seconds, nonce))
+            expires = _take(engine, leases, pipeline, holder, seconds, nonce)
+            lease = Lease(engine, leases, pipeline, holder, seconds, nonce, expires)
             break
         except LeaseHeld:
             left = deadline - time.monotonic()
@@ -57,10 +58,10 @@ def hold(engine: Engine, pipeline: str, holder: str, seconds: float, wait: float
     try:
         yield lease
     finally:
-        _release(engine, pipeline, nonce)
+        _release(engine, leases, pipeline, nonce)
 
 
-def _take(engine: Engine, pipeline: str, holder: str, seconds: float, nonce: str) -> datetime:
+def _take(engine: Engine, leases: Table, pipeline: str, holder: str, seconds: float, nonce: str) -> datetime:
     """Takes a free, expired or own lease, or one whose holder is dead, and tells when it expires.
 
     A Spark driver dies with the process that holds the lease, so a dead holder leaves nobody who could go on.
@@ -90,7 +91,7 @@ def _take(engine: Engine, pipeline: str, holder: str, seconds: float, nonce: str
     )
 
 
-def _release(engine: Engine, pipeline: str, nonce: str) -> None:
+def _release(engine: Engine, leases: Table, pipeline: str, nonce: str) -> None:
     try:
         with transaction(engine, write=True) as connection:
             connection.execute(

@@ -8,8 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from airflow_provider_slshudi.ledger import lease, pipelines, reads, transactions
+from airflow_provider_slshudi.ledger import lease, models, pipelines, reads, transactions
 from airflow_provider_slshudi.ledger.engine import transaction
+from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.rebuild import rebuild
 from airflow_provider_slshudi.ledger.records import (
     CommittedBatch,
@@ -46,9 +47,7 @@ class Ledger:
         with self._write() as connection:
             pipelines.register(connection, LedgerPipeline(pipeline, source, table.rstrip("/")))
 
-    def lease(
-        self, pipeline: str, holder: str, seconds: float = 60, wait: float = 0
-    ) -> AbstractContextManager[lease.Lease]:
+    def lease(self, pipeline: str, holder: str, seconds: float = 60, wait: float = 0) -> AbstractContextManager[Lease]:
         """The right to decide for the pipeline within a `with` block, for `seconds`; one holder at a time.
 
         Times are by the database server's clock, on SQLite by this machine's. An expired lease is taken over; its
@@ -57,7 +56,13 @@ class Ledger:
         Raises:
             LeaseHeld: somebody else has it.
         """
-        return lease.hold(self._engine, pipeline, holder, seconds, wait)
+        return lease.hold(self._engine, models.leases, pipeline, holder, seconds, wait)
+
+    def service_lease(
+        self, pipeline: str, holder: str, seconds: float = 60, wait: float = 0
+    ) -> AbstractContextManager[Lease]:
+        """The right to rewrite files of the pipeline's table, to decide nothing; otherwise as `lease`."""
+        return lease.hold(self._engine, models.service_leases, pipeline, holder, seconds, wait)
 
     def begin(self, pipeline: str, kind: Kind, ranges: Sequence[Range], dag_id: str, run_id: str) -> Transaction:
         """A new transaction, PLANNED with token 1, that reserves `ranges` (a replay has none). Ids sort by time.

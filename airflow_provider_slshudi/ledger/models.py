@@ -83,16 +83,22 @@ def _pipeline(primary_key: bool = True) -> Column[str]:
 
 
 # `nonce` tells two holders of one name apart: a task and its retry; `process` tells whether the holder still lives.
-leases = Table(
-    f"{PREFIX}lease",
-    metadata,
-    _pipeline(),
-    Column("holder", String(NAME_LENGTH)),
-    Column("nonce", String(32)),
-    Column("expires", UtcTime),
-    Column("process", String(NAME_LENGTH)),
-    **_MYSQL,
-)
+def _leases(name: str) -> Table:
+    return Table(
+        f"{PREFIX}{name}",
+        metadata,
+        _pipeline(),
+        Column("holder", String(NAME_LENGTH)),
+        Column("nonce", String(32)),
+        Column("expires", UtcTime),
+        Column("process", String(NAME_LENGTH)),
+        **_MYSQL,
+    )
+
+
+leases = _leases("lease")
+# Of who rewrites the table's files, which takes minutes and decides nothing.
+service_leases = _leases("service_lease")
 
 shards = Table(
     f"{PREFIX}shard",

@@ -32,7 +32,8 @@ def register(connection: Connection, wanted: LedgerPipeline) -> None:
         with connection.begin_nested():
             row = {"name": wanted.name, "source": wanted.source, "base_path": wanted.table}
             connection.execute(insert(models.pipelines).values(**row, created=now(connection)))
-            connection.execute(insert(models.leases).values(pipeline=wanted.name))
+            for table in (models.leases, models.service_leases):
+                connection.execute(insert(table).values(pipeline=wanted.name))
     except IntegrityError:  # somebody registered in between
         if not _is_registered(connection, wanted):
             raise

@@ -51,3 +51,48 @@ class SlsHudiArchiveOperator(PipelineOperator):
             done = archive(self.work(context))
         self.log.info("archived %d instants, %d commits stay on the active timeline", done.instants, done.commits)
         return asdict(done)
+
+
+class SlsHudiClusterOperator(PipelineOperator):
+    """Makes few files of many small ones, as the pipeline's `maintenance.clustering` says.
+
+    Returns `{"instant": the clustering's, None where there was nothing to do, "files", "bytes": read, "into_files",
+    "into_bytes": written}`.
+
+    Args:
+        pipeline: a pipeline's name or file.
+    """
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Clusters."""
+        from airflow_provider_slshudi.protocol.cluster import cluster
+
+        with terminal_fails():
+            done = cluster(self.work(context))
+        if done.instant is None:
+            self.log.info("nothing to cluster")
+        else:
+            said = "clustering %s: %d files of %d bytes became %d files of %d bytes"
+            self.log.info(said, done.instant, done.files, done.bytes, done.into_files, done.into_bytes)
+        return asdict(done)
+
+
+class SlsHudiRebuildMetadataOperator(PipelineOperator):
+    """Compares the metadata table with what is on storage and makes it anew where it is damaged; batches wait.
+
+    Returns `{"rebuilt": whether it was damaged, "files": on storage, "lacking", "gone", "differing", "unreadable",
+    "examples": what was found before}`.
+
+    Args:
+        pipeline: a pipeline's name or file.
+    """
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Compares and rebuilds."""
+        from airflow_provider_slshudi.protocol.metadata import rebuild
+
+        with terminal_fails():
+            before, _ = rebuild(self.work(context), only_damaged=True)
+        found = asdict(before)
+        self.log.info("the metadata table is %s: %s", "as it should be" if before.ok else "made anew", found)
+        return {"rebuilt": not before.ok, **found, "examples": list(before.examples)}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from airflow_provider_slshudi.exceptions import ForeignWrite, TableError
 from airflow_provider_slshudi.hudi.quarantine import table_of
-from airflow_provider_slshudi.hudi.timeline import FOLDER, Phase, Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, FOLDER, Phase, Timeline
 from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.points import Point, reach
@@ -21,8 +21,7 @@ from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work, driver_time
 
 _log = logging.getLogger(__name__)
-_COMMITS = ("commit", "deltacommit", "replacecommit")
-_PENDING_WRITES = (*_COMMITS, "clustering", "compaction", "logcompaction")
+_PENDING_WRITES = (*CHANGES, "clustering", "compaction", "logcompaction")
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def clean(work: Work) -> Cleaned:
         LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: a person has to look; nothing was done.
     """
     register(work)
-    done = _clean(work, _fit)
+    done = _clean(work, fit)
     aside = _aside(work)
     if aside is None:
         return done
@@ -93,7 +92,7 @@ def archive(work: Work) -> Archived:
     register(work)
     with work.lease() as lease:
         reach(Point.ARCHIVE_LEASED)
-        if not _fit(work):
+        if not fit(work):
             return Archived(0, 0, None)
         before = _completed(Timeline.load(work.storage))
         _run(work, lease, Verb.ARCHIVE)
@@ -101,7 +100,7 @@ def archive(work: Work) -> Archived:
         aside = _aside(work)
         if aside is not None and _may_archive(aside, timeline):
             _run(aside, lease, Verb.ARCHIVE)
-    commits = len(timeline.completed(*_COMMITS))
+    commits = len(timeline.completed(*CHANGES))
     pending = (instant.time for instant in timeline.pending() if instant.action in _PENDING_WRITES)
     held = next(pending, None) if commits > work.pipeline.maintenance.max_commits else None
     if held is not None:
@@ -120,12 +119,12 @@ def _may_archive(aside: Work, main: Timeline) -> bool:
 
     What the main table has pending may come to the quarantine's timeline, where nothing of it can be seen yet.
     """
-    commits = [instant.time for instant in Timeline.load(aside.storage).completed(*_COMMITS)]
+    commits = [instant.time for instant in Timeline.load(aside.storage).completed(*CHANGES)]
     older = commits[: -aside.pipeline.maintenance.min_commits]
     return bool(older) and all(instant.time > older[-1] for instant in main.pending())
 
 
-def _fit(work: Work) -> bool:
+def fit(work: Work) -> bool:
     """Whether there is a table; one that a person has to look at is left as it is."""
     check_table_against_ledger(work)
     refuse_foreign_writes(work)

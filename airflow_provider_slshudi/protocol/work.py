@@ -92,6 +92,19 @@ class Work:
             yield lease
 
     @contextmanager
+    def service_lease(self) -> Iterator[Lease]:
+        """The right to rewrite files, renewed while the block runs; decisions about them need `lease` as well.
+
+        Raises:
+            LeaseHeld: somebody else rewrites files of this table.
+        """
+        with (
+            self.ledger.service_lease(self.pipeline.name, str(self.run), LEASE_SECONDS) as lease,
+            _pulse(lease.renew),
+        ):
+            yield lease
+
+    @contextmanager
     def heartbeat(self, id_: str, token: int) -> Iterator[None]:
         """Says, while the block runs, that somebody works on the transaction."""
         self.ledger.heartbeat(id_, token)

@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from sqlalchemy import create_engine, update
 
 from airflow_provider_slshudi import cli
+from airflow_provider_slshudi.hudi.metadata import FOLDER
 from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.records import Transaction
@@ -39,7 +40,7 @@ def pipeline(scenario: Callable[..., Scenario], tmp_path: Path, monkeypatch: pyt
     made.put(LOGS)
     made.batch("run-1")
     made.put(LOGS, first=LOGS)
-    for command in (cli.recover, cli.verify):
+    for command in (cli.recover, cli.verify, cli.table):
         monkeypatch.setattr(command, "work_of", lambda name: made.by("by-hand"))
     return made
 
@@ -158,3 +159,16 @@ def test_a_proof_is_a_table_for_people_json_for_programs_and_a_task_for_airflow(
         AirflowFailException, match=rf"3 missing, 1 doubled, 1 foreign, 1 unreadable rows: .*{batch.id}"
     ):
         task.execute({"params": {}})
+
+
+def test_a_damaged_metadata_table_is_looked_at_and_made_anew(
+    pipeline: Scenario, slshudi: Callable[..., tuple[int, Any]]
+) -> None:
+    code, told = slshudi("table", "rebuild-metadata", "ad_events", "--check")
+    assert code == 0 and "before" in told
+    pipeline.work.storage.delete_folder(FOLDER)
+    code, told = slshudi("table", "rebuild-metadata", "ad_events", "--check", "--json")
+    assert code == 1 and not told["before"]["ok"] and told["before"]["unreadable"] and "after" not in told
+    code, told = slshudi("table", "rebuild-metadata", "ad_events", "--json")
+    assert code == 0 and told["after"]["ok"] and told["after"]["files"] > 0
+    assert pipeline.batch("run-2").rows == LOGS

@@ -57,12 +57,19 @@ def test_a_proof_is_started_by_hand_and_asks_the_service_only_where_it_is_told_t
     assert dag.params.dump() == {"source": False}
 
 
-def test_maintenance_cleans_before_it_archives_on_a_schedule_of_its_own(pipelines: Path) -> None:
+def test_maintenance_cleans_before_it_archives_and_clusters_beside_on_a_schedule_of_its_own(pipelines: Path) -> None:
     dag = maintenance_dag("ad_events")
     assert (dag.schedule, dag.max_active_runs) == (timedelta(hours=1), 1)
-    assert [task.task_id for task in dag.topological_sort()] == ["clean", "archive"]
+    assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == {
+        "clean": {"archive"},
+        "archive": set(),
+        "cluster": set(),
+    }
     # What a try that died left is on the timeline and is carried on, so trying again is safe.
     assert {task.retries for task in dag.tasks} == {2}
+    with (pipelines / "ad_events.yaml").open("a", encoding="utf-8") as file:
+        file.write("\nmaintenance: {clustering: null}\n")
+    assert maintenance_dag("ad_events").task_ids == ["clean", "archive"]
 
 
 def test_the_commit_updates_the_tables_asset(pipelines: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ ALIVE = {Where.TASK: _OF_TASK, Where.DRIVER: _OF_DRIVER, Where.WORKER: (Victim.W
 
 
 class Step(str, Enum):
-    """The steps; a point's first word says which one reaches it, and a rollback is settle's."""
+    """The steps; a point's first word says which one reaches it, but for rollbacks."""
 
     SETTLE = "settle"
     PLAN = "plan"
@@ -35,9 +35,11 @@ class Step(str, Enum):
     COMMIT = "commit"
     CLEAN = "clean"
     ARCHIVE = "archive"
+    CLUSTER = "cluster"
+    METADATA = "metadata"
 
 
-SERVICES = (Step.CLEAN, Step.ARCHIVE)
+SERVICES = (Step.CLEAN, Step.ARCHIVE, Step.CLUSTER, Step.METADATA)
 """Steps of no batch, in a DAG of their own. They have no token: one that is started twice waits for the lease."""
 
 
@@ -54,10 +56,10 @@ class Case:
 
 
 def steps_of(point: Point) -> list[Step]:
-    """The steps that reach a point. Settle too commits: what was prepared and left."""
+    """The steps that reach a point. Settle too commits: what was prepared and left; a clustering undoes a dead one."""
     first = point.value.partition("-")[0]
     if first == "rollback":
-        return [Step.SETTLE]
+        return [Step.SETTLE, Step.CLUSTER]
     by_settle = first == "commit" and point is not Point.COMMIT_LEASED
     return [Step(first), *([Step.SETTLE] if by_settle else [])]
 

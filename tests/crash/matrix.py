@@ -33,6 +33,8 @@ def start(line: Line, case: Case) -> HeldStep:
     holds = line.holds()
     if case.step in SERVICES:
         line.before_service()
+        if case.point.value.startswith("rollback"):
+            line.dead_clustering()
         holds.arm(case.point)
         return line.held(case.step, holds, "run-0c")
     if case.step is Step.SETTLE:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine, update
 
+from airflow_provider_slshudi.exceptions import JobFailed
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
@@ -18,7 +19,9 @@ from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.local.process import LocalSls
-from airflow_provider_slshudi.protocol import maintain, plan, steps
+from airflow_provider_slshudi.points import Point
+from airflow_provider_slshudi.protocol import maintain, metadata, plan, steps
+from airflow_provider_slshudi.protocol.cluster import cluster
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService
@@ -27,7 +30,7 @@ from tests.crash.counts import faults
 from tests.crash.held import HeldStep, Holds
 from tests.local.sdk import by_ip
 from tests.pipelines import served_often
-from tests.scenarios import PROJECT, Scenario, SessionLauncher
+from tests.scenarios import PROJECT, DyingLauncher, Scenario, SessionLauncher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,11 +76,19 @@ class Line:
         self.put(10)
         self.before(Step.COMMIT, "run-0b")
 
+    def dead_clustering(self) -> None:
+        """A clustering whose driver was killed when its files were written, and nothing told of them."""
+        with suppress(JobFailed):
+            cluster(replace(self.work, launcher=DyingLauncher(Point.CLUSTER_WRITTEN)))
+        pending = [instant.action for instant in Timeline.load(self.work.storage).pending()]
+        assert "clustering" in pending, f"only {pending} is pending"
+
     def maintained(self) -> None:
         """A whole run of the table services, after which only the prepared batch is pending."""
-        archived, cleaned = maintain.archive(self.work), maintain.clean(self.work)
+        done = cluster(self.work), maintain.archive(self.work), maintain.clean(self.work), metadata.check(self.work)
         pending = [instant.action for instant in Timeline.load(self.work.storage).pending()]
-        assert pending == ["commit"], f"{pending} pending after {cleaned}, {archived}"
+        assert pending == ["commit"], f"{pending} pending after {done}"
+        assert done[-1].ok, f"{done[-1]}"
 
     def held(self, step: Step, holds: Holds, run: str = "run-1", **more: Any) -> HeldStep:
         """Starts a step in a process of its own."""

@@ -166,3 +166,15 @@ def test_a_release_that_fails_does_not_undo_the_decision(
     monkeypatch.undo()
     with ledger.lease(PIPELINE, "second", wait=2):
         pass
+
+
+def test_whoever_rewrites_files_keeps_nobody_from_deciding(ledger: Ledger) -> None:
+    with (
+        ledger.service_lease(PIPELINE, "service"),
+        ledger.lease(PIPELINE, "batch"),
+        pytest.raises(LeaseHeld, match="service"),
+        ledger.service_lease(PIPELINE, "another"),
+    ):
+        pytest.fail("two services at once")
+    with ledger.service_lease(PIPELINE, "another"):
+        pass

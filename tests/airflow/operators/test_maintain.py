@@ -10,8 +10,14 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_slshudi.hudi.metadata import FOLDER
 from airflow_provider_slshudi.operators.base import PipelineTask
-from airflow_provider_slshudi.operators.maintain import SlsHudiArchiveOperator, SlsHudiCleanOperator
+from airflow_provider_slshudi.operators.maintain import (
+    SlsHudiArchiveOperator,
+    SlsHudiCleanOperator,
+    SlsHudiClusterOperator,
+    SlsHudiRebuildMetadataOperator,
+)
 from tests.protocol.served import batches, cluster, served
 from tests.scenarios import Scenario
 
@@ -47,6 +53,24 @@ def test_services_tell_what_they_did(
     assert done["instants"] > 0 and done["held_by"] is None
     told = f"archived {done['instants']} instants, {done['commits']} commits stay on the active timeline"
     assert told in capsys.readouterr().out
+
+
+def test_clustering_and_a_rebuild_tell_what_they_did(pipeline: Scenario, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = SlsHudiClusterOperator(task_id="cluster", pipeline="ad_events")
+    assert cluster.execute(CONTEXT)["instant"] is None
+    assert "nothing to cluster" in capsys.readouterr().out
+    batches(pipeline, 2)
+    done = cluster.execute(CONTEXT)
+    assert (done["files"], done["into_files"]) == (2, 1)
+    assert f"clustering {done['instant']}: 2 files of {done['bytes']} bytes became 1" in capsys.readouterr().out
+
+    rebuild = SlsHudiRebuildMetadataOperator(task_id="rebuild", pipeline="ad_events")
+    assert rebuild.execute(CONTEXT)["rebuilt"] is False
+    pipeline.work.storage.delete_folder(FOLDER)
+    capsys.readouterr()
+    done = rebuild.execute(CONTEXT)
+    assert done["rebuilt"] and done["files"] == 3 and done["unreadable"]
+    assert "the metadata table is made anew" in capsys.readouterr().out
 
 
 def test_a_service_fails_at_once_where_a_person_has_to_look(pipeline: Scenario) -> None:

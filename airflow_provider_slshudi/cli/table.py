@@ -1,0 +1,54 @@
+"""`slshudi table`."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, work_of
+
+if TYPE_CHECKING:
+    from airflow_provider_slshudi.hudi.metadata import Comparison
+
+DAMAGED = 1
+
+
+def add_to(commands: Commands) -> None:
+    """Adds the command."""
+    table = commands.add_parser("table", help="look after the Hudi table")
+    within = table.add_subparsers(required=True, metavar="COMMAND")
+    command = within.add_parser(
+        "rebuild-metadata",
+        help="make a damaged metadata table anew",
+        description="Compares the metadata table with what is on storage, deletes it and makes it anew. What is "
+        "prepared stays so. Batches wait meanwhile. Exit codes of --check: 0 it agrees with storage, 1 it does not.",
+    )
+    add_pipeline(command)
+    command.add_argument("--check", action="store_true", help="compare only, change nothing")
+    add_json(command)
+    command.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from airflow_provider_slshudi.protocol.metadata import check, rebuild
+
+    work = work_of(options.pipeline)
+    compared = (check(work),) if options.check else rebuild(work)
+    found = dict(zip(("before", "after"), compared, strict=False))
+    if options.json:
+        told = {when: {"ok": item.ok, **asdict(item)} for when, item in found.items()}
+        print_json(options.out, {"pipeline": work.pipeline.name, **told})
+    else:
+        columns = ("", "files", "lacking", "gone", "differing", "unreadable", "examples")
+        print_table(
+            options.out,
+            f"{work.pipeline.name}: the metadata table beside what is on storage",
+            columns,
+            [(when, *_row(item)) for when, item in found.items()],
+        )
+    return 0 if list(found.values())[-1].ok else DAMAGED
+
+
+def _row(found: Comparison) -> tuple[object, ...]:
+    return found.files, found.lacking, found.gone, found.differing, found.unreadable, " ".join(found.examples)

@@ -1,0 +1,71 @@
+"""The metadata table checked and rebuilt, under the pipeline's lease: batches wait, what is prepared stays so."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from airflow_provider_slshudi.exceptions import TableError
+from airflow_provider_slshudi.hudi import metadata
+from airflow_provider_slshudi.hudi.metadata import Comparison
+from airflow_provider_slshudi.job.orders import Verb
+from airflow_provider_slshudi.ledger.lease import Lease
+from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.protocol.maintain import fit
+from airflow_provider_slshudi.protocol.settle import register
+from airflow_provider_slshudi.protocol.work import Work, driver_time
+
+
+def check(work: Work) -> Comparison:
+    """Compares the metadata table with what is on storage.
+
+    Raises:
+        LeaseHeld, TimelineUnreadable, LedgerUnavailable, JobFailed: try again later.
+        LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: a person has to look.
+        TableError: there is no table.
+    """
+    with _decided(work) as lease:
+        return _compared(work, lease)
+
+
+def rebuild(work: Work, only_damaged: bool = False) -> tuple[Comparison, Comparison]:
+    """Makes the metadata table anew; with `only_damaged` where a comparison finds damage; raises as `check`.
+
+    Gives what was found before and after.
+
+    Raises:
+        TableError: what was made anew differs, too.
+    """
+    with _decided(work) as lease:
+        before = _compared(work, lease)
+        if only_damaged and before.ok:
+            return before, before
+        reach(Point.METADATA_LEASED)
+        work.launcher.run(Verb.REBUILD_METADATA, work.order(until=driver_time(lease)), {})
+        after = _compared(work, lease)
+        if not after.ok:
+            raise TableError(
+                f"{work.storage.uri}: the metadata table was made anew and differs from what is on storage again "
+                f"({', '.join(after.examples) or after.unreadable})",
+                table=work.storage.uri,
+            )
+    return before, after
+
+
+@contextmanager
+def _decided(work: Work) -> Iterator[Lease]:
+    register(work)
+    with work.lease() as lease:
+        if not fit(work):
+            raise TableError(f"{work.storage.uri} has no table yet: run a batch first", table=work.storage.uri)
+        yield lease
+
+
+def _compared(work: Work, lease: Lease) -> Comparison:
+    id_ = uuid.uuid4().hex
+    work.launcher.run(Verb.COMPARE_METADATA, work.order(transaction=id_, until=driver_time(lease)), {})
+    found = metadata.take(work.storage, id_)
+    if found is None:
+        raise TableError(f"{work.storage.uri}: the job that compares left no findings", table=work.storage.uri)
+    return found

@@ -1,0 +1,118 @@
+"""A damaged metadata table is found out and made anew while batches wait prepared."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_provider_slshudi.exceptions import JobFailed, LedgerAhead, TableError
+from airflow_provider_slshudi.hudi.metadata import FOLDER
+from airflow_provider_slshudi.hudi.timeline import Phase
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.points import Point
+from airflow_provider_slshudi.protocol import metadata, steps
+from airflow_provider_slshudi.protocol.verify import verify
+from tests.protocol.checks import assert_exact, phase
+from tests.protocol.served import batches, served
+from tests.scenarios import DyingLauncher, Scenario
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Make = Callable[..., Scenario]
+
+
+@pytest.fixture
+def pipeline(scenario: Make) -> Scenario:
+    return served(scenario)
+
+
+def root(pipeline: Scenario) -> Path:
+    return Path(pipeline.work.storage.full(""))
+
+
+def rows(spark: SparkSession, pipeline: Scenario) -> int:
+    """What a reader sees that goes by the metadata table."""
+    reader = spark.read.format("hudi").option("hoodie.metadata.enable", "true")
+    return int(reader.load(str(root(pipeline))).count())
+
+
+def lose_last_delta(pipeline: Scenario) -> None:
+    """Takes the newest commit off the metadata table's timeline, as where a backup was put back."""
+    timeline = root(pipeline) / FOLDER / ".hoodie/timeline"
+    newest = max(file.name for file in timeline.glob("*_*.deltacommit"))
+    for file in timeline.glob(f"{newest.partition('_')[0]}*"):
+        file.unlink()
+
+
+def test_files_that_it_lost_are_found_and_read_again_and_what_is_prepared_stays(
+    spark: SparkSession, scenario: Make
+) -> None:
+    pipeline = scenario(shards=1)
+    batches(pipeline, 2)
+    older = pipeline.prepare_next(20)
+    later = pipeline.prepare_next(30)
+    steps.commit(pipeline.by(later.run_id), later.id, later.token)
+    assert metadata.check(pipeline.by("check")).ok
+    younger = pipeline.prepare_next(40)
+    lose_last_delta(pipeline)
+    found = metadata.check(pipeline.by("check"))
+    assert (found.files, found.lacking, found.gone, found.differing) == (3, 1, 0, 0) and not found.ok
+    assert found.examples[0].startswith("event_date=")
+
+    before, after = metadata.rebuild(pipeline.by("rebuild"))
+    assert before == found and after.ok and after.files == 3
+    assert rows(spark, pipeline) == 30
+    for waiting, expected in ((younger, 40), (older, 50)):
+        assert phase(pipeline, waiting) is Phase.INFLIGHT
+        work = pipeline.by(waiting.run_id)
+        assert steps.commit(work, waiting.id, waiting.token).state is State.COMMITTED
+        assert rows(spark, pipeline) == expected
+    assert metadata.check(pipeline.by("check")).ok and verify(pipeline.work, True).ok
+    assert_exact(pipeline, 50)
+
+
+def test_one_that_cannot_be_read_or_is_gone_is_made_anew_and_a_healthy_one_is_left_alone(
+    spark: SparkSession, pipeline: Scenario
+) -> None:
+    batches(pipeline, 2)
+    healthy, after = metadata.rebuild(pipeline.by("check"), only_damaged=True)
+    assert healthy is after and healthy.ok and healthy.files == 2
+    for file in (root(pipeline) / FOLDER / "files").glob("*.hfile"):
+        file.write_bytes(b"damaged")
+    for file in (root(pipeline) / FOLDER / "files").glob(".*.log*"):
+        file.write_bytes(b"damaged")
+    damaged, after = metadata.rebuild(pipeline.by("check"), only_damaged=True)
+    assert (damaged.unreadable or damaged.lacking) and after.ok
+    assert rows(spark, pipeline) == 20 and verify(pipeline.work).ok
+    # Without its folder no commit would get through.
+    shutil.rmtree(root(pipeline) / FOLDER)
+    missing, after = metadata.rebuild(pipeline.by("check"), only_damaged=True)
+    assert missing.unreadable and after.ok
+    assert_exact(pipeline, 20)
+
+
+def test_a_rebuild_that_dies_half_way_leaves_a_table_that_is_read_and_written(
+    spark: SparkSession, pipeline: Scenario
+) -> None:
+    batches(pipeline, 2)
+    waiting = pipeline.prepare_next(20)
+    with pytest.raises(JobFailed):
+        metadata.rebuild(pipeline.by("rebuild", launcher=DyingLauncher(Point.METADATA_DELETED)))
+    assert rows(spark, pipeline) == 20
+    steps.commit(pipeline.by(waiting.run_id), waiting.id, waiting.token)
+    assert rows(spark, pipeline) == 30 and metadata.check(pipeline.by("check")).ok
+    assert_exact(pipeline, 30)
+
+
+def test_nothing_is_done_without_a_table_nor_where_a_person_has_to_look(pipeline: Scenario) -> None:
+    with pytest.raises(TableError, match="no table yet"):
+        metadata.check(pipeline.by("check"))
+    batches(pipeline, 1)
+    shutil.rmtree(root(pipeline))
+    with pytest.raises(LedgerAhead, match="slshudi ledger rebuild"):
+        metadata.rebuild(pipeline.by("check"))
