@@ -102,6 +102,8 @@ def complete_clustering(
     with client(gateway, pipeline) as writer:
         config, engine = writer.getConfig(), writer.getEngineContext()
         table = gateway.hudi.table.HoodieSparkTable.create(config, engine)
+        # The newest instant says what the table's columns are: those of now, not of when the files were written.
+        found.addMetadata(gateway.hudi.common.model.HoodieCommitMetadata.SCHEMA_KEY, config.getSchema())
         in_time()
         table.finalizeWrite(engine, instant, found.getWriteStats())
         metadata_writer = table.getMetadataWriter(instant)

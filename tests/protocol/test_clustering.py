@@ -142,6 +142,27 @@ def test_batches_commit_while_files_are_rewritten_and_a_second_service_is_refuse
     assert_exact(pipeline, logs + 10)
 
 
+def test_a_column_that_the_table_gets_meanwhile_stays(spark: SparkSession, pipeline: Scenario) -> None:
+    """The newest instant says what the table's columns are, and its files were written before they changed."""
+    logs = batches(pipeline, 3)
+    described = pipeline.work.pipeline.model_dump(mode="json")
+    described["columns"].append({"name": "city"})
+    wider = Scenario(pipeline.by("wider", pipeline=Pipeline.model_validate(described)), pipeline.client)
+
+    wider.put(10, first=logs)
+    opened = wider.open(wider.by("wider"))
+
+    def widen() -> None:
+        work = wider.by("wider")
+        for step in (steps.append, steps.record, steps.commit):
+            step(work, opened.id, opened.token)
+
+    launcher = Meanwhile(pipeline.work.launcher, Verb.CLUSTER, widen)
+    assert cluster(pipeline.by("maintenance", launcher=launcher)).files == 3
+    assert spark.read.format("hudi").load(str(root(pipeline))).where("city = 'Ulm'").count() == 10
+    assert rows(pipeline)["city"].null_count == logs
+
+
 @pytest.mark.parametrize("point", [Point.CLUSTER_WRITTEN, Point.CLUSTER_STARTED])
 def test_one_whose_driver_is_killed_is_undone_before_its_manifest_and_completed_after_it(
     pipeline: Scenario, point: Point
