@@ -584,6 +584,8 @@ class Pipeline(_Model):
 
     @model_validator(mode="after")
     def _quarantine_apart(self) -> Pipeline:
+        if self.quarantines and self.table.upsert is not None:
+            raise ValueError("a quarantine is for tables that are appended to: upsert has `nullify` and `fail`")
         # s3:// and s3a:// are one store.
         table, beside = (f"{path}/".replace("s3a://", "s3://") for path in (self.table.path, self.quarantine_path))
         if table.startswith(beside) or beside.startswith(table):

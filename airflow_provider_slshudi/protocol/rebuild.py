@@ -46,33 +46,39 @@ def rebuild(work: Work) -> Rebuilt:
     with work.lease() as lease:
         timeline = Timeline.load(work.storage)
         batches = sorted(_committed(work, timeline), key=lambda batch: batch.completed)
-        # Refuses live transactions before an instant of theirs is touched.
+        # First: what the ledger calls committed has to be in the quarantine, too.
+        finished = _finish_quarantine(work, lease, {batch.instant: batch.id for batch in batches})
+        # Refuses live transactions before an instant of theirs is touched that is not committed.
         work.ledger.rebuild(name, batches)
+        for instant in finished:
+            exchange.delete(work.storage, instant)
         completed = timeline.completed(*COMMITS, "replacecommit")
         work.ledger.accept(name, max((str(instant.completion) for instant in completed), default=""))
         pending = pending_of(work)
         for instant, id_ in pending:
             roll_back(work, instant, id_)
             exchange.delete(work.storage, instant)
-        _settle_quarantine(work, lease, {batch.instant: batch.id for batch in batches})
+        for instant in aside.pending(work):
+            roll_back(work, instant, "")
     check_table_against_ledger(work)
     return Rebuilt(len(batches), [instant for instant, _ in pending])
 
 
-def _settle_quarantine(work: Work, lease: Lease, committed: Mapping[str, str]) -> None:
-    """Completes what the quarantine has pending of committed batches, and rolls the rest back."""
-    for instant in aside.pending(work):
-        if instant in committed:
-            work.launcher.run(Verb.COMMIT, _order(work, instant, committed[instant], driver_time(lease)), {})
-            if aside.is_pending(work, instant):
-                raise TableError(
-                    f"{work.pipeline.quarantine_path}: the job ended well, but instant {instant} is still pending",
-                    table=work.pipeline.quarantine_path,
-                    instant=instant,
-                )
-        else:
-            roll_back(work, instant, "")
-        exchange.delete(work.storage, instant)
+def _finish_quarantine(work: Work, lease: Lease, committed: Mapping[str, str]) -> list[str]:
+    """Completes what the quarantine has pending of batches that the main table has; gives their instants.
+
+    `committed` are the main table's, with their transactions.
+    """
+    found = [instant for instant in aside.pending(work) if instant in committed]
+    for instant in found:
+        work.launcher.run(Verb.COMMIT, _order(work, instant, committed[instant], driver_time(lease)), {})
+        if aside.is_pending(work, instant):
+            raise TableError(
+                f"{work.pipeline.quarantine_path}: the job ended well, but instant {instant} is still pending",
+                table=work.pipeline.quarantine_path,
+                instant=instant,
+            )
+    return found
 
 
 def _order(work: Work, instant: str, id_: str, until: float) -> JobOrder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from sqlalchemy import create_engine, update
 
 from airflow_provider_slshudi import cli
+from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.hudi.metadata import FOLDER
 from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger import models
@@ -56,6 +58,29 @@ def slshudi(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, Any]
         return code, json.loads(told.out) if "--json" in arguments and told.out else told.out + told.err
 
     return run
+
+
+def test_quarantined_logs_are_shown_and_put_back(
+    pipeline: Scenario, slshudi: Callable[..., tuple[int, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli.quarantine, "work_of", lambda name: pipeline.by("by-hand"))
+    assert slshudi("quarantine", "show", "ad_events", "--json")[1]["logs"] == []
+    assert "nothing was ever quarantined" in slshudi("quarantine", "replay", "ad_events")[1]
+    described = {**pipeline.work.pipeline.model_dump(mode="json"), "misfits": "quarantine"}
+    work = replace(pipeline.by("by-hand"), pipeline=Pipeline.model_validate(described))
+    monkeypatch.setattr(cli.quarantine, "work_of", lambda name: work)
+    replace(pipeline, work=work).batch("run-2")
+    code, shown = slshudi("quarantine", "show", "ad_events", "--json")
+    assert code == 0 and shown["table"].endswith("_quarantine")
+    assert [(item["column"], item["reason"], item["logs"]) for item in shown["logs"]] == [("clicks", "conversion", 5)]
+    said = slshudi("quarantine", "show", "ad_events")[1]
+    assert "conversion" in said and "2023-11-14 22:14:10" in said
+    said = slshudi("quarantine", "replay", "ad_events")[1]
+    assert "0 logs went back" in said and "clicks" in said
+    # The file says `nullify` again.
+    monkeypatch.setattr(cli.quarantine, "work_of", lambda name: pipeline.by("by-hand"))
+    code, done = slshudi("quarantine", "replay", "ad_events", "--since", "2023-11-14T22:14:30", "--json")
+    assert code == 0 and (done["moved"], done["left"]) == (3, {})
 
 
 def fall_silent(transaction: Transaction, tmp_path: Path) -> None:
