@@ -1,7 +1,7 @@
 # PYTHON=/path/to/python3.11 chooses the interpreter; otherwise the first Python 3.10-3.12 that runs is taken.
 VENV := .venv
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint conformance soak chaos crash-matrix fuzz bench bench-exactness bench-growth constraints clean
+.PHONY: help setup demo test lint conformance soak soak-tables chaos crash-matrix fuzz bench bench-exactness bench-growth constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -26,6 +26,9 @@ conformance: setup ## The local server against the unmodified SDK and its comman
 soak: setup ## A million logs through faults, and the local server killed fifty times under load
 	@$(VENV)/bin/python -m tests.soak.crash --kills 50
 	@$(VENV)/bin/python -m tests.soak.pull --logs 1000000
+
+soak-tables: setup ## Columns that change while batches run and drivers die, beside a model
+	@$(VENV)/bin/python -m tests.soak.columns
 
 chaos: setup ## Two hundred batches under Airflow while random processes are killed; SEED=42 chooses the kills
 	@$(VENV)/bin/python -m tests.chaos --batches 200 $(if $(SEED),--seed $(SEED))
