@@ -27,8 +27,9 @@ soak: setup ## A million logs through faults, and the local server killed fifty 
 	@$(VENV)/bin/python -m tests.soak.crash --kills 50
 	@$(VENV)/bin/python -m tests.soak.pull --logs 1000000
 
-soak-tables: setup ## Five hundred small batches while another process clusters, cleans and archives
+soak-tables: setup ## Five hundred small batches beside table services; columns that change while drivers die
 	@$(VENV)/bin/python -m tests.soak.maintain --batches 500
+	@$(VENV)/bin/python -m tests.soak.columns
 
 chaos: setup ## Two hundred batches under Airflow while random processes are killed; SEED=42 chooses the kills
 	@$(VENV)/bin/python -m tests.chaos --batches 200 $(if $(SEED),--seed $(SEED))

@@ -163,6 +163,7 @@ def test_schedules(schedule: str, every: object) -> None:
         ("checks", [{"name": "a", "every": "id > 1"}] * 2, "", "checks named twice: a"),
         ("columns.0.name", "ID", "columns[0].name", "lower-case"),
         ("columns.0.name", "at", "", "columns named twice: at"),
+        ("columns.0.renamed_from", ["at"], "", "columns named twice: at"),
         ("columns.0.type", "decimal", "columns[0].type", "'decimal': expected ( at ''; a type is one of string, int"),
         (
             "columns.0.type",

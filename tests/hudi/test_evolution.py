@@ -27,7 +27,7 @@ from airflow_provider_slshudi.hudi.timeline import Timeline
 from tests.pipelines import ad_events
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Row, SparkSession
 
 BIG = 2**40
 
@@ -185,11 +185,21 @@ class Evolving:
         self.commit(pipeline, instant, self.write(pipeline, instant, rows))
 
 
-SNAPSHOTS: dict[str, dict[str, str]] = {
-    "by the metadata table": {"hoodie.metadata.enable": "true", "hoodie.enable.data.skipping": "true"},
-    "by listing": {"hoodie.metadata.enable": "false", "hoodie.enable.data.skipping": "false"},
+Reading = tuple[bool, dict[str, str]]
+SNAPSHOTS: dict[str, Reading] = {
+    "by the metadata table, vectorised": (
+        True,
+        {"hoodie.metadata.enable": "true", "hoodie.enable.data.skipping": "true"},
+    ),
+    "by listing, row by row": (False, {"hoodie.metadata.enable": "false", "hoodie.enable.data.skipping": "false"}),
 }
-SINCE_EVER = {"hoodie.datasource.query.type": "incremental", "hoodie.datasource.read.begin.instanttime": "000"}
+"""Ways of reading a table by Spark: whether vectorised, and Hudi's options."""
+READINGS: dict[str, Reading] = SNAPSHOTS | {
+    "incremental": (
+        True,
+        {"hoodie.datasource.query.type": "incremental", "hoodie.datasource.read.begin.instanttime": "000"},
+    )
+}
 
 
 @contextmanager
@@ -202,8 +212,14 @@ def vectorised(spark: SparkSession, wanted: bool) -> Iterator[None]:
         spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
 
 
-def by_spark(spark: SparkSession, path: Path, names: Sequence[str], key: str = "n", **options: str) -> DataFrame:
-    return spark.read.format("hudi").options(**options).load(str(path)).select(key, *names)
+def by_spark(
+    spark: SparkSession, path: Path | str, reading: Reading, names: Sequence[str], where: str = "true"
+) -> list[Row]:
+    """The rows by their first column."""
+    is_vectorised, options = reading
+    with vectorised(spark, is_vectorised):
+        rows = spark.read.format("hudi").options(**options).load(str(path)).where(where)
+        return rows.select(*names).orderBy(names[0]).collect()
 
 
 def plain(value: Any) -> Any:
@@ -226,37 +242,29 @@ def seen(spark: SparkSession, path: Path, names: Sequence[str]) -> list[dict[str
 
     rust = pa.Table.from_batches(HudiTableBuilder.from_base_uri(str(path)).build().read())
     expected = told([{**row} for row in rust.to_pylist(maps_as_pydicts="strict")])
-    for how, options in {**SNAPSHOTS, "incremental": SINCE_EVER}.items():
-        for wanted in (True, False):
-            with vectorised(spark, wanted):
-                found = told([plain(row) for row in by_spark(spark, path, names, **options).collect()])
-            assert found == expected, f"{how}, vectorised {wanted}: {found}, by hudi-rs {expected}"
+    for how, reading in READINGS.items():
+        found = told([plain(row) for row in by_spark(spark, path, reading, ["n", *names])])
+        assert found == expected, f"{how}: {found}, by hudi-rs {expected}"
     return expected
 
 
-def rows_of(spark: SparkSession, path: Path, names: Sequence[str], where: str) -> list[list[str]]:
-    """The rows that a filter finds, by every way of reading."""
-    found = []
-    for options in SNAPSHOTS.values():
-        for wanted in (True, False):
-            with vectorised(spark, wanted):
-                rows = by_spark(spark, path, names, **options).where(where).orderBy("n").collect()
-            found.append([row["n"] for row in rows])
-    return found
+def rows_of(spark: SparkSession, path: Path, where: str) -> list[list[str]]:
+    """The rows that a filter finds, by each way of reading a snapshot."""
+    return [[row["n"] for row in by_spark(spark, path, reading, ["n"], where)] for reading in SNAPSHOTS.values()]
 
 
 WIDENINGS: list[tuple[str, str, list[Any], list[Any], list[Any], list[str]]] = [
     # before, after, values before, values after, what is read, filters
-    ("int", "bigint", [5, 22, None], [BIG], [5, 22, None, BIG], ["v < 6", f"v <> {BIG}", "v >= 22"]),
-    ("int", "double", [-1, 22], [1.5], [-1.0, 22.0, 1.5], ["v <= 1.5D", "v <> 22", "v > -1.5D"]),
-    ("float", "double", [0.1, -0.1], [1e300], [0.1, -0.1, 1e300], ["v = 0.1D", "v < 0.1D", "v > 0.1D"]),
+    ("int", "bigint", [5, 22, None], [BIG], [5, 22, None, BIG], ["v < 6", f"v <> {BIG}"]),
+    ("int", "double", [-1, 22], [1.5], [-1.0, 22.0, 1.5], ["v <= 1.5D", "v > -1.5D"]),
+    ("float", "double", [0.1, -0.1], [1e300], [0.1, -0.1, 1e300], ["v = 0.1D", "v < 0.1D"]),
     (
         "date",
         "string",
         [date(1969, 12, 31), date(2026, 1, 31)],
         ["x"],
         ["1969-12-31", "2026-01-31", "x"],
-        ["v < '2000'", "v like '20%'", "v = '2026-01-31'"],
+        ["v < '2000'", "v like '20%'"],
     ),
     (
         "decimal(7,2)",
@@ -264,7 +272,7 @@ WIDENINGS: list[tuple[str, str, list[Any], list[Any], list[Any], list[str]]] = [
         [Decimal("-99999.99"), Decimal("5.00")],
         [Decimal("1234567.89")],
         [Decimal("-99999.99"), Decimal("5.00"), Decimal("1234567.89")],
-        ["v < 1234567.89", "v = 5", "v <> -1234567.89"],
+        ["v = 5", "v <> -1234567.89"],
     ),
     (
         "decimal(9,2)",
@@ -272,7 +280,7 @@ WIDENINGS: list[tuple[str, str, list[Any], list[Any], list[Any], list[str]]] = [
         [Decimal("1.25"), Decimal("9999999.99")],
         [Decimal("1234567890.123")],
         [Decimal("1.250"), Decimal("9999999.990"), Decimal("1234567890.123")],
-        ["v < 1234567890.12", "v = 1.25", "v > 1.255"],
+        ["v < 1234567890.12", "v = 1.25"],
     ),
     (
         "struct<a:int,gone:int>",
@@ -280,7 +288,7 @@ WIDENINGS: list[tuple[str, str, list[Any], list[Any], list[Any], list[str]]] = [
         [{"a": 1, "gone": 7}, None],
         [{"b": "x", "a": 2}],
         [{"a": 1, "gone": 7, "b": None}, None, {"a": 2, "gone": None, "b": "x"}],
-        ["v.a < 2", "v.b is null", "v.gone = 7"],
+        ["v.a < 2", "v.b is null"],
     ),
     (
         "map<string,array<struct<a:int>>>",
@@ -325,12 +333,13 @@ def test_every_widening_is_read_alike_and_survives_clustering(
         assert column[: len(first)] + column[many : many + len(second)] == expected, WIDENINGS[k]
         assert column[-1] == expected[0]
 
-    unfiltered = by_spark(spark, table.path, names)
-    in_memory = spark.createDataFrame(unfiltered.collect(), unfiltered.schema)
+    frame = spark.read.format("hudi").load(str(table.path)).select("n", *names)
+    unfiltered = by_spark(spark, table.path, SNAPSHOTS["by listing, row by row"], ["n", *names])
+    in_memory = spark.createDataFrame(unfiltered, frame.schema)
     for k, given in enumerate(WIDENINGS):
         for where in (re.sub(r"\bv\b", f"v{k}", text) for text in given[5]):
             wanted = [row["n"] for row in in_memory.where(where).orderBy("n").collect()]
-            assert wanted and rows_of(spark, table.path, names, where) == [wanted] * 4, where
+            assert wanted and rows_of(spark, table.path, where) == [wanted] * 2, where
 
     spark.sql(f"call run_clustering(path => '{table.path}')").collect()
     assert seen(spark, table.path, names) == found
@@ -357,7 +366,7 @@ def test_added_dropped_renamed_and_returning_columns(spark: SparkSession, gatewa
     names = ["a", "b", "c", "amount"]
     assert seen(spark, table.path, names) == expected
     for where, rows in (("b is null", 1), ("amount is null", 2), ("c is not null", 1), ("amount = 3", 1)):
-        assert [len(found) for found in rows_of(spark, table.path, names, where)] == [rows] * 4, where
+        assert [len(found) for found in rows_of(spark, table.path, where)] == [rows] * 2, where
     spark.sql(f"call run_clustering(path => '{table.path}')").collect()
     assert seen(spark, table.path, names) == expected
 

@@ -51,6 +51,14 @@ def test_event_time_partitions_follow_the_zone(every: str, timezone: str, expect
     assert made.data["event_date"].to_pylist() == expected
 
 
+def test_former_names_have_the_same_values_and_count_their_misfits_once() -> None:
+    columns = [{"name": "cost", "type": "double", "key": "price", "renamed_from": ["price", "amount"]}]
+    maker = RowMaker(RowSpec.of(ad_events(Path("/t"), columns=columns, table={"path": "file:///t", "name": "t"})))
+    made = maker.rows(logs(ts=[b"0", b"0"], price=[b"1.5", b"cheap"]), 0)
+    assert made.data.drop_columns(["rest"]).to_pydict() == dict.fromkeys(("cost", "price", "amount"), [1.5, None])
+    assert maker.misfits == {"cost": 1}
+
+
 def test_misfits_are_counted_per_column() -> None:
     maker = RowMaker(RowSpec.of(ad_events(Path("/t"))))
     maker.rows(logs(ts=[b"0", b"x"], price=[b"1.5", b"cheap"], clicks=[b"1", b"2"]), 0)

@@ -38,7 +38,7 @@ from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService
-from tests.hudi.test_evolution import SINCE_EVER, SNAPSHOTS, by_spark, plain, vectorised
+from tests.hudi.test_evolution import READINGS, by_spark, plain
 from tests.local.sdk import by_ip
 from tests.pipelines import ad_events
 from tests.scenarios import PROJECT, DyingLauncher, Scenario, SessionLauncher
@@ -407,11 +407,9 @@ class Soak:
 
         storage = self._scenario.work.storage
         found: dict[str, list[dict[str, Any]]] = {}
-        for how, options in {**SNAPSHOTS, "incremental": SINCE_EVER}.items():
-            for wanted in (True, False):
-                with vectorised(self._spark, wanted):
-                    rows = by_spark(self._spark, Path(storage.full("")), names, "event_id", **options).collect()
-                found[f"Spark {how}, vectorised {wanted}"] = [plain(row) for row in rows]
+        for how, reading in READINGS.items():
+            rows = by_spark(self._spark, storage.full(""), reading, ["event_id", *names])
+            found[f"Spark {how}"] = [plain(row) for row in rows]
         found["hudi-rs"] = pa.Table.from_batches(HudiTableBuilder.from_base_uri(storage.uri).build().read()).to_pylist()
         return found
 
