@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.hudi.commit import client
 from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 
 FOLDER = ".hoodie/metadata"
 _EXAMPLES = 5
@@ -51,8 +51,8 @@ class Comparison:
 def compare(gateway: Gateway, pipeline: Pipeline, storage: Storage) -> Comparison:
     """Compares it with a listing of the table, which takes as long as the table has files."""
     timeline = Timeline.load(storage)
-    pending = {instant.time for instant in timeline.pending()}
-    listed = dict(_listed(storage, pending))
+    there = dict(storage.walk())
+    listed = [path for path in there if _is_committed(path, timeline)]
     try:
         known = _known(gateway, pipeline, storage)
     except Exception as error:  # whatever Hudi makes of files that are damaged
@@ -63,8 +63,8 @@ def compare(gateway: Gateway, pipeline: Pipeline, storage: Storage) -> Compariso
     cleaned = timeline.pending_clean()
     leaving = set(timeline.clean_plan(cleaned).files) if cleaned else set()
     lacking = sorted(path for path in listed if path not in known and path not in leaving)
-    gone = sorted(path for path in known if path not in listed and path not in leaving)
-    differing = sorted(path for path, size in known.items() if listed.get(path, size) != size)
+    gone = sorted(path for path in known if path not in there and path not in leaving)
+    differing = sorted(path for path, size in known.items() if there.get(path, size) != size)
     examples = (*lacking[:_EXAMPLES], *gone[:_EXAMPLES], *differing[:_EXAMPLES])
     return Comparison(len(listed), len(lacking), len(gone), len(differing), examples)
 
@@ -102,11 +102,17 @@ def _path(id_: str) -> str:
     return f".hoodie/slshudi/metadata/{id_}.json"
 
 
-def _listed(storage: Storage, pending: set[str]) -> Iterator[tuple[str, int]]:
-    """Path within the table and size of each file of an instant that is not pending."""
-    for path, size in storage.walk():
-        if (match := _FILE.fullmatch(path.rpartition("/")[2])) and (match["base"] or match["log"]) not in pending:
-            yield path, size
+def _is_committed(path: str, timeline: Timeline) -> bool:
+    """Whether a path is a file of a completed instant, maybe an archived one.
+
+    What is younger than the timeline's oldest instant and not on it was rolled back.
+    """
+    match = _FILE.fullmatch(path.rpartition("/")[2])
+    if match is None:
+        return False
+    time = match["base"] or match["log"]
+    found = timeline.get(time)
+    return time < timeline.oldest if found is None else found.phase is Phase.COMPLETED
 
 
 def _known(gateway: Gateway, pipeline: Pipeline, storage: Storage) -> dict[str, int] | None:

@@ -121,6 +121,11 @@ class Timeline:
             )
         return found[0] if found else None
 
+    @property
+    def oldest(self) -> str:
+        """The time of the oldest instant; what is older was archived. Empty where there is none."""
+        return next(iter(self._instants), "")
+
     def pending(self) -> list[Instant]:
         """Instants that are requested or inflight, oldest first."""
         return [instant for instant in self if instant.phase is not Phase.COMPLETED]

@@ -18,6 +18,7 @@ from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.protocol.work import Work
 
+_CHANGES = ("commit", "replacecommit")
 _COMPLETED = re.compile(r"(\d+)_\d+\.([a-z]+)")
 
 
@@ -58,12 +59,28 @@ def base_files(table: Storage) -> set[str]:
 
 def listed_files(table: Storage) -> set[str]:
     """The files that the table's completed commits list, archived ones included."""
+    written = (stats for commit in _commits(table) for stats in commit["partitionToWriteStats"].values())
+    return {stat["path"] for stats in written for stat in stats}
+
+
+def replaced_files(table: Storage) -> set[str]:
+    """Of these, the files that a clustering replaced: they stay until they are cleaned."""
+    ids = {
+        id_
+        for commit in _commits(table)
+        for ids in (commit.get("partitionToReplaceFileIds") or {}).values()
+        for id_ in ids
+    }
+    return {path for path in listed_files(table) if Path(path).name.partition("_")[0] in ids}
+
+
+def _commits(table: Storage) -> list[dict[str, Any]]:
     timeline = Path(table.full(".hoodie/timeline"))
-    commits = [_record(file.read_bytes()) for file in timeline.glob("*_*.commit")]
+    commits = [_record(file.read_bytes()) for action in _CHANGES for file in timeline.glob(f"*_*.{action}")]
     for file in timeline.glob("history/*.parquet"):
         rows = pq.read_table(file, columns=["action", "metadata"]).to_pylist()
-        commits += [_record(row["metadata"]) for row in rows if row["action"] == "commit"]
-    return {stat["path"] for commit in commits for stats in commit["partitionToWriteStats"].values() for stat in stats}
+        commits += [_record(row["metadata"]) for row in rows if row["action"] in _CHANGES]
+    return commits
 
 
 def _row_faults(work: Work, logs: int) -> list[str]:
@@ -85,8 +102,9 @@ def _timeline_faults(table: Storage) -> list[str]:
 
 def _file_faults(table: Storage) -> list[str]:
     there, listed = base_files(table), listed_files(table)
+    gone = listed - there - replaced_files(table)
     found = [f"files that no commit lists: {sorted(there - listed)}"] if there - listed else []
-    return [*found, *([f"listed files that are not there: {sorted(listed - there)}"] if listed - there else [])]
+    return [*found, *([f"listed files that are not there: {sorted(gone)}"] if gone else [])]
 
 
 def _ledger_faults(work: Work) -> list[str]:

@@ -244,6 +244,7 @@ def draw(path: Path, found: Outcome) -> None:
         return Line(name, [(item.batch, value) for item in found.seen if (value := getattr(item, field)) is not None])
 
     files = max(item.files for item in found.seen)
+    median = statistics.median(item.seconds for item in found.seen)
     panels = [
         Panel(
             "Base files",
@@ -256,7 +257,7 @@ def draw(path: Path, found: Outcome) -> None:
         ),
         Panel("Timeline files", [line("table", "timeline"), line("metadata table", "metadata_timeline")]),
         Panel("Snapshot query by Spark, s", [line("count, filter, sum", "query")]),
-        Panel("Batch from settle to commit, s", [line("batch", "seconds")]),
+        Panel("Batch from settle to commit, s", [line("batch", "seconds")], 4 * median),
     ]
     title = f"{found.seen[-1].batch} batches of {LOGS} logs beside clustering, cleaning and archival"
     plot(path, title, "batch", panels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -21,7 +22,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """Lines that share an axis of values; `most` cuts it where a line would dwarf the others."""
+    """Lines that share an axis of values, to `most` where one of them would dwarf the others: it ends there."""
 
     title: str
     lines: Sequence[Line]
@@ -45,12 +46,12 @@ def plot(path: Path, title: str, x_title: str, panels: Sequence[Panel]) -> None:
 
 
 def _panel(panel: Panel, top: float, last: float) -> list[str]:
-    most = panel.most or max(y for line in panel.lines for _, y in line.points) * 1.1 or 1.0
+    most = _round(panel.most or max(y for line in panel.lines for _, y in line.points))
     drawn = [f'<text x="{_LEFT}" y="{top + 4}" font-weight="bold">{escape(panel.title)}</text>']
     top += 14
 
     def at(x: float, y: float) -> str:
-        return f"{_LEFT + x / last * _WIDTH:.1f},{top + _HEIGHT - min(y, most) / most * _HEIGHT:.1f}"
+        return f"{_LEFT + x / last * _WIDTH:.1f},{top + _HEIGHT - y / most * _HEIGHT:.1f}"
 
     for step in range(5):
         value = most * step / 4
@@ -62,8 +63,14 @@ def _panel(panel: Panel, top: float, last: float) -> list[str]:
         drawn.append(f'<text x="{place}" y="{top + _HEIGHT + 16}" text-anchor="middle">{x:.0f}</text>')
     for number, line in enumerate(panel.lines):
         colour = _COLOURS[number % len(_COLOURS)]
-        points = " ".join(at(x, y) for x, y in line.points)
+        points = " ".join(at(x, y) for x, y in line.points if y <= most)
         drawn.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
         name = f'<text x="{_LEFT + _WIDTH - 8}" y="{top + 16 + 16 * number}" text-anchor="end" fill="{colour}">'
         drawn.append(f"{name}{escape(line.name)}</text>")
     return drawn
+
+
+def _round(value: float) -> float:
+    """The next number that makes four steps of round numbers."""
+    step = 10.0 ** math.floor(math.log10(value / 4 or 1.0))
+    return 4 * step * next(times for times in (1, 1.5, 2, 2.5, 3, 4, 5, 7.5, 10) if times * step >= value / 4)
