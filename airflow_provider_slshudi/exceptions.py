@@ -114,6 +114,20 @@ class ValueMisfit(TerminalError):
         self.column, self.type, self.value, self.key = column, type_, value, key
 
 
+class KeyMissing(TerminalError):
+    """A log has no value for a column that its row is upserted by.
+
+    Attributes: column, key (`{shard}-{cursor}-{index}` of the log).
+    """
+
+    def __init__(self, column: str, key: str) -> None:
+        super().__init__(
+            f"column {column}: log {key} has no value for it, or an empty one, and rows are upserted by it. Correct "
+            "the column's `key`, `type` or `format`, or whoever writes such logs"
+        )
+        self.column, self.key = column, key
+
+
 class LedgerError(SlsHudiError):
     """Something about the ledger. Attributes: pipeline, transaction (None where none is meant)."""
 

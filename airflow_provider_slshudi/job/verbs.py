@@ -45,12 +45,14 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
 def append(spark: SparkContext, order: JobOrder) -> None:
     """Carries out the batch order that the transaction left on the table."""
     from airflow_provider_slshudi.job.append import append
+    from airflow_provider_slshudi.job.upsert import upsert
 
     pipeline, storage = _table(order)
     batch = exchange.read_order(storage, order.transaction, order.instant, order.token)
     service = _service(pipeline)
     reach(Point.APPEND_STARTED)
-    manifest = append(spark, Gateway.of(spark), storage, batch, service)
+    write = append if pipeline.table.upsert is None else upsert
+    manifest = write(spark, Gateway.of(spark), storage, batch, service)
     reach(Point.APPEND_LEFT_MANIFEST)
     print(f"instant {order.instant}: {manifest.rows} rows in {len(manifest.stats)} files")
 
