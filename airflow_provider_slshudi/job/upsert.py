@@ -92,10 +92,15 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     reach(Point.APPEND_INFLIGHT)
     pulled = _pull(session, storage, order, pipeline, service).persist()
     try:
+        print("T0", time.monotonic() - started)
         ranges, misfits = _told(pulled)
+        print("T1", time.monotonic() - started)
         rows = reduce_rows(pulled.where(f"{_TOLD} IS NULL"), pipeline)
         exchange.require_order(storage, order.transaction, order.instant, order.token)
         stats = write(gateway, pipeline, rows, order.instant)
+        print("T2", time.monotonic() - started)
+        import os
+        if os.environ.get("DUMP"): print(json.dumps(stats, indent=1))
     finally:
         pulled.unpersist()
     manifest = Manifest(

@@ -121,7 +121,7 @@ def _checked(work: Work, transaction: Transaction, manifest: Manifest) -> list[R
             f"it is of {manifest.transaction}, token {manifest.token}, instant {manifest.instant}, not of {wanted}",
         )
     written = sum(int(stat["numWrites"]) for stat in manifest.stats)
-    if written != manifest.rows:
+    if work.pipeline.table.upsert is None and written != manifest.rows:
         raise _refused(work, transaction, f"{manifest.rows} rows were read, but files hold {written}")
     paths = [stat["path"] for stat in manifest.stats]
     if len(set(paths)) != len(paths):
