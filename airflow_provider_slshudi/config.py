@@ -94,7 +94,7 @@ MOST_BUCKETS = 10_000
 """Of a partition; each is a file at least."""
 KEY_TYPES = ("string", "int", "bigint")
 """Types of a record key's columns: their text is the same to every writer."""
-ORDERING_TYPES = ("int", "bigint", "date", "timestamp")
+ORDERING_TYPES = ("int", "bigint", "timestamp")
 
 SHARD_BYTES_PER_SECOND = 10_000_000
 SHARD_READS_PER_SECOND = 100.0

@@ -88,7 +88,8 @@ class CheckResult:
 class Manifest:
     """What one append wrote: Hudi's write stats per file, totals per range, misfits per column, seconds taken.
 
-    `checks` are those that look at rows.
+    `checks` are those that look at rows. Of an upsert `merged` is how many rows reached those who wrote; files do not
+    tell, since rows of one key become one.
     """
 
     transaction: str
@@ -99,6 +100,7 @@ class Manifest:
     misfits: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     checks: list[CheckResult] = field(default_factory=list)
+    merged: int | None = None
 
     @property
     def rows(self) -> int:

@@ -1,25 +1,32 @@
-"""The upsert: tasks pull the ranges of an order, one row is left of each key, and Hudi's writer merges them in."""
+"""The upsert: tasks pull the ranges of an order, rows go to the task that owns their bucket, and it writes them."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_slshudi.config import Pipeline, Upsert
-from airflow_provider_slshudi.exceptions import KeyMissing, ManifestError
+from airflow_provider_slshudi.exceptions import KeyMissing
 from airflow_provider_slshudi.hudi import exchange, instants
-from airflow_provider_slshudi.hudi.commit import client, upsert_options
+from airflow_provider_slshudi.hudi.basefile import partition_path
+from airflow_provider_slshudi.hudi.buckets import bucket_ids, record_keys
 from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest, RangeDone
-from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
-from airflow_provider_slshudi.hudi.schema import arrow_type, table_columns
+from airflow_provider_slshudi.hudi.filegroups import Completed
+from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.merge import PLACE, MergeSpec
+from airflow_provider_slshudi.hudi.schema import RECORD_KEY, arrow_schema, complete_schema
 from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.hudi.upsertwriter import UpsertSpec, UpsertWriter
 from airflow_provider_slshudi.job.append import parts
 from airflow_provider_slshudi.job.reading import Reading, ReadSpec, read_limits
 from airflow_provider_slshudi.job.rows import Rows, RowSpec
@@ -29,48 +36,105 @@ from airflow_provider_slshudi.sls.service import LogService
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import DataFrame, SparkSession
 
-# Columns beside the table's: where a row came from, by which rows of a key are ordered, and what a task says at its
-# end, in a row of its own.
-_PLACE = (("__shard", "int"), ("__cursor", "bigint"), ("__index", "int"))
-_TOLD = "__told"
+_PARTITION, _BUCKET = "__partition", "__bucket"
+SEND_BYTES = 64 * 1024 * 1024
+"""So many bytes of rows a task that reads keeps, for all that write together, before it hands them on."""
+
+Sent = tuple[int, tuple[str, bytes]]
+"""For which writing task; what it is (`_ROWS` or `_TOLD`); its content."""
+_ROWS, _TOLD = "rows", "told"
 
 
 @dataclass(frozen=True)
-class PullTask:
-    """The work of every task but for its ranges, as `mapInArrow` calls it."""
+class UpsertTask:
+    """The work of every task; travels to the executors, credentials within `read`.
+
+    Attributes:
+        writers: how many tasks write.
+        partition_name: the partition column, None for a table without partitions.
+    """
 
     read: ReadSpec
     storage: Storage
     transaction: str
     token: int
-    instant: str
-    required: tuple[str, ...]
-    columns: tuple[tuple[str, str], ...]
+    spec: UpsertSpec
+    writers: int
+    partition_name: str | None
 
-    def __call__(self, specs: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of the ranges that `specs` hold, then what was read."""
-        for spec in specs:
-            for ranges in spec.column(0).to_pylist():
-                yield from self._pulled(Reading(self.read, [Range(*item) for item in json.loads(ranges)]))
+    def send(self, ranges: list[Range]) -> Iterator[Sent]:
+        """Pulls the ranges; gives their rows, for who owns their bucket, and last what was read.
 
-    def _pulled(self, reading: Reading) -> Iterator[pa.RecordBatch]:
+        What it gives is the same whenever it is done again, but for how it is cut.
+        """
         reach(Point.APPEND_TASK_STARTED)
-        exchange.require_order(self.storage, self.transaction, self.instant, self.token)
+        self._still_wanted()
+        reading, kept, size = Reading(self.read, ranges), defaultdict[int, list[pa.Table]](list), 0
         for made, logs, shard, _ in reading.rows():
-            require_values(made, self.required)
-            count = made.data.num_rows
-            data = {name: _plain(made.data[name], arrow_type(type_)) for name, type_ in self.columns}
-            place = (pa.array([shard] * count, pa.int32()), logs["__cursor__"], logs["__index__"].cast(pa.int32()))
-            table = pa.table(
-                {**data, **dict(zip(dict(_PLACE), place, strict=True)), _TOLD: pa.nulls(count, pa.string())}
-            )
-            yield from table.combine_chunks().to_batches()
-        reach(Point.APPEND_TASK_WRITTEN)
-        told = json.dumps({"ranges": [asdict(done) for done in reading.done()], "misfits": reading.misfits})
-        nulls = {name: pa.nulls(1, arrow_type(type_)) for name, type_ in (*self.columns, *_PLACE)}
-        yield from pa.table({**nulls, _TOLD: pa.array([told])}).to_batches()
+            table, owners = self._addressed(made, logs, shard)
+            size += table.nbytes
+            order = np.argsort(owners, kind="stable")
+            table, ends = table.take(order), np.cumsum(np.bincount(owners, minlength=self.writers))
+            for owner, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+                if begin < end:
+                    kept[owner].append(table.slice(begin, end - begin))
+            if size >= SEND_BYTES:
+                yield from _packed(kept)
+                kept, size = defaultdict(list), 0
+        yield from _packed(kept)
+        told = {"ranges": [asdict(done) for done in reading.done()], "misfits": reading.misfits}
+        yield 0, (_TOLD, json.dumps(told).encode())
+
+    def write(self, sent: Iterable[Sent], write_token: str) -> Iterator[dict[str, Any]]:
+        """Writes the buckets that this task owns; gives what was sent to it as told, write stats, and rows."""
+        told: list[dict[str, Any]] = []
+        tables: list[pa.Table] = []
+        for _, (kind, content) in sent:
+            if kind == _TOLD:
+                told.append(json.loads(content))
+            else:
+                tables.append(pa.ipc.open_stream(content).read_all())
+        stats: list[dict[str, Any]] = []
+        count = sum(table.num_rows for table in tables)
+        if count:
+            rows = pa.concat_tables(tables)
+            tables.clear()
+            with UpsertWriter(self.storage, self.spec, write_token, self._still_wanted) as writer:
+                for partition, bucket, of_bucket in _by_bucket(rows):
+                    keys = of_bucket[RECORD_KEY].combine_chunks()
+                    writer.write(partition, bucket, of_bucket.drop_columns([RECORD_KEY]), keys)
+            stats = writer.stats
+            reach(Point.APPEND_TASK_WRITTEN)
+        yield {"told": told, "stats": stats, "rows": count}
+
+    def _addressed(self, made: Rows, logs: pa.Table, shard: int) -> tuple[pa.Table, np.ndarray[Any, Any]]:
+        """The rows with place, key, partition and bucket; and which task is to write each."""
+        merge, data, count = self.spec.merge, made.data, made.data.num_rows
+        required = [*merge.record_key, *([merge.ordering_field] if merge.ordering_field else [])]
+        require_values(made, required)
+        columns = [data[name].combine_chunks() for name in merge.record_key]
+        keys = record_keys(merge.record_key, columns)
+        buckets = bucket_ids(merge.record_key, columns, keys, merge.buckets)
+        paths, codes = [""], np.zeros(count, np.int64)
+        if self.partition_name is not None and made.partitions is not None:
+            values = made.partitions.dictionary.to_pylist()
+            paths = [partition_path(self.partition_name, value) for value in [*values, None]]
+            codes = pc.fill_null(made.partitions.indices, len(values)).to_numpy(zero_copy_only=False)
+        first = np.array([zlib.crc32(path.encode()) for path in paths], np.int64)
+        owners = (first[codes] + buckets) % self.writers
+        place = [pa.repeat(pa.scalar(shard, pa.int32()), count), logs["__cursor__"], logs["__index__"]]
+        more = {
+            **dict(zip(PLACE, place, strict=True)),
+            RECORD_KEY: keys,
+            _PARTITION: pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(paths)).cast(pa.string()),
+            _BUCKET: pa.array(buckets, pa.int32()),
+        }
+        plain = data.select(self.spec.columns.names).cast(self.spec.columns)
+        return pa.table({**dict(zip(plain.column_names, plain.columns, strict=True)), **more}), owners
+
+    def _still_wanted(self) -> None:
+        exchange.require_order(self.storage, self.transaction, self.spec.instant, self.token)
 
 
 def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, service: LogService) -> Manifest:
@@ -80,31 +144,35 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         KeyMissing: a log has no value for a column of the record key, or for the ordering field.
         SourceError, DecodeError, ValueMisfit: as the tasks found; wrapped by Spark once a task has failed for good.
     """
-    from pyspark.sql import SparkSession
-
     started = time.monotonic()
     pipeline = Pipeline.model_validate(order.pipeline)
-    session = SparkSession(spark).newSession()
-    session.conf.set("spark.sql.session.timeZone", "UTC")
-    action = instants.action(pipeline.table)
-    # Ours alone: of two drivers of one instant the second is refused here.
-    instants.to_inflight(gateway, storage.uri, order.instant, action)
+    instants.to_inflight(gateway, storage.uri, order.instant, instants.action(pipeline.table))
     reach(Point.APPEND_INFLIGHT)
-    pulled = _pull(session, storage, order, pipeline, service).persist()
-    try:
-        print("T0", time.monotonic() - started)
-        ranges, misfits = _told(pulled)
-        print("T1", time.monotonic() - started)
-        rows = reduce_rows(pulled.where(f"{_TOLD} IS NULL"), pipeline)
-        exchange.require_order(storage, order.transaction, order.instant, order.token)
-        stats = write(gateway, pipeline, rows, order.instant)
-        print("T2", time.monotonic() - started)
-        import os
-        if os.environ.get("DUMP"): print(json.dumps(stats, indent=1))
-    finally:
-        pulled.unpersist()
+    partition = pipeline.table.partition
+    work = parts(order, pipeline, spark.defaultParallelism)
+    task = UpsertTask(
+        ReadSpec(service, pipeline.name, RowSpec.of(pipeline), read_limits(pipeline.source, work)),
+        storage,
+        order.transaction,
+        order.token,
+        upsert_spec(pipeline, order.instant, Completed.of(Timeline.load(storage))),
+        max(len(work), spark.defaultParallelism),
+        partition.name if partition else None,
+    )
+    results = _run(spark, task, work) if work else []
+    told = [part for result in results for part in result["told"]]
+    misfits: Counter[str] = Counter()
+    for part in told:
+        misfits.update(part["misfits"])
     manifest = Manifest(
-        order.transaction, order.token, order.instant, stats, ranges, misfits, time.monotonic() - started
+        order.transaction,
+        order.token,
+        order.instant,
+        [stat for result in results for stat in result["stats"]],
+        [RangeDone(**done) for part in told for done in part["ranges"]],
+        dict(misfits),
+        time.monotonic() - started,
+        merged=sum(result["rows"] for result in results),
     )
     reach(Point.APPEND_WRITTEN)
     exchange.require_order(storage, order.transaction, order.instant, order.token)
@@ -112,51 +180,28 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     return manifest
 
 
-def _pull(
-    session: SparkSession, storage: Storage, order: BatchOrder, pipeline: Pipeline, service: LogService
-) -> DataFrame:
-    context = session.sparkContext
-    work = parts(order, pipeline, context.defaultParallelism)
-    columns = table_columns(pipeline)
-    task = PullTask(
-        ReadSpec(service, pipeline.name, RowSpec.of(pipeline), read_limits(pipeline.source, work)),
-        storage,
-        order.transaction,
-        order.token,
-        order.instant,
-        _required(pipeline),
-        tuple(columns),
+def upsert_spec(pipeline: Pipeline, instant: str, completed: Completed) -> UpsertSpec:
+    """What writers have to know of a pipeline whose table has `upsert`."""
+    upsert = pipeline.table.upsert
+    assert upsert is not None  # noqa: S101 - others append
+    return UpsertSpec(
+        instant,
+        merge_spec(upsert),
+        complete_schema(pipeline),
+        arrow_schema(pipeline),
+        pipeline.table.type == "merge_on_read",
+        completed,
     )
-    texts = [(json.dumps([[item.shard, item.begin, item.end] for item in part]),) for part in work]
-    given = context.parallelize(texts, max(1, len(work)))
-    schema = ", ".join(f"`{name}` {type_}" for name, type_ in (*columns, *_PLACE, (_TOLD, "string")))
-    return session.createDataFrame(given, "ranges string").mapInArrow(_runner(task), schema)
 
 
-def _runner(task: PullTask) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    return lambda specs: task(specs)
+def merge_spec(upsert: Upsert) -> MergeSpec:
+    """The part of `upsert` that merges rows."""
+    return MergeSpec(
+        tuple(upsert.record_key), upsert.ordering_field, upsert.delete_marker, upsert.partial_update, upsert.buckets
+    )
 
 
-def _told(pulled: DataFrame) -> tuple[list[RangeDone], dict[str, int]]:
-    """What the tasks said; this is the action that has them pull."""
-    told = [json.loads(row[0]) for row in pulled.where(f"{_TOLD} IS NOT NULL").select(_TOLD).collect()]
-    misfits: Counter[str] = Counter()
-    for task in told:
-        misfits.update(task["misfits"])
-    return [RangeDone(**done) for task in told for done in task["ranges"]], dict(misfits)
-
-
-def _required(pipeline: Pipeline) -> tuple[str, ...]:
-    upsert = _upsert_of(pipeline)
-    return (*upsert.record_key, *([upsert.ordering_field] if upsert.ordering_field else []))
-
-
-def _upsert_of(pipeline: Pipeline) -> Upsert:
-    assert pipeline.table.upsert is not None  # noqa: S101 - a pipeline without it appends
-    return pipeline.table.upsert
-
-
-def require_values(made: Rows, columns: tuple[str, ...]) -> None:
+def require_values(made: Rows, columns: Iterable[str]) -> None:
     """Raises KeyMissing where a row has no value, or an empty text, in one of the columns."""
     for name in columns:
         values = made.data[name]
@@ -164,98 +209,44 @@ def require_values(made: Rows, columns: tuple[str, ...]) -> None:
         if pa.types.is_string(values.type):
             lacking = pc.or_(lacking, pc.equal(pc.fill_null(values, ""), ""))
         if pc.any(lacking).as_py():
-            raise KeyMissing(name, str(made.keys.filter(lacking)[0]))
+            raise KeyMissing(name, str(made.keys.filter(lacking.combine_chunks())[0]))
 
 
-def reduce_rows(rows: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """One row of each key and partition: that of the greatest ordering value, of these the one that came last.
+def _run(spark: SparkContext, task: UpsertTask, work: list[list[Range]]) -> list[dict[str, Any]]:
+    """One job of two stages; what the first gives crosses Spark's shuffle, once however often a task is tried."""
 
-    Shards are not ordered among each other; rows of a child shard come after those of its parents, whose ids are
-    smaller. With partial updates a NULL in the winner is filled from the rows before it.
-    """
-    from pyspark.sql.functions import col, expr
+    def read(part: Iterable[list[Range]]) -> Iterator[Sent]:
+        for ranges in part:
+            yield from task.send(ranges)
 
-    upsert, partition = _upsert_of(pipeline), pipeline.table.partition
-    keys = list(dict.fromkeys([*upsert.record_key, *([partition.name] if partition else [])]))
-    names = [name for name, _ in table_columns(pipeline)]
-    order = ", ".join(f"`{name}`" for name in [*filter(None, [upsert.ordering_field]), *dict(_PLACE)])
-    rest = [name for name in names if name not in keys]
-    if upsert.partial_update:
-        found = [
-            expr(f"max_by(`{name}`, struct({order})) FILTER (WHERE `{name}` IS NOT NULL)").alias(name) for name in rest
-        ]
-        return rows.groupBy(*keys).agg(*found).select(*names)
-    whole = ", ".join(f"`{name}`" for name in rest)
-    best = expr(f"max_by(struct({whole}), struct({order}))").alias("__best")
-    reduced = rows.groupBy(*keys).agg(best)
-    return reduced.select(*(col(name) if name in keys else col(f"__best.{name}").alias(name) for name in names))
+    def write(sent: Iterable[Sent]) -> Iterator[dict[str, Any]]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("an upsert's task runs inside a Spark task only")
+        return task.write(sent, f"{context.partitionId()}-{context.stageId()}-{context.taskAttemptId()}")
+
+    sent = spark.parallelize(work, len(work)).mapPartitions(read)
+    return sent.partitionBy(task.writers, lambda owner: owner).mapPartitions(write).collect()
 
 
-def write(gateway: Gateway, pipeline: Pipeline, rows: DataFrame, instant: str) -> list[dict[str, Any]]:
-    """Writes rows with Hudi's own upsert (hudi.apache.org/docs/write_operations); gives the write stats.
-
-    Raises:
-        ManifestError: Hudi could not write some of them.
-    """
-    jvm, hudi, table = gateway.jvm, gateway.hudi, pipeline.table
-    parameters = jvm.java.util.HashMap()
-    for key, value in _parameters(pipeline).items():
-        parameters.put(key, value)
-    with_defaults = hudi.HoodieWriterUtils.parametersWithWriteDefaults(
-        jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(parameters)
-    )
-    record, namespace = f"{table.name}_record", f"hoodie.{table.name}"
-    schema = hudi.HoodieSchemaConversionUtils.convertStructTypeToHoodieSchema(rows._jdf.schema(), record, namespace)
-    with client(gateway, pipeline, _WRITE_OPTIONS) as writer:
-        arguments = getattr(hudi, "HoodieCreateRecordUtils$createHoodieRecordRddArgs")(
-            rows._jdf,
-            writer.getConfig(),
-            with_defaults,
-            record,
-            namespace,
-            schema,
-            schema,
-            hudi.common.model.WriteOperationType.UPSERT,
-            instant,
-            False,
-            False,
-            False,
-            gateway.meta_client(hadoop_path(table.path)).getTableConfig(),
-        )
-        statuses = writer.upsert(hudi.HoodieCreateRecordUtils.createHoodieRecordRdd(arguments), instant).collect()
-        mapper = hudi.common.util.JsonUtils.getObjectMapper()
-        failed = sum(status.getTotalErrorRecords() for status in statuses)
-        if failed:
-            raise ManifestError(
-                f"{table.path}: Hudi could not write {failed} rows of instant {instant}",
-                table=table.path,
-                transaction="",
-                instant=instant,
-            )
-        return [json.loads(mapper.writeValueAsString(status.getStat())) for status in statuses]
+def _packed(kept: dict[int, list[pa.Table]]) -> Iterator[Sent]:
+    for owner, tables in kept.items():
+        table, sink = pa.concat_tables(tables), pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+        with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+            stream.write_table(table)
+        yield owner, (_ROWS, sink.getvalue().to_pybytes())
 
 
-# The rows' keys are distinct already. The instant was moved on before the rows were read.
-_WRITE_OPTIONS = {"hoodie.combine.before.upsert": "false", "_hoodie.allow.multi.write.on.same.instant": "true"}
-
-
-def _parameters(pipeline: Pipeline) -> dict[str, str]:
-    table = pipeline.table
-    found = {
-        **upsert_options(_upsert_of(pipeline)),
-        **_WRITE_OPTIONS,
-        "hoodie.table.name": table.name,
-        "hoodie.datasource.write.table.type": table.type.upper(),
-        "hoodie.datasource.write.operation": "upsert",
-        "hoodie.datasource.write.keygenerator.class": instants.key_generator(table),
-    }
-    if table.partition is not None:
-        found["hoodie.datasource.write.partitionpath.field"] = table.partition.name
-        found["hoodie.datasource.write.hive_style_partitioning"] = "true"
-        found["hoodie.datasource.write.partitionpath.urlencode"] = "true"
-    return found
-
-
-def _plain(values: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    """Spark takes no dictionaries."""
-    return values.cast(type_) if pa.types.is_dictionary(values.type) else values
+def _by_bucket(rows: pa.Table) -> Iterator[tuple[str, int, pa.Table]]:
+    """The rows of each partition and bucket; one sort, no pass per bucket."""
+    partitions = rows[_PARTITION].combine_chunks().dictionary_encode()
+    buckets = rows[_BUCKET].to_numpy()
+    codes = partitions.indices.to_numpy()
+    order = np.lexsort((buckets, codes))
+    rows, codes, buckets = rows.drop_columns([_PARTITION, _BUCKET]).take(order), codes[order], buckets[order]
+    starts = np.flatnonzero((np.diff(codes, prepend=-1) != 0) | (np.diff(buckets, prepend=-1) != 0))
+    for begin, end in zip(starts, [*starts[1:], len(order)], strict=True):
+        yield partitions.dictionary[int(codes[begin])].as_py(), int(buckets[begin]), rows.slice(begin, end - begin)

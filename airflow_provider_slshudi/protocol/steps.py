@@ -121,8 +121,10 @@ def _checked(work: Work, transaction: Transaction, manifest: Manifest) -> list[R
             f"it is of {manifest.transaction}, token {manifest.token}, instant {manifest.instant}, not of {wanted}",
         )
     written = sum(int(stat["numWrites"]) for stat in manifest.stats)
-    if work.pipeline.table.upsert is None and written != manifest.rows:
+    if manifest.merged is None and written != manifest.rows:
         raise _refused(work, transaction, f"{manifest.rows} rows were read, but files hold {written}")
+    if manifest.merged is not None and manifest.merged != manifest.rows:
+        raise _refused(work, transaction, f"{manifest.rows} rows were read, but {manifest.merged} were merged")
     paths = [stat["path"] for stat in manifest.stats]
     if len(set(paths)) != len(paths):
         raise _refused(work, transaction, "a file is listed twice")
