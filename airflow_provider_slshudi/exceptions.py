@@ -148,6 +148,13 @@ class LeaseHeld(LedgerError, TransientError):
         self.holder, self.expires = holder, expires
 
 
+class BatchUnderWay(LedgerError, TransientError):
+    """Another batch is between its plan and its end, and batches that upsert go one after the other.
+
+    Attribute: transaction, the other one.
+    """
+
+
 class Fenced(LedgerError, TerminalError):
     """The transaction changed hands: this token is old. Stop; the new holder goes on. Attribute: token."""
 

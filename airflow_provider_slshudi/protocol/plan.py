@@ -11,7 +11,7 @@ from airflow_provider_slshudi.planning.backfill import plan_backfill
 from airflow_provider_slshudi.planning.batch import plan_tail
 from airflow_provider_slshudi.planning.windows import ShardWindow, unread
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol.settle import register
+from airflow_provider_slshudi.protocol.settle import register, require_alone
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.fanout import ask_each
@@ -32,9 +32,11 @@ def tail(work: Work) -> Transaction | None:
 
     Raises:
         DataExpired: the service dropped what should be read next and the pipeline says `on_expired: fail`.
+        BatchUnderWay: see `settle.require_alone`.
     """
     register(work)
     with work.lease():
+        require_alone(work)
         return _begun(work) or _begin(work, Kind.TAIL, _tail_ranges(work, work.connect(), save=True))
 
 
@@ -48,9 +50,11 @@ def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
 
     Raises:
         ConfigError: the request names what the source does not hold, or nothing.
+        BatchUnderWay: see `settle.require_alone`.
     """
     register(work)
     with work.lease():
+        require_alone(work)
         return _begun(work) or _begin(work, Kind.BACKFILL, _backfill_ranges(work, work.connect(), request, save=True))
 
 
