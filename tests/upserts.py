@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aliyun.log import LogClient, LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.config import Pipeline, Upsert
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Key = tuple[str, str]
 """Partition and record key."""
@@ -94,3 +97,14 @@ def sorted_rows(rows: Iterable[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Rows as tuples that two tables can be compared by."""
     names = ("region", "id", "updated_at", "number", "name", "score", "is_deleted")
     return sorted((tuple(row[name] for name in names) for row in rows), key=lambda row: row[:2])
+
+
+def rows_by_spark(spark: SparkSession, path: str) -> list[tuple[Any, ...]]:
+    return sorted_rows(row.asDict() for row in spark.read.format("hudi").load(path).collect())
+
+
+def rows_by_rust(path: str) -> list[tuple[Any, ...]]:
+    from hudi import HudiTableBuilder
+
+    batches = HudiTableBuilder.from_base_uri(path).build().read()
+    return sorted_rows(row for batch in batches for row in batch.to_pylist())
