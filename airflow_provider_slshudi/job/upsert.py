@@ -70,7 +70,7 @@ class UpsertTask:
         """
         reach(Point.APPEND_TASK_STARTED)
         self._still_wanted()
-        reading, kept, size = Reading(self.read, ranges), defaultdict[int, list[pa.Table]](list), 0
+        reading, kept, size = self._reading(ranges), defaultdict[int, list[pa.Table]](list), 0
         for made, logs, shard, _ in reading.rows():
             table, owners = self._addressed(made, logs, shard)
             size += table.nbytes
@@ -107,6 +107,9 @@ class UpsertTask:
             stats = writer.stats
             reach(Point.APPEND_TASK_WRITTEN)
         yield {"told": told, "stats": stats, "rows": count}
+
+    def _reading(self, ranges: list[Range]) -> Reading:
+        return Reading(self.read, ranges)
 
     def _addressed(self, made: Rows, logs: pa.Table, shard: int) -> tuple[pa.Table, np.ndarray[Any, Any]]:
         """The rows with place, key, partition and bucket; and which task is to write each."""
@@ -159,7 +162,7 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         max(len(work), spark.defaultParallelism),
         partition.name if partition else None,
     )
-    results = _run(spark, task, work) if work else []
+    results = run(spark, task, work) if work else []
     told = [part for result in results for part in result["told"]]
     misfits: Counter[str] = Counter()
     for part in told:
@@ -212,7 +215,7 @@ def require_values(made: Rows, columns: Iterable[str]) -> None:
             raise KeyMissing(name, str(made.keys.filter(lacking.combine_chunks())[0]))
 
 
-def _run(spark: SparkContext, task: UpsertTask, work: list[list[Range]]) -> list[dict[str, Any]]:
+def run(spark: SparkContext, task: UpsertTask, work: list[list[Range]]) -> list[dict[str, Any]]:
     """One job of two stages; what the first gives crosses Spark's shuffle, once however often a task is tried."""
 
     def read(part: Iterable[list[Range]]) -> Iterator[Sent]:

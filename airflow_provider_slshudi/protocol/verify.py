@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 
-from airflow_provider_slshudi.exceptions import TableError
+from airflow_provider_slshudi.exceptions import ConfigError, TableError
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.job.verify import Question, ask, forget, take_answer
@@ -22,11 +22,20 @@ def verify(work: Work, source: bool = False) -> Proof:
     What is compared is the table as of its newest commit at this moment: batches may go on meanwhile.
 
     Raises:
+        ConfigError: the pipeline upserts, so that no row says which log it came from.
         LedgerAhead, LedgerLost: already the newest commits disagree.
         TableError: there is no table yet.
         SourceError: the service does not answer.
         JobFailed: the job that compares did not end well.
     """
+    if work.pipeline.table.upsert is not None:
+        raise ConfigError(
+            f"pipeline {work.pipeline.name} upserts: its rows have keys of their own, and one may be made of many logs, "
+            "so rows cannot prove which logs were read. What was read is in the ledger and in each commit "
+            "(`slshudi ledger show`)",
+            source=work.pipeline.name,
+            field="table.upsert",
+        )
     check_table_against_ledger(work)
     if not work.storage.exists(".hoodie/hoodie.properties"):
         raise TableError(
