@@ -137,7 +137,7 @@ def ours(spark: SparkSession, given: dict[str, Any]) -> None:
 def by_data_source(spark: SparkSession, given: dict[str, Any], way: str, operation: str, rows: Any) -> None:
     """Writes rows with Hudi's data source."""
     table = Pipeline.model_validate(given["pipeline"]).table
-    assert table.upsert is not None
+    by_bucket = upsert_options(table.upsert) if table.upsert is not None and way == "bucket" else {}
     options = {
         "hoodie.table.name": table.name,
         "hoodie.datasource.write.table.type": table.type.upper(),
@@ -146,7 +146,7 @@ def by_data_source(spark: SparkSession, given: dict[str, Any], way: str, operati
         "hoodie.datasource.write.partitionpath.field": "",
         "hoodie.datasource.write.keygenerator.class": instants.key_generator(table),
         "hoodie.datasource.write.operation": operation,
-        **(upsert_options(table.upsert) if way == "bucket" else {}),
+        **by_bucket,
     }
     rows.write.format("hudi").options(**options).mode("append").save(table.path)
 

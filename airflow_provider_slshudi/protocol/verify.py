@@ -30,7 +30,7 @@ def verify(work: Work, source: bool = False) -> Proof:
     """
     if work.pipeline.table.upsert is not None:
         raise ConfigError(
-            f"pipeline {work.pipeline.name} upserts: its rows have keys of their own, and one may be made of many logs, "
+            f"pipeline {work.pipeline.name} upserts: rows have keys of their own and one may be made of many logs, "
             "so rows cannot prove which logs were read. What was read is in the ledger and in each commit "
             "(`slshudi ledger show`)",
             source=work.pipeline.name,
