@@ -136,6 +136,12 @@ def _check_pause(value: str) -> str:
     return value
 
 
+def _check_metastore(value: str) -> str:
+    if not re.fullmatch(r"thrift://[^\s,/:]+:\d+(,thrift://[^\s,/:]+:\d+)*", value):
+        raise ValueError("expected thrift://host:port, or several with commas between")
+    return value
+
+
 def _check_path(value: str) -> str:
     parts = urlsplit(value)
     if parts.scheme not in _TABLE_SCHEMES or (parts.scheme != "file" and not parts.netloc) or not parts.path.strip("/"):
@@ -423,6 +429,14 @@ class Check(_Model):
         return self
 
 
+class Catalog(_Model):
+    """The Hive metastore that knows the table by name; `table` is its name there, the table's own unless given."""
+
+    metastore: Annotated[str, AfterValidator(_check_metastore)]
+    database: ColumnName = "default"
+    table: ColumnName | None = None
+
+
 class Maintenance(_Model):
     """How often the table's services run, and what they keep.
 
@@ -468,6 +482,7 @@ class Pipeline(_Model):
     batch: Batch = Batch()
     spark: Spark = Spark()
     checks: list[Check] = []
+    catalog: Catalog | None = None
     maintenance: Maintenance = Maintenance()
 
     @model_validator(mode="after")

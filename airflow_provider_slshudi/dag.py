@@ -18,6 +18,7 @@ from airflow.sdk import DAG, Asset, Param, TaskGroup
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
+from airflow_provider_slshudi.operators.catalog import SlsHudiSyncOperator
 from airflow_provider_slshudi.operators.maintain import SlsHudiArchiveOperator, SlsHudiCleanOperator
 from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
 from airflow_provider_slshudi.operators.steps import (
@@ -134,7 +135,7 @@ def micro_batch(
     Raises:
         ConfigError: the pipeline file is missing or wrong.
     """
-    table = table_asset(settings.pipeline(pipeline))
+    found = settings.pipeline(pipeline)
     with TaskGroup(group_id) as group:
         settle = SlsHudiSettleSensor(task_id="settle", pipeline=pipeline)
         planned = plan(task_id="plan", pipeline=pipeline)
@@ -142,8 +143,10 @@ def micro_batch(
         opened = SlsHudiOpenOperator(task_id="open", **of_batch)
         appended = SlsHudiAppendOperator(task_id="append", **of_batch)
         recorded = SlsHudiRecordOperator(task_id="record", **of_batch)
-        committed = SlsHudiCommitOperator(task_id="commit", outlets=[table], **of_batch)
+        committed = SlsHudiCommitOperator(task_id="commit", outlets=[table_asset(found)], **of_batch)
         settle >> planned >> opened >> appended >> recorded >> committed
+        if found.catalog is not None:
+            committed >> SlsHudiSyncOperator(task_id="sync", pipeline=pipeline)
     return group
 
 

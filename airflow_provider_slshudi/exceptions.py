@@ -256,6 +256,17 @@ class CheckFailed(TerminalError):
         self.pipeline, self.transaction, self.checks = pipeline, transaction, checks
 
 
+class CatalogFailed(TransientError):
+    """The metastore does not answer, or refused the table; nothing of the table depends on it.
+
+    Attributes: pipeline, metastore.
+    """
+
+    def __init__(self, message: str, *, pipeline: str, metastore: str) -> None:
+        super().__init__(message)
+        self.pipeline, self.metastore = pipeline, metastore
+
+
 class JobFailed(SlsHudiError):
     """A Spark job ended without success. Attributes: verb, returncode, tail (last lines of its log)."""
 

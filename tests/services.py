@@ -138,6 +138,31 @@ def s3_store(bucket: str) -> Iterator[dict[str, str]]:
 
 
 @contextmanager
+def hive_metastore() -> Iterator[str]:
+    """The URI of an empty Hive metastore, made of what Spark brings along."""
+    variables = {**os.environ, **runtime.environment()}
+    with tempfile.TemporaryDirectory(prefix="slshudi-hive-") as directory:
+        options = {
+            "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={directory}/db;create=true",
+            "datanucleus.schema.autoCreateAll": "true",
+            "hive.metastore.schema.verification": "false",
+            "hive.metastore.warehouse.dir": f"{directory}/warehouse",
+            # Its logger's way of not waiting is not among Spark's jars.
+            "hive.async.log.enabled": "false",
+        }
+        given = "".join(
+            f"<property><name>{name}</name><value>{value}</value></property>" for name, value in options.items()
+        )
+        Path(directory, "hive-site.xml").write_text(f"<configuration>{given}</configuration>")
+        classes, port = f"{directory}{os.pathsep}{variables['SPARK_HOME']}/jars/*", _free_port()
+        java = [str(Path(variables["JAVA_HOME"], "bin", "java")), "-XX:+UseSerialGC", "-cp", classes]
+        command = [*java, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)]
+        with _service(command, {**variables, "TMPDIR": directory}, Path(directory) / "log"):
+            _wait_until(lambda: _reachable(port), "the Hive metastore")
+            yield f"thrift://127.0.0.1:{port}"
+
+
+@contextmanager
 def _service(command: list[str], environment: Mapping[str, str], log: Path) -> Iterator[None]:
     with log.open("wb") as out:
         process = subprocess.Popen(command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=out, stderr=out)

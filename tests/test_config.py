@@ -131,6 +131,7 @@ def test_schedules(schedule: str, every: object) -> None:
         ("table.partition.by", "hash", "table.partition", "event_time"),
         ("table.options", {"hoodie.clean.automatic": "true"}, "table", "none that exactly-once rests on"),
         ("table.options", {"fs.s3a.secret.key": "x"}, "table", "use a connection"),
+        ("catalog.metastore", "metastore:9083", "catalog.metastore", "expected thrift://host:port"),
         ("checks", [{"name": "a"}], "checks[0]", "give one of every, batch, freshness"),
         ("checks", [{"name": "a", "every": "id > 1", "freshness": "1h"}], "checks[0]", "give one of"),
         ("checks", [{"name": "a", "freshness": "soon"}], "checks[0].freshness", "expected a time like 30s"),

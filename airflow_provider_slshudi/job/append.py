@@ -99,7 +99,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         [done for result in results for done in result.ranges],
         dict(misfits),
         time.monotonic() - started,
-        checks.results([storage.full(stat["path"]) for stat in stats]),
+        checks.results([f"{storage.uri}/{stat['path']}" for stat in stats]),
     )
     reach(Point.APPEND_WRITTEN)
     exchange.require_order(storage, order.transaction, order.instant, order.token)

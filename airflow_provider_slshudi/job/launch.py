@@ -51,8 +51,10 @@ def submission(verb: Verb, order: JobOrder, master: str) -> Submission:
     """The submission of a verb under a master."""
     pipeline = Pipeline.model_validate(order.pipeline)
     on_s3 = not pipeline.table.path.startswith("file:")
-    conf = session_conf(master, on_s3) if verb is Verb.VERIFY else control_conf(on_s3)
-    if verb is Verb.APPEND:
+    # What reads the table's files by Spark needs Hudi's and the file system's jars on executors.
+    reads = verb is Verb.VERIFY or (verb is Verb.APPEND and bool(pipeline.checks))
+    conf = session_conf(master, on_s3) if reads else control_conf(on_s3)
+    if verb is Verb.APPEND and not reads:
         # Executors run Python alone: they need no jar of Hudi's, nor a class of its for their serializer.
         for key in ("spark.serializer", "spark.kryo.registrator", "spark.sql.extensions"):
             conf.pop(key, None)

@@ -22,6 +22,7 @@ class Verb(str, Enum):
     PLAN_CLEAN = "plan-clean"
     CLEAN = "clean"
     ARCHIVE = "archive"
+    SYNC = "sync"
 
 
 DISTRIBUTED = frozenset({Verb.APPEND, Verb.VERIFY})

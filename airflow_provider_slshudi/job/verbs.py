@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import ManifestError, TableError
-from airflow_provider_slshudi.hudi import commit, exchange, instants, services
+from airflow_provider_slshudi.hudi import catalog, commit, exchange, instants, services
 from airflow_provider_slshudi.hudi.exchange import Owner
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.storage import Storage
@@ -119,6 +119,13 @@ def archive(gateway: Gateway, order: JobOrder) -> None:
     reach(Point.ARCHIVE_COMPLETED)
 
 
+def sync(gateway: Gateway, order: JobOrder) -> None:
+    """Brings what the catalog says of the table up to its newest commit."""
+    pipeline, _ = _table(order)
+    if pipeline.catalog is not None:
+        catalog.sync(gateway, pipeline, pipeline.catalog)
+
+
 CONTROL: dict[Verb, Callable[[Gateway, JobOrder], None]] = {
     Verb.OPEN: open_instant,
     Verb.COMMIT: commit_instant,
@@ -126,6 +133,7 @@ CONTROL: dict[Verb, Callable[[Gateway, JobOrder], None]] = {
     Verb.PLAN_CLEAN: plan_clean,
     Verb.CLEAN: clean,
     Verb.ARCHIVE: archive,
+    Verb.SYNC: sync,
 }
 """What verbs that are not distributed do."""
 

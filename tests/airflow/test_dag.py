@@ -75,6 +75,14 @@ def test_the_commit_updates_the_tables_asset(pipelines: Path, tmp_path: Path) ->
     assert table_asset(Pipeline.model_validate(on_s3)).uri == "hudi://bucket/lake/ad_events"
 
 
+def test_a_catalog_is_told_of_each_commit(pipelines: Path) -> None:
+    with (pipelines / "ad_events.yaml").open("a", encoding="utf-8") as file:
+        file.write("\ncatalog: {metastore: thrift://metastore:9083}\n")
+    dag = tail_dag("ad_events")
+    assert [task.task_id for task in dag.topological_sort()] == [f"batch.{step}" for step in (*STEPS, "sync")]
+    assert dag.get_task("batch.sync").retries == 2
+
+
 def test_a_wrong_pipeline_is_an_import_error_with_file_and_line(pipelines: Path, tmp_path: Path) -> None:
     file = pipelines / "ad_events.yaml"
     lines = file.read_text(encoding="utf-8").splitlines()

@@ -27,7 +27,9 @@ def test_batches_and_a_recommit_with_postgresql_a_cluster_and_s3(
         for name, value in aws.items():
             monkeypatch.setenv(name, value)
         launcher = SubprocessLauncher(master)
-        pipeline = scenario(ledger_url=ledger_url, location="s3a://lake/tests/ad_events", launcher=launcher)
+        checks = [{"name": "some", "batch": "count(*) > 100"}]
+        location = "s3a://lake/tests/ad_events"
+        pipeline = scenario(ledger_url=ledger_url, location=location, launcher=launcher, checks=checks)
         pipeline.put(300)
         assert pipeline.batch("run-1").state is State.COMMITTED
 
