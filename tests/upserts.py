@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aliyun.log import LogClient, LogItem, PutLogsRequest
 
-from airflow_provider_slshudi.config import Pipeline, Upsert
+from airflow_provider_slshudi.config import PROTOCOL_OPTIONS, Pipeline, Upsert
+from airflow_provider_slshudi.hudi.commit import upsert_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Key = tuple[str, str]
 """Partition and record key."""
+
+_DATA_FILE = re.compile(r"\.?(?P<id>\d{8}-[0-9a-f-]{27}-\d+)_.*")
 
 
 @dataclass(frozen=True)
@@ -108,3 +114,37 @@ def rows_by_rust(path: str) -> list[tuple[Any, ...]]:
 
     batches = HudiTableBuilder.from_base_uri(path).build().read()
     return sorted_rows(row for batch in batches for row in batch.to_pylist())
+
+
+def write_by_data_source(spark: SparkSession, pipeline: Pipeline, changes: list[Change], **options: str) -> None:
+    """Upserts rows with Hudi's own Spark data source (hudi.apache.org/docs/writing_data), as a user of it would."""
+    table = pipeline.table
+    assert table.upsert is not None and table.partition is not None
+    compacts = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "3"}
+    given = {
+        **PROTOCOL_OPTIONS,
+        **upsert_options(table.upsert),
+        **(compacts if table.type == "merge_on_read" else {}),
+        "hoodie.table.name": table.name,
+        "hoodie.datasource.write.operation": "upsert",
+        "hoodie.datasource.write.table.type": table.type.upper(),
+        "hoodie.datasource.write.partitionpath.field": table.partition.name,
+        "hoodie.datasource.write.hive_style_partitioning": "true",
+        "hoodie.datasource.write.partitionpath.urlencode": "true",
+        **options,
+    }
+    schema = ", ".join(f"{column.name} {column.type}" for column in pipeline.columns)
+    rows = [tuple(change.row[column.name] for column in pipeline.columns) for change in changes]
+    frame = spark.createDataFrame(rows, schema)
+    frame.write.format("hudi").options(**given).mode("append").save(table.path)
+
+
+def file_groups_of(table: Path) -> dict[str, set[str]]:
+    """The file groups of each partition folder, by the names of its files."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for file in table.rglob("*"):
+        place = file.relative_to(table)
+        match = _DATA_FILE.fullmatch(file.name)
+        if match and ".hoodie" not in place.parts and not file.name.endswith(".crc"):
+            found[str(place.parent)].add(match["id"])
+    return found

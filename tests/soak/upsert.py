@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import argparse
 import random
-import re
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.config import PROTOCOL_OPTIONS, Pipeline
-from airflow_provider_slshudi.hudi.commit import upsert_options
+from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
@@ -37,7 +34,16 @@ from tests.local.sdk import by_ip
 from tests.pipelines import customers
 from tests.scenarios import PROJECT, SessionLauncher
 from tests.spark import start_spark
-from tests.upserts import Change, Key, Model, put, rows_by_rust, rows_by_spark
+from tests.upserts import (
+    Change,
+    Key,
+    Model,
+    file_groups_of,
+    put,
+    rows_by_rust,
+    rows_by_spark,
+    write_by_data_source,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +54,6 @@ CRASHES, FOREIGN = 0.3, 0.1
 SLOW = 300.0
 """A machine that does much else may take so many seconds to start a driver."""
 _CASES = [case for case in all_cases() if case.step not in SERVICES and case.victim is not Victim.SCHEDULER]
-_DATA_FILE = re.compile(r"\.?(?P<id>\d{8}-[0-9a-f-]{27}-\d+)_.*")
 
 
 @dataclass
@@ -251,40 +256,6 @@ class Soak:
             if len(ids) > BUCKETS or len({item[:8] for item in ids}) != len(ids)
         ]
         return found
-
-
-def write_by_data_source(spark: SparkSession, pipeline: Pipeline, changes: list[Change], **options: str) -> None:
-    """Upserts rows with Hudi's own Spark data source (hudi.apache.org/docs/writing_data), as a user of it would."""
-    table = pipeline.table
-    assert table.upsert is not None and table.partition is not None
-    compacts = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "3"}
-    given = {
-        **PROTOCOL_OPTIONS,
-        **upsert_options(table.upsert),
-        **(compacts if table.type == "merge_on_read" else {}),
-        "hoodie.table.name": table.name,
-        "hoodie.datasource.write.operation": "upsert",
-        "hoodie.datasource.write.table.type": table.type.upper(),
-        "hoodie.datasource.write.partitionpath.field": table.partition.name,
-        "hoodie.datasource.write.hive_style_partitioning": "true",
-        "hoodie.datasource.write.partitionpath.urlencode": "true",
-        **options,
-    }
-    schema = ", ".join(f"{column.name} {column.type}" for column in pipeline.columns)
-    rows = [tuple(change.row[column.name] for column in pipeline.columns) for change in changes]
-    frame = spark.createDataFrame(rows, schema)
-    frame.write.format("hudi").options(**given).mode("append").save(table.path)
-
-
-def file_groups_of(table: Path) -> dict[str, set[str]]:
-    """The file groups of each partition folder, by the names of its files."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for file in table.rglob("*"):
-        place = file.relative_to(table)
-        match = _DATA_FILE.fullmatch(file.name)
-        if match and ".hoodie" not in place.parts and not file.name.endswith(".crc"):
-            found[str(place.parent)].add(match["id"])
-    return found
 
 
 def soak(folder: Path, spark: SparkSession, type_: str, batches: int, seed: int) -> Outcome:
