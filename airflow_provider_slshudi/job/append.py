@@ -109,9 +109,18 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
 
 def parts(order: BatchOrder, pipeline: Pipeline, tasks: int) -> list[list[Range]]:
     """The order's ranges as each of about so many tasks reads them; more where one would read too much."""
-    density = {int(shard): Density(size, 0.0) for shard, size in order.density.items()}
-    ranges = [Range(shard, begin, end) for shard, begin, end in order.ranges]
-    return split(ranges, density, tasks, pipeline.batch.task_bytes) if ranges else []
+    ranges = ranges_of(order)
+    return split(ranges, density_of(order), tasks, pipeline.batch.task_bytes) if ranges else []
+
+
+def ranges_of(order: BatchOrder) -> list[Range]:
+    """The order's ranges."""
+    return [Range(shard, begin, end) for shard, begin, end in order.ranges]
+
+
+def density_of(order: BatchOrder) -> dict[int, Density]:
+    """Raw bytes per log group of each shard."""
+    return {int(shard): Density(size, 0.0) for shard, size in order.density.items()}
 
 
 def _runner(task: AppendTask) -> Any:

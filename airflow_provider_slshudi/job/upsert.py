@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 import zlib
 from collections import Counter, defaultdict
@@ -27,9 +28,10 @@ from airflow_provider_slshudi.hudi.schema import RECORD_KEY, arrow_schema, compl
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.hudi.upsertwriter import UpsertSpec, UpsertWriter
-from airflow_provider_slshudi.job.append import parts
+from airflow_provider_slshudi.job.append import density_of, parts, ranges_of
 from airflow_provider_slshudi.job.reading import Reading, ReadSpec, read_limits
 from airflow_provider_slshudi.job.rows import Rows, RowSpec
+from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.service import LogService
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 _PARTITION, _BUCKET = "__partition", "__bucket"
 SEND_BYTES = 64 * 1024 * 1024
 """So many bytes of rows a task that reads keeps, for all that write together, before it hands them on."""
+WRITE_BYTES = 128 * 1024 * 1024
+"""About so many raw bytes a task that writes gets, all of which it has in memory."""
 
 Sent = tuple[int, tuple[str, bytes]]
 """For which writing task; what it is (`_ROWS` or `_TOLD`); its content."""
@@ -159,7 +163,7 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         order.transaction,
         order.token,
         upsert_spec(pipeline, order.instant, Completed.of(Timeline.load(storage))),
-        max(len(work), spark.defaultParallelism),
+        writers(order, spark.defaultParallelism),
         partition.name if partition else None,
     )
     results = run(spark, task, work) if work else []
@@ -181,6 +185,11 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     exchange.require_order(storage, order.transaction, order.instant, order.token)
     exchange.write_manifest(storage, manifest)
     return manifest
+
+
+def writers(order: BatchOrder, cores: int) -> int:
+    """How many tasks write: one for each core, more where one would have too much in memory."""
+    return max(cores, math.ceil(estimate(ranges_of(order), density_of(order)) / WRITE_BYTES))
 
 
 def upsert_spec(pipeline: Pipeline, instant: str, completed: Completed) -> UpsertSpec:
