@@ -1,7 +1,7 @@
 # PYTHON=/path/to/python3.11 chooses the interpreter; otherwise the first Python 3.10-3.12 that runs is taken.
 VENV := .venv
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint conformance soak soak-tables chaos crash-matrix fuzz bench bench-exactness bench-growth constraints clean
+.PHONY: help setup demo test lint conformance soak soak-tables soak-upsert chaos crash-matrix fuzz bench bench-exactness bench-growth bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -51,6 +51,13 @@ bench: setup ## The local server per core; decoding beside the SDK's own; fixed 
 
 bench-exactness: setup ## What exactness costs, beside one process that writes and commits at once
 	@$(VENV)/bin/python benchmarks/exactness.py
+
+bench-upsert: setup ## A million updates into twenty million rows, beside Hudi's data source with both indexes
+	@$(VENV)/bin/python benchmarks/upsert.py
+
+soak-upsert: setup ## Two hundred batches of upserts with processes killed at random, beside a model; SEED=42 chooses all
+	@$(VENV)/bin/python -m tests.soak.upsert --batches 200 $(if $(SEED),--seed $(SEED))
+	@$(VENV)/bin/python -m tests.soak.upsert --batches 200 --type copy_on_write $(if $(SEED),--seed $(SEED))
 
 bench-growth: setup ## What a batch costs over thousands of shards and a million past transactions
 	@$(VENV)/bin/python benchmarks/growth.py

@@ -94,7 +94,7 @@ MOST_BUCKETS = 10_000
 """Of a partition; each is a file at least."""
 KEY_TYPES = ("string", "int", "bigint")
 """Types of a record key's columns: their text is the same to every writer."""
-ORDERING_TYPES = ("int", "bigint", "date", "timestamp")
+ORDERING_TYPES = ("int", "bigint", "timestamp")
 
 SHARD_BYTES_PER_SECOND = 10_000_000
 SHARD_READS_PER_SECOND = 100.0
@@ -297,6 +297,8 @@ class Upsert(_Model):
             raise ValueError("merge_mode event_time needs ordering_field, the column whose greater value wins")
         if self.merge_mode == "commit_time" and self.ordering_field is not None:
             raise ValueError("merge_mode commit_time looks at no ordering_field: leave one of the two out")
+        if self.partial_update and self.delete_marker is not None:
+            raise ValueError("partial_update and delete_marker do not go together: leave one of the two out")
         if len(set(self.record_key)) < len(self.record_key):
             raise ValueError(f"record_key names a column twice: {', '.join(self.record_key)}")
         return self
@@ -597,6 +599,8 @@ class Pipeline(_Model):
         upsert = self.table.upsert
         if upsert is None:
             return self
+        if any(check.freshness is None for check in self.checks):
+            raise ValueError("checks of rows (every, batch) are for tables without `upsert`, whose files hold a batch")
         named: list[tuple[str, str, tuple[str, ...]]]
         named = [("record_key", name, KEY_TYPES) for name in upsert.record_key]
         if upsert.ordering_field is not None:

@@ -137,6 +137,20 @@ def reason_text(reason: str, type_: str) -> str:
     }.get(reason, f"is no {type_}")
 
 
+class KeyMissing(TerminalError):
+    """A log has no value for a column that its row is upserted by.
+
+    Attributes: column, key (`{shard}-{cursor}-{index}` of the log).
+    """
+
+    def __init__(self, column: str, key: str) -> None:
+        super().__init__(
+            f"column {column}: log {key} has no value for it, or an empty one, and rows are upserted by it. Correct "
+            "the column's `key`, `type` or `format`, or whoever writes such logs"
+        )
+        self.column, self.key = column, key
+
+
 class LedgerError(SlsHudiError):
     """Something about the ledger. Attributes: pipeline, transaction (None where none is meant)."""
 
@@ -155,6 +169,13 @@ class LeaseHeld(LedgerError, TransientError):
     def __init__(self, message: str, *, pipeline: str, holder: str, expires: object) -> None:
         super().__init__(message, pipeline=pipeline)
         self.holder, self.expires = holder, expires
+
+
+class BatchUnderWay(LedgerError, TransientError):
+    """Another batch is between its plan and its end, and batches that upsert go one after the other.
+
+    Attribute: transaction, the other one.
+    """
 
 
 class Fenced(LedgerError, TerminalError):

@@ -19,7 +19,8 @@ from airflow_provider_slshudi.hudi import commit, instants
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.runtime import leave, quiet
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.job.append import AppendTask, _runner, read_limits
+from airflow_provider_slshudi.job.append import AppendTask, _runner
+from airflow_provider_slshudi.job.reading import ReadSpec, read_limits
 from airflow_provider_slshudi.job.rows import RowSpec
 from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.planning.split import split
@@ -56,16 +57,13 @@ def main(order: str) -> None:
         ranges = [Range(*item) for item in given["ranges"]]
         work = split(ranges, density, spark.defaultParallelism, pipeline.batch.task_bytes)
         task = BareTask(
-            service,
+            ReadSpec(service, pipeline.name, RowSpec.of(pipeline), read_limits(source, work)),
             storage,
             "",
             0,
             instant,
-            RowSpec.of(pipeline),
             table.partition.name if table.partition else None,
             pipeline.batch.target_file_bytes,
-            pipeline.name,
-            read_limits(source, work),
         )
         results = spark.parallelize(work, len(work)).mapPartitions(_runner(task)).collect()
         written = time.monotonic()

@@ -44,14 +44,16 @@ def served_often(location: Path | str, **changes: Any) -> Pipeline:
     )
 
 
-def customers(location: Path | str, type_: str = "merge_on_read", **changes: Any) -> Pipeline:
+def customers(
+    location: Path | str, type_: str = "merge_on_read", source: dict[str, str] | None = None, **changes: Any
+) -> Pipeline:
     """A pipeline whose logs upsert rows; `changes` replace fields of the table's `upsert`."""
     path = f"file://{location}" if isinstance(location, Path) else location
     upsert = {"record_key": "id", "ordering_field": "updated_at", "delete_marker": "is_deleted", "buckets": 4}
     return Pipeline.model_validate(
         {
             "name": "customers",
-            "source": {"project": "ads", "logstore": "customers"},
+            "source": source or {"project": "ads", "logstore": "customers"},
             "table": {
                 "path": path,
                 "name": "customers",

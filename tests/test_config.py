@@ -239,7 +239,7 @@ def test_logs_upsert_rows_where_the_table_says_so() -> None:
         ("record_key", "price", "'price' is of type double: it must name a column of type string, int, bigint (id)"),
         ("record_key", ["id", "id"], "names a column twice: id, id"),
         ("record_key", [], "at least 1 item"),
-        ("ordering_field", "price", "'price' is of type double: it must name a column of type int, bigint, date"),
+        ("ordering_field", "price", "'price' is of type double: it must name a column of type int, bigint, timestamp"),
         ("delete_marker", "id", "'id' is of type string: it must name a column of type boolean (gone)"),
         ("merge_mode", "commit_time", "looks at no ordering_field"),
         ("merge_mode", "custom", "'event_time' or 'commit_time'"),

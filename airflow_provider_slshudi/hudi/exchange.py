@@ -118,6 +118,7 @@ class Manifest:
         quarantine: the write stats of the quarantine's files; None where the quarantine has no part in it.
         taken: replays only, the rows of the quarantine's files that were written anew.
         left: replays only, selected logs that do not fit by now either, by column and reason.
+        merged: upserts only, how many rows reached those who wrote; rows of one key become one in the files.
     """
 
     transaction: str
@@ -133,6 +134,7 @@ class Manifest:
     quarantine: list[dict[str, Any]] | None = None
     taken: int = 0
     left: dict[str, int] = field(default_factory=dict)
+    merged: int | None = None
 
     @property
     def rows(self) -> int:

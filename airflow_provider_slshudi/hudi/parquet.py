@@ -29,8 +29,18 @@ class Encodings:
     def __init__(self) -> None:
         self._found: dict[str, Any] | None = None
 
-    def of(self, table: pa.Table) -> dict[str, Any]:
+    def writer(self, table: pa.Table) -> dict[str, Any]:
         """The Parquet writer's arguments."""
+        return {
+            "compression": "zstd",
+            "compression_level": 1,
+            "store_schema": False,
+            "use_deprecated_int96_timestamps": False,
+            **self.of(table),
+        }
+
+    def of(self, table: pa.Table) -> dict[str, Any]:
+        """Those of its arguments that the values choose."""
         if self._found is not None:
             return self._found
         found = _encodings(table)
@@ -42,9 +52,17 @@ class Encodings:
 class BaseFile:
     """A base file that is being written; it has a name from the start and is on the storage once `open` was called."""
 
-    def __init__(self, storage: Storage, instant: str, write_token: str, partition: str, encodings: Encodings) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        instant: str,
+        write_token: str,
+        partition: str,
+        encodings: Encodings,
+        file_id: str | None = None,
+    ) -> None:
         self.partition = partition
-        self.file_id = f"{uuid.uuid4()}-0"
+        self.file_id = file_id or f"{uuid.uuid4()}-0"
         self.name = f"{self.file_id}_{write_token}_{instant}.parquet"
         self.path = f"{partition}/{self.name}" if partition else self.name
         self.rows = self.arrow_bytes = 0
@@ -63,20 +81,15 @@ class BaseFile:
         self._sink = self._storage.create(self.path)
 
     def write(self, rows: pa.Table, arrow_bytes: int) -> None:
-        """Adds a row group."""
+        """Adds a row group of rows that get Hudi's columns."""
+        self.write_complete(self._with_meta_columns(rows), arrow_bytes)
+
+    def write_complete(self, table: pa.Table, arrow_bytes: int) -> None:
+        """Adds a row group of rows that have Hudi's columns."""
         import pyarrow.parquet as pq
 
-        table = self._with_meta_columns(rows)
         if self._writer is None:
-            self._writer = pq.ParquetWriter(
-                self._sink,
-                table.schema,
-                compression="zstd",
-                compression_level=1,
-                store_schema=False,
-                use_deprecated_int96_timestamps=False,
-                **self._encodings.of(table),
-            )
+            self._writer = pq.ParquetWriter(self._sink, table.schema, **self._encodings.writer(table))
         self._writer.write_table(table, row_group_size=table.num_rows)
         self.rows += table.num_rows
         self.arrow_bytes += arrow_bytes
@@ -116,17 +129,18 @@ class BaseFile:
 
         count = rows.num_rows
         meta = [
-            _constant(self._instant, count),
+            constant(self._instant, count),
             numbered(f"{self._instant}_{self._task}", "_", rows[SEQUENCE]),
             rows[KEY],
-            _constant(self.partition, count),
-            _constant(self.name, count),
+            constant(self.partition, count),
+            constant(self.name, count),
         ]
         data = rows.drop_columns([SEQUENCE, KEY])
         return pa.table([*meta, *data.columns], names=[*META_COLUMNS, *data.column_names])
 
 
-def _constant(value: str, count: int) -> pa.Array:
+def constant(value: str, count: int) -> pa.Array:
+    """A column of one text."""
     import numpy as np
     import pyarrow as pa
 

@@ -83,9 +83,30 @@ def avro_schema(pipeline: Pipeline) -> str:
 
     Records and decimals within are named as Spark's writer names them, by the fields that lead to them.
     """
+    return json.dumps(_table_record(pipeline))
+
+
+def complete_schema(pipeline: Pipeline) -> str:
+    """The same with Hudi's own columns first, as log files name it."""
+    record = _table_record(pipeline)
+    record["fields"] = [
+        *({"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS),
+        *record["fields"],
+    ]
+    return json.dumps(record)
+
+
+def arrow_schema(pipeline: Pipeline) -> pa.Schema:
+    """The table's columns as base files have them."""
+    import pyarrow as pa
+
+    return pa.schema([(name, arrow_type(type_)) for name, type_ in table_columns(pipeline)])
+
+
+def _table_record(pipeline: Pipeline) -> dict[str, Any]:
     table = pipeline.table.name
     columns = tuple((name, parse_type(type_)) for name, type_ in table_columns(pipeline))
-    return json.dumps(_record(f"{table}_record", f"hoodie.{table}", columns))
+    return _record(f"{table}_record", f"hoodie.{table}", columns)
 
 
 def nullable_field(name: str, type_: DataType, record: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as pc
-
-from airflow_provider_slshudi.config import Pipeline, Source
+from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.hudi import exchange, instants, quarantine
 from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest, RangeDone
@@ -19,24 +16,18 @@ from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.job.checks import BatchChecks
 from airflow_provider_slshudi.job.misfits import EXAMPLES
 from airflow_provider_slshudi.job.quarantine import Origin, QuarantineTask, Staging
-from airflow_provider_slshudi.job.rows import RowMaker, RowSpec
+from airflow_provider_slshudi.job.reading import Reading, ReadSpec, read_limits
+from airflow_provider_slshudi.job.rows import RowSpec
 from airflow_provider_slshudi.job.tasks import each
 from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.planning.split import split
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.decode import decode
-from airflow_provider_slshudi.sls.pace import Limits, Pacer
-from airflow_provider_slshudi.sls.reader import Reader, together
-from airflow_provider_slshudi.sls.service import LogService, Pull
+from airflow_provider_slshudi.sls.service import LogService
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark import SparkContext
-
-
-SHARDS_AT_ONCE = 8
-"""From how many shards a task reads at the same time: eighty megabytes a second, and one pull of each in memory."""
 
 
 @dataclass(frozen=True)
@@ -59,74 +50,38 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class AppendTask:
-    """The work of every task but for its ranges; travels to the executors, credentials within `service`.
+    """The work of every task but for its ranges; travels to the executors, credentials within `read`."""
 
-    `limits` says for each shard how fast one task may read it.
-    """
-
-    service: LogService
+    read: ReadSpec
     storage: Storage
     transaction: str
     token: int
     instant: str
-    rows: RowSpec
     partition_name: str | None
     target_bytes: int
-    pipeline: str
-    limits: Mapping[int, Limits]
 
     def __call__(self, ranges: list[Range], write_token: str) -> TaskResult:
         """Pulls the ranges and writes their rows."""
         reach(Point.APPEND_TASK_STARTED)
-        maker = RowMaker(self.rows)
-        limits = shard_limits(self.limits, ranges)
-        readers = {shard: Reader(self.service, self.pipeline, Pacer(limits[shard])) for shard in limits}
-        found = {item: _Found() for item in ranges}
-        groups, done = sum(map(len, ranges)), 0
-        origin = Origin(self.pipeline, self.transaction, self.rows.planned)
+        reading = Reading(self.read, ranges)
+        origin = Origin(self.read.pipeline, self.transaction, self.read.rows.planned)
         with (
             BaseFileWriter(self.storage, self.instant, write_token, self.target_bytes, self._still_wanted) as writer,
             Staging(self.storage, self.instant, write_token, origin) as staging,
         ):
-            for item, answer in together(readers, ranges, SHARDS_AT_ONCE):
-                for pull, logs in readers[item.shard].decoded(answer, self.rows.keys):
-                    done += pull.groups
-                    found[item].add(pull, logs)
-                    if logs.num_rows:
-                        made = maker.rows(logs, item.shard)
-                        writer.write(made.data, made.keys, self.partition_name, made.partitions, done / groups)
-                        if made.unfit is not None:
-                            whole = decode(pull.body, pull.shard, pull.begin, (), pull.groups)
-                            staging.add(whole, made.unfit, item.shard)
+            for read in reading.rows():
+                made, pull = read.rows, read.pull
+                writer.write(made.data, made.keys, self.partition_name, made.partitions, read.done)
+                if made.unfit is not None:
+                    whole = decode(pull.body, pull.shard, pull.begin, (), pull.groups)
+                    staging.add(whole, made.unfit, pull.shard)
             stats = writer.close()
         reach(Point.APPEND_TASK_WRITTEN)
-        read = [found[item].done(item) for item in ranges]
-        return TaskResult(stats, read, dict(maker.misfits), maker.unfit, maker.examples, staging.path)
+        maker = reading.maker
+        return TaskResult(stats, reading.done(), dict(maker.misfits), maker.unfit, maker.examples, staging.path)
 
     def _still_wanted(self) -> None:
         exchange.require_order(self.storage, self.transaction, self.instant, self.token)
-
-
-class _Found:
-    """What a range held, as its pulls come."""
-
-    def __init__(self) -> None:
-        self._rows = self._size = 0
-        self._times: list[int] = []
-
-    def add(self, pull: Pull, logs: pa.Table) -> None:
-        """Counts a pull."""
-        self._rows += logs.num_rows
-        self._size += pull.raw_size
-        if logs.num_rows:
-            ends = pc.min_max(logs["__time__"]).as_py()
-            times = [*self._times, ends["min"], ends["max"]]
-            self._times = [min(times), max(times)]
-
-    def done(self, item: Range) -> RangeDone:
-        """The sum."""
-        first, last = self._times or (None, None)
-        return RangeDone(item.shard, item.begin, item.end, self._rows, self._size, first, last)
 
 
 def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, service: LogService) -> Manifest:
@@ -142,20 +97,15 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     instants.to_inflight(gateway, storage.uri, order.instant, instants.action(pipeline.table))
     reach(Point.APPEND_INFLIGHT)
     partition = pipeline.table.partition
-    density = {int(shard): Density(size, 0.0) for shard, size in order.density.items()}
-    ranges = [Range(shard, begin, end) for shard, begin, end in order.ranges]
-    work = split(ranges, density, spark.defaultParallelism, pipeline.batch.task_bytes) if ranges else []
+    work = parts(order, pipeline, spark.defaultParallelism)
     task = AppendTask(
-        service,
+        ReadSpec(service, pipeline.name, RowSpec.of(pipeline, order.planned), read_limits(pipeline.source, work)),
         storage,
         order.transaction,
         order.token,
         order.instant,
-        RowSpec.of(pipeline, order.planned),
         partition.name if partition else None,
         pipeline.batch.target_file_bytes,
-        pipeline.name,
-        read_limits(pipeline.source, work),
     )
     results: list[TaskResult] = each(spark, task, work)
     misfits: Counter[str] = Counter()
@@ -202,14 +152,17 @@ def _quarantined(
     return [stat for stats in each(spark, task, work) for stat in stats]
 
 
-def read_limits(source: Source, work: Sequence[Sequence[Range]]) -> dict[int, Limits]:
-    """The pace at which each task that reads a shard reads it: no more tasks are made than run at the same time."""
-    whole = Limits(source.read_bytes_per_second, source.reads_per_second, source.total_bytes_per_second)
-    readers = Counter(shard for part in work for shard in {item.shard for item in part})
-    return {shard: whole.among(count, len(work)) for shard, count in readers.items()}
+def parts(order: BatchOrder, pipeline: Pipeline, tasks: int) -> list[list[Range]]:
+    """The order's ranges as each of about so many tasks reads them; more where one would read too much."""
+    ranges = ranges_of(order)
+    return split(ranges, density_of(order), tasks, pipeline.batch.task_bytes) if ranges else []
 
 
-def shard_limits(limits: Mapping[int, Limits], ranges: Sequence[Range]) -> dict[int, Limits]:
-    """The pace of each shard in a task that reads `ranges`: those that it reads at the same time share its total."""
-    shards = {item.shard for item in ranges}
-    return {shard: limits[shard].among(1, min(len(shards), SHARDS_AT_ONCE)) for shard in shards}
+def ranges_of(order: BatchOrder) -> list[Range]:
+    """The order's ranges."""
+    return [Range(shard, begin, end) for shard, begin, end in order.ranges]
+
+
+def density_of(order: BatchOrder) -> dict[int, Density]:
+    """Raw bytes per log group of each shard."""
+    return {int(shard): Density(size, 0.0) for shard, size in order.density.items()}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import DataExpired
-from airflow_provider_slshudi.job.append import read_limits
+from airflow_provider_slshudi.job.reading import read_limits
 from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.planning.split import split
 from airflow_provider_slshudi.ranges import Range

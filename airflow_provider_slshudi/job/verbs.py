@@ -59,6 +59,7 @@ def append(spark: SparkContext, order: JobOrder) -> None:
     """Carries out the batch order that the transaction left on the table."""
     from airflow_provider_slshudi.job import replay
     from airflow_provider_slshudi.job.append import append
+    from airflow_provider_slshudi.job.upsert import upsert
 
     pipeline, storage = _table(order)
     batch = exchange.read_order(storage, order.transaction, order.instant, order.token)
@@ -67,7 +68,8 @@ def append(spark: SparkContext, order: JobOrder) -> None:
     if batch.replay is not None:
         manifest = replay.replay(spark, gateway, storage, batch)
     else:
-        manifest = append(spark, gateway, storage, batch, _service(pipeline))
+        write = append if pipeline.table.upsert is None else upsert
+        manifest = write(spark, gateway, storage, batch, _service(pipeline))
     reach(Point.APPEND_LEFT_MANIFEST)
     print(f"instant {order.instant}: {exchange.rows_of(manifest.stats)} rows in {len(manifest.stats)} files")
 

@@ -12,7 +12,7 @@ from airflow_provider_slshudi.planning.batch import plan_tail
 from airflow_provider_slshudi.planning.windows import ShardWindow, unread
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.columns import require_fit
-from airflow_provider_slshudi.protocol.settle import register
+from airflow_provider_slshudi.protocol.settle import register, require_alone
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.fanout import ask_each
@@ -34,10 +34,12 @@ def tail(work: Work) -> Transaction | None:
     Raises:
         ColumnMismatch: the table's columns cannot become the pipeline's.
         DataExpired: the service dropped what should be read next and the pipeline says `on_expired: fail`.
+        BatchUnderWay: see `settle.require_alone`.
     """
     register(work)
     require_fit(work)
     with work.lease():
+        require_alone(work)
         return _begun(work) or _begin(work, Kind.TAIL, _tail_ranges(work, work.connect(), save=True))
 
 
@@ -53,10 +55,12 @@ def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
     Raises:
         ColumnMismatch: the table's columns cannot become the pipeline's.
         ConfigError: the request names what the source does not hold, or nothing.
+        BatchUnderWay: see `settle.require_alone`.
     """
     register(work)
     require_fit(work)
     with work.lease():
+        require_alone(work)
         return _begun(work) or _begin(work, Kind.BACKFILL, _backfill_ranges(work, work.connect(), request, save=True))
 
 

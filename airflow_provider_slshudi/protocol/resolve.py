@@ -15,6 +15,7 @@ from airflow_provider_slshudi.exceptions import (
     TableMismatch,
 )
 from airflow_provider_slshudi.hudi import exchange
+from airflow_provider_slshudi.hudi.instants import action
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.lease import Lease
@@ -39,6 +40,9 @@ def resolve(work: Work, transaction: Transaction, lease: Lease) -> Decision:
     """
     seen = look(work.storage, transaction)
     decision, reason = decide(transaction.state, seen.state), why(transaction.state, seen.state)
+    if decision is Decision.RECOMMIT and (other := _overtaken(work, str(seen.instant))) is not None:
+        decision = Decision.ROLL_BACK_AND_ABORT
+        reason = f"what it merged is out of date: instant {other} was completed since"
     _log.info(
         "transaction %s: ledger %s, timeline %s: %s (%s)",
         transaction.id,
@@ -195,6 +199,15 @@ def ranges_text(ranges: list[Range], totals: list[RangeTotals]) -> str:
         row = [item.begin, item.end, found.rows if found else None, found.bytes if found else None]
         by_shard.setdefault(str(item.shard), []).append(row)
     return json.dumps(by_shard, separators=(",", ":"))
+
+
+def _overtaken(work: Work, instant: str) -> str | None:
+    """A write of somebody else's that was completed after an upsert began, which read the table without it."""
+    table = work.pipeline.table
+    if table.upsert is None:
+        return None
+    written = Timeline.load(work.storage).completed(action(table), "replacecommit")
+    return next((other.time for other in written if str(other.completion) > instant and other.time != instant), None)
 
 
 def _committed(work: Work, transaction: Transaction, seen: Evidence) -> None:

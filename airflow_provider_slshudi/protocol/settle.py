@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
+from airflow_provider_slshudi.exceptions import BatchUnderWay
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision
@@ -54,6 +55,24 @@ def dangling(work: Work, ended: Ended) -> list[Transaction]:
         return now - transaction.heartbeat > SILENT_AFTER if over is None else over
 
     return [transaction for transaction in work.ledger.live(work.pipeline.name) if is_dangling(transaction)]
+
+
+def require_alone(work: Work) -> None:
+    """Lets batches of rows that are merged go one after the other: each reads what the one before it left.
+
+    Raises:
+        BatchUnderWay: the pipeline upserts, and a transaction of another run is live.
+    """
+    if work.pipeline.table.upsert is None:
+        return
+    for live in work.ledger.live(work.pipeline.name):
+        if Run(live.dag_id, live.run_id) != work.run:
+            raise BatchUnderWay(
+                f"pipeline {work.pipeline.name} upserts, one batch after the other, and transaction {live.id} of "
+                f"{live.dag_id}/{live.run_id} is {live.state.value}: try again once it is committed or aborted",
+                pipeline=work.pipeline.name,
+                transaction=live.id,
+            )
 
 
 def settle(work: Work, ended: Ended) -> list[Settled]:

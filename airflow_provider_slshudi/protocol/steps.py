@@ -138,7 +138,10 @@ def _checked(work: Work, transaction: Transaction, manifest: Manifest) -> list[R
             f"it is of {manifest.transaction}, token {manifest.token}, instant {manifest.instant}, not of {wanted}",
         )
     written = exchange.rows_of(manifest.stats)
-    if written + manifest.quarantined != manifest.rows + manifest.taken:
+    if manifest.merged is not None:
+        if manifest.merged != manifest.rows:
+            raise _refused(work, transaction, f"{manifest.rows} rows were read, but {manifest.merged} were merged")
+    elif written + manifest.quarantined != manifest.rows + manifest.taken:
         aside = f", and {manifest.quarantined} in the quarantine" if manifest.quarantine is not None else ""
         raise _refused(
             work, transaction, f"{manifest.rows + manifest.taken} rows were read, but files hold {written}{aside}"

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from airflow_provider_slshudi.exceptions import ReplayUnderWay, TableError
+from airflow_provider_slshudi.exceptions import ConfigError, ReplayUnderWay, TableError
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.job.orders import Verb
@@ -25,12 +25,21 @@ def verify(work: Work, source: bool = False) -> Proof:
     What is compared is the table as of its newest commit at this moment: batches may go on meanwhile.
 
     Raises:
+        ConfigError: the pipeline upserts, so that no row says which log it came from.
         LedgerAhead, LedgerLost: already the newest commits disagree.
         TableError: there is no table yet.
         SourceError: the service does not answer.
         JobFailed: the job that compares did not end well.
         ReplayUnderWay: a replay moved rows meanwhile, so what was compared is no one state of the tables.
     """
+    if work.pipeline.table.upsert is not None:
+        raise ConfigError(
+            f"pipeline {work.pipeline.name} upserts: rows have keys of their own and one may be made of many logs, "
+            "so rows cannot prove which logs were read. What was read is in the ledger and in each commit "
+            "(`slshudi ledger show`)",
+            source=work.pipeline.name,
+            field="table.upsert",
+        )
     check_table_against_ledger(work)
     if not work.storage.exists(".hoodie/hoodie.properties"):
         raise TableError(

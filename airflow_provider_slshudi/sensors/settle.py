@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class SlsHudiSettleSensor(PipelineTask, BaseSensorOperator):
     """Waits until ledger and table agree, after deciding every dangling transaction of the pipeline.
 
-    Pokes again while something cannot be read or somebody else decides; fails at once where a person has to look.
+    Pokes again while something cannot be read or somebody else decides, and for tables with upserts while another
+    batch is under way; fails at once where a person has to look.
 
     Args:
         pipeline: a pipeline's name or file.
@@ -30,11 +31,13 @@ class SlsHudiSettleSensor(PipelineTask, BaseSensorOperator):
 
     def poke(self, context: Context) -> PokeReturnValue:
         """One attempt to settle."""
-        from airflow_provider_slshudi.protocol.settle import settle
+        from airflow_provider_slshudi.protocol.settle import require_alone, settle
 
         with terminal_fails():
             try:
-                settled = settle(self.work(context), run_ended(context))
+                work = self.work(context)
+                settled = settle(work, run_ended(context))
+                require_alone(work)
             except TransientError as error:
                 self.log.warning("not settled yet: %s", error)
                 return PokeReturnValue(is_done=False)

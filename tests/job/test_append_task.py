@@ -13,6 +13,7 @@ from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.exchange import BatchOrder
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.job.append import AppendTask
+from airflow_provider_slshudi.job.reading import ReadSpec
 from airflow_provider_slshudi.job.rows import RowSpec
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.local.pytest_plugin import local_sls
@@ -46,7 +47,8 @@ def task(tmp_path: Path, ranges: tuple[LogService, list[Range]]) -> AppendTask:
     exchange.write_order(storage, BatchOrder("t1", 1, INSTANT, {}, [], {}))
     limits = {0: Limits(1e9, 1e3)}
     service, _ = ranges
-    return AppendTask(service, storage, "t1", 1, INSTANT, RowSpec.of(pipeline), None, 1 << 20, "events", limits)
+    read = ReadSpec(service, "events", RowSpec.of(pipeline), limits)
+    return AppendTask(read, storage, "t1", 1, INSTANT, None, 1 << 20)
 
 
 def test_the_writer_is_told_how_much_is_done(

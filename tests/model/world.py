@@ -22,7 +22,7 @@ from airflow_provider_slshudi import points
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed, SlsHudiError, TransientError
 from airflow_provider_slshudi.hudi import commit, instants
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.job import append, tasks, verbs
+from airflow_provider_slshudi.job import append, reading, tasks, verbs
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger import engine as ledger_engine
 from airflow_provider_slshudi.ledger import lease, models
@@ -341,8 +341,8 @@ class World:
         patch.setattr(verbs, "Gateway", types.SimpleNamespace(of=lambda spark: None))
         patch.setattr(connection.SlsConnection, "from_env", lambda environment: None)
         patch.setattr(service, "LogService", lambda *arguments: self.source)
-        patch.setattr(append, "Reader", ModelReader)
-        patch.setattr(append, "together", in_turn)
+        patch.setattr(reading, "Reader", ModelReader)
+        patch.setattr(reading, "together", in_turn)
         patch.setattr(tasks, "_runner", lambda task: task)
         for module in (verbs, append):
             patch.setattr(module, "print", lambda *arguments: None, raising=False)

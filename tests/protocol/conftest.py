@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService
 from tests.local.sdk import by_ip
-from tests.pipelines import ad_events
+from tests.pipelines import ad_events, customers
 from tests.scenarios import PROJECT, Scenario, SessionLauncher
 
 if TYPE_CHECKING:
@@ -35,18 +36,24 @@ def scenario(server: LocalSls, spark: SparkSession, tmp_path: Path) -> Iterator[
     """Makes scenarios.
 
     `shards` is the logstore's number of shards, `ledger_url` and `location` where ledger and table are (SQLite and a
-    directory), `launcher` what runs the jobs (the tests' own Spark session); more are fields of the pipeline.
+    directory), `launcher` what runs the jobs (the tests' own Spark session), `described` what makes the pipeline; more
+    are fields of it.
     """
     engines = []
 
     def make(
-        shards: int = 2, ledger_url: str = "", location: str = "", launcher: Launcher | None = None, **changes: Any
+        shards: int = 2,
+        ledger_url: str = "",
+        location: str = "",
+        launcher: Launcher | None = None,
+        described: Callable[..., Pipeline] = ad_events,
+        **changes: Any,
     ) -> Scenario:
         logstore = tmp_path.name.replace("_", "-")[:50]
         client = by_ip(server.connection())
         client.create_logstore(PROJECT, logstore, ttl=7, shard_count=shards)
         source = {"project": PROJECT, "logstore": logstore}
-        pipeline: Pipeline = ad_events(location or tmp_path / "lake" / "ad_events", source=source, **changes)
+        pipeline = described(location or tmp_path / "lake" / "ad_events", source=source, **changes)
         engine = open_engine(ledger_url or f"sqlite:///{tmp_path / 'ledger.db'}")
         engines.append(engine)
         migrate(engine)
@@ -62,3 +69,13 @@ def scenario(server: LocalSls, spark: SparkSession, tmp_path: Path) -> Iterator[
     yield make
     for engine in engines:
         engine.dispose()
+
+
+@pytest.fixture
+def upserts(scenario: Callable[..., Scenario]) -> Callable[..., Scenario]:
+    """Makes scenarios of `customers`, from one shard, whose logs have an order; more are fields of its `upsert`."""
+
+    def make(type_: str = "merge_on_read", launcher: Launcher | None = None, **changes: Any) -> Scenario:
+        return scenario(shards=1, launcher=launcher, described=partial(customers, type_=type_), **changes)
+
+    return make

@@ -1,0 +1,148 @@
+"""Which of several rows of a key is left, in Arrow (hudi.apache.org/docs/record_merger)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PLACE = ("__shard", "__cursor", "__index")
+"""Columns beside the table's: where a row came from, by which rows of a key are ordered that are equal otherwise."""
+
+
+@dataclass(frozen=True)
+class MergeSpec:
+    """What a task has to know of a pipeline's `upsert`; plain data, so that executors need no pydantic."""
+
+    record_key: tuple[str, ...]
+    ordering_field: str | None
+    delete_marker: str | None
+    partial_update: bool
+    buckets: int
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A file's rows after a merge, and how many were inserted, updated, deleted."""
+
+    rows: pa.Table
+    inserted: int
+    updated: int
+    deleted: int
+
+
+def reduce_rows(rows: pa.Table, keys: pa.Array, spec: MergeSpec) -> tuple[pa.Table, pa.Array]:
+    """One row of each key, with the keys: that of the greatest ordering value, of these the one that came last.
+
+    Shards are not ordered among each other; rows of a child shard come after those of its parents, whose ids are
+    smaller. With partial updates a NULL in the winner is filled from the rows before it.
+    """
+    coded = keys.dictionary_encode()
+    if len(coded.dictionary) == len(keys):
+        return rows, keys
+    codes = coded.indices.to_numpy(zero_copy_only=False)
+    by = [_numbers(rows[name]) for name in reversed(PLACE)]
+    if spec.ordering_field is not None:
+        by.append(_numbers(rows[spec.ordering_field]))
+    order = np.lexsort([*by, codes])
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    last = np.append(starts[1:], len(order)) - 1
+    kept = rows.take(order[last])
+    if spec.partial_update:
+        ordered = rows.take(order)
+        for place, name in enumerate(rows.column_names):
+            if kept[name].null_count:
+                kept = kept.set_column(place, rows.schema.field(place), _last_value(ordered[name], starts))
+    return kept, coded.dictionary.take(_array(codes[order[last]]))
+
+
+def merge(there: pa.Table, there_keys: pa.Array, rows: pa.Table, keys: pa.Array, spec: MergeSpec) -> Merged:
+    """The rows of a file, with Hudi's columns, after `rows`, of distinct keys and as complete, were merged in."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    at = pc.index_in(keys, value_set=there_keys)
+    is_new = pc.is_null(at).to_numpy(zero_copy_only=False)
+    found = pc.fill_null(at, 0).to_numpy(zero_copy_only=False)
+    older = np.zeros(len(keys), bool)
+    if spec.ordering_field is not None and there.num_rows:
+        theirs = there[spec.ordering_field].take(_array(found))
+        older = pc.fill_null(pc.less(rows[spec.ordering_field], theirs), False).to_numpy() & ~is_new
+    deletes = deleted(rows, spec)
+    if spec.partial_update:
+        matched = ~is_new
+        filled = _filled(rows, there, matched, found, older)
+        gone, written = matched, filled
+        counts = (int(is_new.sum()), int(matched.sum()), 0)
+    else:
+        gone = ~is_new & ~older
+        written = rows.filter(_array(~older & ~deletes))
+        counts = (int((is_new & ~deletes).sum()), int((gone & ~deletes).sum()), int((gone & deletes).sum()))
+    keep = np.ones(there.num_rows, bool)
+    keep[found[gone]] = False
+    return Merged(pa.concat_tables([there.filter(_array(keep)), written]), *counts)
+
+
+def deleted(rows: pa.Table, spec: MergeSpec) -> np.ndarray[Any, Any]:
+    """Which rows delete their key's."""
+    import pyarrow.compute as pc
+
+    if spec.delete_marker is None:
+        return np.zeros(rows.num_rows, bool)
+    found: np.ndarray[Any, Any] = pc.fill_null(rows[spec.delete_marker], False).to_numpy()
+    return found
+
+
+def _filled(
+    rows: pa.Table,
+    there: pa.Table,
+    matched: np.ndarray[Any, Any],
+    found: np.ndarray[Any, Any],
+    older: np.ndarray[Any, Any],
+) -> pa.Table:
+    """`rows`, each with the values of the row that is there where it has none, or where that is the newer one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not there.num_rows:
+        return rows
+    other = there.take(pa.array(found, mask=~matched))
+    columns = []
+    for name in rows.column_names:
+        ours, theirs = rows[name].combine_chunks(), other[name].combine_chunks()
+        if name.startswith("_hoodie_"):
+            columns.append(ours)
+            continue
+        has_ours, has_theirs = (pc.is_valid(values).to_numpy(zero_copy_only=False) for values in (ours, theirs))
+        takes_theirs = np.where(older, has_theirs, ~has_ours)
+        places = np.arange(len(ours)) + takes_theirs * len(ours)
+        columns.append(pa.concat_arrays([ours, theirs]).take(_array(places)))
+    return pa.table(columns, schema=rows.schema)
+
+
+def _last_value(values: pa.ChunkedArray, starts: np.ndarray[Any, Any]) -> pa.Array:
+    """The last value of each group that is not NULL."""
+    import pyarrow as pa
+
+    valid = values.is_valid().to_numpy()
+    place = np.where(valid, np.arange(len(values)), -1)
+    last = np.maximum.reduceat(place, starts)
+    return values.take(pa.array(last, mask=last < 0))
+
+
+def _numbers(values: pa.ChunkedArray) -> np.ndarray[Any, Any]:
+    import pyarrow as pa
+
+    found: np.ndarray[Any, Any] = values.cast(pa.int64()).to_numpy()
+    return found
+
+
+def _array(values: np.ndarray[Any, Any] | Sequence[int]) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array(values)

@@ -1,0 +1,115 @@
+"""What a Spark task reads: ranges of shards as rows of the table, and what was found in each range."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from airflow_provider_slshudi.config import Source
+from airflow_provider_slshudi.hudi.exchange import RangeDone
+from airflow_provider_slshudi.job.rows import RowMaker, Rows, RowSpec
+from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.sls.pace import Limits, Pacer
+from airflow_provider_slshudi.sls.reader import Reader, together
+from airflow_provider_slshudi.sls.service import LogService, Pull
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SHARDS_AT_ONCE = 8
+"""From how many shards a task reads at the same time: eighty megabytes a second, and one pull of each in memory."""
+
+
+@dataclass(frozen=True)
+class ReadSpec:
+    """What every task has to know to read; travels to the executors, credentials within `service`.
+
+    `limits` says for each shard how fast one task may read it.
+    """
+
+    service: LogService
+    pipeline: str
+    rows: RowSpec
+    limits: Mapping[int, Limits]
+
+
+@dataclass(frozen=True)
+class Read:
+    """A pull's rows, the logs that they are of, and how much of the ranges is read by then (0 to 1)."""
+
+    rows: Rows
+    logs: pa.Table
+    pull: Pull
+    done: float
+
+
+class Reading:
+    """One task's reading of its ranges.
+
+    Attributes:
+        maker: has counted, once all rows came, what did not fit.
+    """
+
+    def __init__(self, spec: ReadSpec, ranges: Sequence[Range]) -> None:
+        self._spec, self._ranges = spec, ranges
+        self.maker = RowMaker(spec.rows)
+        self._found = {item: _Found() for item in ranges}
+
+    def rows(self) -> Iterator[Read]:
+        """The rows as they come.
+
+        Raises:
+            SourceError, DecodeError, ValueMisfit: as found.
+        """
+        limits = shard_limits(self._spec.limits, self._ranges)
+        readers = {shard: Reader(self._spec.service, self._spec.pipeline, Pacer(limits[shard])) for shard in limits}
+        groups, done = sum(map(len, self._ranges)), 0
+        for item, answer in together(readers, self._ranges, SHARDS_AT_ONCE):
+            for pull, logs in readers[item.shard].decoded(answer, self._spec.rows.keys):
+                done += pull.groups
+                self._found[item].add(pull, logs)
+                if logs.num_rows:
+                    yield Read(self.maker.rows(logs, item.shard), logs, pull, done / groups)
+
+    def done(self) -> list[RangeDone]:
+        """What each range held, once all rows came."""
+        return [self._found[item].done(item) for item in self._ranges]
+
+
+class _Found:
+    """What a range held, as its pulls come."""
+
+    def __init__(self) -> None:
+        self._rows = self._size = 0
+        self._times: list[int] = []
+
+    def add(self, pull: Pull, logs: pa.Table) -> None:
+        """Counts a pull."""
+        self._rows += logs.num_rows
+        self._size += pull.raw_size
+        if logs.num_rows:
+            ends = pc.min_max(logs["__time__"]).as_py()
+            times = [*self._times, ends["min"], ends["max"]]
+            self._times = [min(times), max(times)]
+
+    def done(self, item: Range) -> RangeDone:
+        """The sum."""
+        first, last = self._times or (None, None)
+        return RangeDone(item.shard, item.begin, item.end, self._rows, self._size, first, last)
+
+
+def read_limits(source: Source, work: Sequence[Sequence[Range]]) -> dict[int, Limits]:
+    """The pace at which each task that reads a shard reads it: no more tasks are made than run at the same time."""
+    whole = Limits(source.read_bytes_per_second, source.reads_per_second, source.total_bytes_per_second)
+    readers = Counter(shard for part in work for shard in {item.shard for item in part})
+    return {shard: whole.among(count, len(work)) for shard, count in readers.items()}
+
+
+def shard_limits(limits: Mapping[int, Limits], ranges: Sequence[Range]) -> dict[int, Limits]:
+    """The pace of each shard in a task that reads `ranges`: those that it reads at the same time share its total."""
+    shards = {item.shard for item in ranges}
+    return {shard: limits[shard].among(1, min(len(shards), SHARDS_AT_ONCE)) for shard in shards}

@@ -1,0 +1,264 @@
+"""The upsert: tasks pull the ranges of an order, rows go to the task that owns their bucket, and it writes them."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_slshudi.config import Pipeline, Upsert
+from airflow_provider_slshudi.exceptions import KeyMissing
+from airflow_provider_slshudi.hudi import exchange, instants
+from airflow_provider_slshudi.hudi.basefile import partition_path
+from airflow_provider_slshudi.hudi.buckets import bucket_ids, record_keys
+from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest, RangeDone
+from airflow_provider_slshudi.hudi.filegroups import Completed
+from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.merge import PLACE, MergeSpec
+from airflow_provider_slshudi.hudi.schema import RECORD_KEY, arrow_schema, complete_schema
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.hudi.upsertwriter import UpsertSpec, UpsertWriter
+from airflow_provider_slshudi.job.append import density_of, parts, ranges_of
+from airflow_provider_slshudi.job.reading import Reading, ReadSpec, read_limits
+from airflow_provider_slshudi.job.rows import Rows, RowSpec
+from airflow_provider_slshudi.planning.windows import estimate
+from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.sls.service import LogService
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_PARTITION, _BUCKET = "__partition", "__bucket"
+SEND_BYTES = 64 * 1024 * 1024
+"""So many bytes of rows a task that reads keeps, for all that write together, before it hands them on."""
+WRITE_BYTES = 128 * 1024 * 1024
+"""About so many raw bytes a task that writes gets, all of which it has in memory."""
+
+Sent = tuple[int, tuple[str, bytes]]
+"""For which writing task; what it is (`_ROWS` or `_TOLD`); its content."""
+_ROWS, _TOLD = "rows", "told"
+
+
+@dataclass(frozen=True)
+class UpsertTask:
+    """The work of every task; travels to the executors, credentials within `read`.
+
+    Attributes:
+        writers: how many tasks write.
+        partition_name: the partition column, None for a table without partitions.
+    """
+
+    read: ReadSpec
+    storage: Storage
+    transaction: str
+    token: int
+    spec: UpsertSpec
+    writers: int
+    partition_name: str | None
+
+    def send(self, ranges: list[Range]) -> Iterator[Sent]:
+        """Pulls the ranges; gives their rows, for who owns their bucket, and last what was read.
+
+        What it gives is the same whenever it is done again, but for how it is cut.
+        """
+        reach(Point.APPEND_TASK_STARTED)
+        self._still_wanted()
+        reading, kept, size = self._reading(ranges), defaultdict[int, list[pa.Table]](list), 0
+        for read in reading.rows():
+            table, owners = self._addressed(read.rows, read.logs, read.pull.shard)
+            size += table.nbytes
+            order = np.argsort(owners, kind="stable")
+            table, ends = table.take(order), np.cumsum(np.bincount(owners, minlength=self.writers))
+            for owner, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+                if begin < end:
+                    kept[owner].append(table.slice(begin, end - begin))
+            if size >= SEND_BYTES:
+                yield from _packed(kept)
+                kept, size = defaultdict(list), 0
+        yield from _packed(kept)
+        told = {"ranges": [asdict(done) for done in reading.done()], "misfits": dict(reading.maker.misfits)}
+        yield 0, (_TOLD, json.dumps(told).encode())
+
+    def write(self, sent: Iterable[Sent], write_token: str) -> Iterator[dict[str, Any]]:
+        """Writes the buckets that this task owns; gives what was sent to it as told, write stats, and rows."""
+        told: list[dict[str, Any]] = []
+        tables: list[pa.Table] = []
+        for _, (kind, content) in sent:
+            if kind == _TOLD:
+                told.append(json.loads(content))
+            else:
+                tables.append(pa.ipc.open_stream(content).read_all())
+        stats: list[dict[str, Any]] = []
+        count = sum(table.num_rows for table in tables)
+        if count:
+            rows = pa.concat_tables(tables)
+            tables.clear()
+            with UpsertWriter(self.storage, self.spec, write_token, self._still_wanted) as writer:
+                for partition, bucket, of_bucket in _by_bucket(rows):
+                    keys = of_bucket[RECORD_KEY].combine_chunks()
+                    writer.write(partition, bucket, of_bucket.drop_columns([RECORD_KEY]), keys)
+            stats = writer.stats
+            reach(Point.APPEND_TASK_WRITTEN)
+        yield {"told": told, "stats": stats, "rows": count}
+
+    def _reading(self, ranges: list[Range]) -> Reading:
+        return Reading(self.read, ranges)
+
+    def _addressed(self, made: Rows, logs: pa.Table, shard: int) -> tuple[pa.Table, np.ndarray[Any, Any]]:
+        """The rows with place, key, partition and bucket; and which task is to write each."""
+        merge, data, count = self.spec.merge, made.data, made.data.num_rows
+        required = [*merge.record_key, *([merge.ordering_field] if merge.ordering_field else [])]
+        require_values(made, required)
+        columns = [data[name].combine_chunks() for name in merge.record_key]
+        keys = record_keys(merge.record_key, columns)
+        buckets = bucket_ids(merge.record_key, columns, keys, merge.buckets)
+        paths, codes = [""], np.zeros(count, np.int64)
+        if self.partition_name is not None and made.partitions is not None:
+            values = made.partitions.dictionary.to_pylist()
+            paths = [partition_path(self.partition_name, value) for value in [*values, None]]
+            codes = pc.fill_null(made.partitions.indices, len(values)).to_numpy(zero_copy_only=False)
+        first = np.array([zlib.crc32(path.encode()) for path in paths], np.int64)
+        owners = (first[codes] + buckets) % self.writers
+        place = [pa.repeat(pa.scalar(shard, pa.int32()), count), logs["__cursor__"], logs["__index__"]]
+        more = {
+            **dict(zip(PLACE, place, strict=True)),
+            RECORD_KEY: keys,
+            _PARTITION: pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(paths)).cast(pa.string()),
+            _BUCKET: pa.array(buckets, pa.int32()),
+        }
+        plain = data.select(self.spec.columns.names).cast(self.spec.columns)
+        return pa.table({**dict(zip(plain.column_names, plain.columns, strict=True)), **more}), owners
+
+    def _still_wanted(self) -> None:
+        exchange.require_order(self.storage, self.transaction, self.spec.instant, self.token)
+
+
+def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, service: LogService) -> Manifest:
+    """Carries out an order and leaves its manifest.
+
+    Raises:
+        KeyMissing: a log has no value for a column of the record key, or for the ordering field.
+        SourceError, DecodeError, ValueMisfit: as the tasks found; wrapped by Spark once a task has failed for good.
+    """
+    started = time.monotonic()
+    pipeline = Pipeline.model_validate(order.pipeline)
+    instants.to_inflight(gateway, storage.uri, order.instant, instants.action(pipeline.table))
+    reach(Point.APPEND_INFLIGHT)
+    partition = pipeline.table.partition
+    work = parts(order, pipeline, spark.defaultParallelism)
+    task = UpsertTask(
+        ReadSpec(service, pipeline.name, RowSpec.of(pipeline), read_limits(pipeline.source, work)),
+        storage,
+        order.transaction,
+        order.token,
+        upsert_spec(pipeline, order.instant, Completed.of(Timeline.load(storage))),
+        writers(order, spark.defaultParallelism),
+        partition.name if partition else None,
+    )
+    results = run(spark, task, work) if work else []
+    told = [part for result in results for part in result["told"]]
+    misfits: Counter[str] = Counter()
+    for part in told:
+        misfits.update(part["misfits"])
+    manifest = Manifest(
+        order.transaction,
+        order.token,
+        order.instant,
+        [stat for result in results for stat in result["stats"]],
+        [RangeDone(**done) for part in told for done in part["ranges"]],
+        dict(misfits),
+        time.monotonic() - started,
+        merged=sum(result["rows"] for result in results),
+    )
+    reach(Point.APPEND_WRITTEN)
+    exchange.require_order(storage, order.transaction, order.instant, order.token)
+    exchange.write_manifest(storage, manifest)
+    return manifest
+
+
+def writers(order: BatchOrder, cores: int) -> int:
+    """How many tasks write: one for each core, more where one would have too much in memory."""
+    return max(cores, math.ceil(estimate(ranges_of(order), density_of(order)) / WRITE_BYTES))
+
+
+def upsert_spec(pipeline: Pipeline, instant: str, completed: Completed) -> UpsertSpec:
+    """What writers have to know of a pipeline whose table has `upsert`."""
+    upsert = pipeline.table.upsert
+    assert upsert is not None  # noqa: S101 - others append
+    return UpsertSpec(
+        instant,
+        merge_spec(upsert),
+        complete_schema(pipeline),
+        arrow_schema(pipeline),
+        pipeline.table.type == "merge_on_read",
+        completed,
+    )
+
+
+def merge_spec(upsert: Upsert) -> MergeSpec:
+    """The part of `upsert` that merges rows."""
+    return MergeSpec(
+        tuple(upsert.record_key), upsert.ordering_field, upsert.delete_marker, upsert.partial_update, upsert.buckets
+    )
+
+
+def require_values(made: Rows, columns: Iterable[str]) -> None:
+    """Raises KeyMissing where a row has no value, or an empty text, in one of the columns."""
+    for name in columns:
+        values = made.data[name]
+        lacking = pc.is_null(values)
+        if pa.types.is_string(values.type):
+            lacking = pc.or_(lacking, pc.equal(pc.fill_null(values, ""), ""))
+        if pc.any(lacking).as_py():
+            raise KeyMissing(name, str(made.keys.filter(lacking.combine_chunks())[0]))
+
+
+def run(spark: SparkContext, task: UpsertTask, work: list[list[Range]]) -> list[dict[str, Any]]:
+    """One job of two stages; what the first gives crosses Spark's shuffle, once however often a task is tried."""
+
+    def read(part: Iterable[list[Range]]) -> Iterator[Sent]:
+        for ranges in part:
+            yield from task.send(ranges)
+
+    def write(sent: Iterable[Sent]) -> Iterator[dict[str, Any]]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("an upsert's task runs inside a Spark task only")
+        return task.write(sent, f"{context.partitionId()}-{context.stageId()}-{context.taskAttemptId()}")
+
+    sent = spark.parallelize(work, len(work)).mapPartitions(read)
+    return sent.partitionBy(task.writers, lambda owner: owner).mapPartitions(write).collect()
+
+
+def _packed(kept: dict[int, list[pa.Table]]) -> Iterator[Sent]:
+    for owner, tables in kept.items():
+        table, sink = pa.concat_tables(tables), pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+        with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+            stream.write_table(table)
+        yield owner, (_ROWS, sink.getvalue().to_pybytes())
+
+
+def _by_bucket(rows: pa.Table) -> Iterator[tuple[str, int, pa.Table]]:
+    """The rows of each partition and bucket; one sort, no pass per bucket."""
+    partitions = rows[_PARTITION].combine_chunks().dictionary_encode()
+    buckets = rows[_BUCKET].to_numpy()
+    codes = partitions.indices.to_numpy()
+    order = np.lexsort((buckets, codes))
+    rows, codes, buckets = rows.drop_columns([_PARTITION, _BUCKET]).take(order), codes[order], buckets[order]
+    starts = np.flatnonzero((np.diff(codes, prepend=-1) != 0) | (np.diff(buckets, prepend=-1) != 0))
+    for begin, end in zip(starts, [*starts[1:], len(order)], strict=True):
+        yield partitions.dictionary[int(codes[begin])].as_py(), int(buckets[begin]), rows.slice(begin, end - begin)

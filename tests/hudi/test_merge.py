@@ -1,0 +1,74 @@
+"""Rows of one key become one, within a batch and with what is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_slshudi.hudi.merge import PLACE, MergeSpec, merge, reduce_rows
+
+EVENT = MergeSpec(("k",), "at", "gone", False, 1)
+COMMIT = MergeSpec(("k",), None, "gone", False, 1)
+PARTIAL = MergeSpec(("k",), "at", None, True, 1)
+
+
+def rows(*values: tuple[Any, ...]) -> pa.Table:
+    """Rows of (key, ordering value, deleted, a value); the first come first."""
+    schema = pa.schema([("k", pa.string()), ("at", pa.int64()), ("gone", pa.bool_()), ("v", pa.string())])
+    table = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in values], schema)
+    place = {"__shard": [0] * len(values), "__cursor": range(len(values)), "__index": [0] * len(values)}
+    for name in PLACE:
+        table = table.append_column(name, pa.array(list(place[name]), pa.int64()))
+    return table
+
+
+def reduced(spec: MergeSpec, table: pa.Table) -> list[tuple[Any, ...]]:
+    kept, keys = reduce_rows(table, table["k"].combine_chunks(), spec)
+    assert kept["k"].to_pylist() == keys.to_pylist()
+    return sorted(tuple(row.values())[:4] for row in kept.to_pylist())
+
+
+BATCH = rows(("a", 5, None, "first"), ("b", 1, None, None), ("a", 3, True, "older"), ("a", 5, None, "equal"))
+
+
+def test_the_greatest_ordering_value_is_left_and_of_equal_ones_the_last() -> None:
+    assert reduced(EVENT, BATCH) == [("a", 5, None, "equal"), ("b", 1, None, None)]
+
+
+def test_without_ordering_the_last_one_is_left() -> None:
+    assert reduced(COMMIT, BATCH.slice(0, 3)) == [("a", 3, True, "older"), ("b", 1, None, None)]
+
+
+def test_the_order_is_that_of_the_logs_however_they_are_cut() -> None:
+    assert reduced(COMMIT, BATCH.take([2, 1, 0])) == reduced(COMMIT, BATCH.slice(0, 3))
+
+
+def test_nulls_are_filled_from_the_rows_before() -> None:
+    table = rows(
+        ("a", 1, None, "x"), ("a", 3, None, None), ("a", 2, None, "y"), ("b", 1, None, None), ("b", 2, None, None)
+    )
+    assert reduced(PARTIAL, table) == [("a", 3, None, "y"), ("b", 2, None, None)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "left", "counts"),
+    [
+        (EVENT, [("a", 5, None, "there"), ("d", 5, None, "new")], (1, 0, 1)),
+        (COMMIT, [("a", 4, None, "older"), ("d", 5, None, "new")], (1, 1, 1)),
+        (
+            PARTIAL,
+            [("a", 5, None, "there"), ("b", 9, True, "x"), ("c", 1, True, None), ("d", 5, None, "new")],
+            (2, 2, 0),
+        ),
+    ],
+)
+def test_what_is_there_is_updated_deleted_and_added_to(
+    spec: MergeSpec, left: list[tuple[Any, ...]], counts: tuple[int, int, int]
+) -> None:
+    there = rows(("a", 5, None, "there"), ("b", 5, None, "x"))
+    batch = rows(("a", 4, None, "older"), ("b", 9, True, None), ("c", 1, True, None), ("d", 5, None, "new"))
+    merged = merge(there, there["k"].combine_chunks(), batch, batch["k"].combine_chunks(), spec)
+    assert sorted(tuple(row.values())[:4] for row in merged.rows.to_pylist()) == left
+    assert (merged.inserted, merged.updated, merged.deleted) == counts

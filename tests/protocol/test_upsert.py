@@ -1,0 +1,158 @@
+"""Logs upsert rows: batch by batch the table holds what plain Python says, by Spark and by hudi-rs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aliyun.log import LogItem, PutLogsRequest
+
+from airflow_provider_slshudi.exceptions import BatchUnderWay, ConfigError, ForeignWrite, IllegalTransition
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.protocol import plan, steps
+from airflow_provider_slshudi.protocol.rebuild import rebuild
+from airflow_provider_slshudi.protocol.settle import settle
+from airflow_provider_slshudi.protocol.verify import verify
+from tests.scenarios import Scenario
+from tests.upserts import (
+    Change,
+    Model,
+    file_groups_of,
+    put,
+    rows_by_rust,
+    rows_by_spark,
+    write_by_data_source,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+MODES: dict[str, dict[str, Any]] = {
+    "event time": {},
+    "commit time": {"ordering_field": None},
+    "partial, event time": {"partial_update": True, "delete_marker": None},
+    "partial, commit time": {"partial_update": True, "delete_marker": None, "ordering_field": None},
+}
+
+
+@pytest.mark.parametrize("type_", ["merge_on_read", "copy_on_write"])
+@pytest.mark.parametrize("mode", MODES)
+def test_inserts_updates_and_deletes_end_as_the_mode_says(
+    spark: SparkSession, upserts: Callable[..., Scenario], type_: str, mode: str
+) -> None:
+    pipeline = upserts(type_, **MODES[mode])
+    work, rng = pipeline.work, random.Random(7)
+    assert work.pipeline.table.upsert is not None
+    model, deletes = Model(work.pipeline.table.upsert), work.pipeline.table.upsert.delete_marker is not None
+    for number in range(2):
+        changes = [
+            Change(
+                f"c{rng.randrange(60)}",
+                number * 100 + rng.randrange(150),
+                rng.choice("ab"),
+                rng.choice([None, 1, 2]),
+                rng.choice([None, "x", "ü"]),
+                rng.choice([None, 0.5]),
+                number > 0 and deletes and rng.random() < 0.2,
+            )
+            for _ in range(80)
+        ]
+        put(pipeline.client, work.pipeline, changes)
+        done = pipeline.batch(f"run-{number}")
+        assert (done.state, done.rows) == (State.COMMITTED, 80)
+        model.batch(changes)
+        assert rows_by_spark(spark, work.storage.full("")) == model.table()
+    assert rows_by_rust(work.storage.uri) == model.table()
+
+
+def some(count: int, first: int = 0, at: int = 1, **values: Any) -> list[Change]:
+    """Changes of as many keys, in two partitions."""
+    return [Change(f"c{number}", at, "ab"[number % 2], number, **values) for number in range(first, first + count)]
+
+
+@pytest.mark.parametrize("type_", ["merge_on_read", "copy_on_write"])
+def test_hudis_own_writer_continues_our_table_and_we_continue_its(
+    spark: SparkSession, upserts: Callable[..., Scenario], type_: str
+) -> None:
+    pipeline = upserts(type_)
+    work = pipeline.work
+    assert work.pipeline.table.upsert is not None
+    model, path = Model(work.pipeline.table.upsert), Path(work.storage.full(""))
+    batches = [some(60), some(30, at=2), some(80, first=20, at=3), [*some(9, at=4, is_deleted=True), *some(4, 90)]]
+    for number, changes in enumerate(batches):
+        if number % 2:
+            write_by_data_source(spark, work.pipeline, changes)
+            rebuild(pipeline.by("rebuild"))
+        else:
+            put(pipeline.client, work.pipeline, changes)
+            assert pipeline.batch(f"run-{number}").state is State.COMMITTED
+        model.batch(changes)
+        assert rows_by_spark(spark, str(path)) == rows_by_rust(work.storage.uri) == model.table()
+        groups = file_groups_of(path)
+        assert {name: len(ids) for name, ids in groups.items()} == {"region=a": 4, "region=b": 4}
+        if number == 0:
+            first = groups
+        assert groups == first
+
+
+def test_a_write_of_another_client_meanwhile_has_the_batch_done_again(
+    spark: SparkSession, upserts: Callable[..., Scenario]
+) -> None:
+    pipeline = upserts("copy_on_write")
+    work = pipeline.work
+    put(pipeline.client, work.pipeline, some(20))
+    pipeline.batch("run-1")
+    put(pipeline.client, work.pipeline, some(20, at=3))
+    prepared = pipeline.prepare(pipeline.by("run-2"))
+    write_by_data_source(spark, work.pipeline, some(30, at=2))
+    with pytest.raises(IllegalTransition, match=r"ABORTED .* out of date: instant \d+ was completed since"):
+        steps.commit(pipeline.by("run-2"), prepared.id, prepared.token)
+    with pytest.raises(ForeignWrite):
+        settle(pipeline.by("run-3"), lambda run: True)
+    rebuild(pipeline.by("rebuild"))
+    pipeline.batch("run-3")
+    found = {row[1]: row[2] for row in rows_by_spark(spark, work.storage.full(""))}
+    assert found == {f"c{number}": 3 if number < 20 else 2 for number in range(30)}
+
+
+def test_batches_that_upsert_go_one_after_the_other(upserts: Callable[..., Scenario]) -> None:
+    pipeline = upserts()
+    put(pipeline.client, pipeline.work.pipeline, some(10))
+    planned = plan.tail(pipeline.by("run-1"))
+    assert planned is not None
+    put(pipeline.client, pipeline.work.pipeline, some(10))
+    with pytest.raises(BatchUnderWay, match="one batch after the other") as refused:
+        plan.tail(pipeline.by("run-2"))
+    assert refused.value.transaction == planned.id
+    with pytest.raises(BatchUnderWay):
+        plan.backfill(pipeline.by("run-3"), plan.BackfillRequest(cursors={0: (0, 1)}))
+    assert settle(pipeline.by("run-4"), lambda run: True) and plan.tail(pipeline.by("run-4"))
+
+
+def test_a_log_without_a_key_is_named(upserts: Callable[..., Scenario]) -> None:
+    pipeline = upserts()
+    put(pipeline.client, pipeline.work.pipeline, [*some(3), Change("", 1, "a")])
+    with pytest.raises(Exception, match=r"KeyMissing: column id: log 0-\d+-3 has no value for it"):
+        pipeline.batch("run-1")
+
+
+def test_rows_without_a_partition_value_have_one_of_their_own(
+    spark: SparkSession, upserts: Callable[..., Scenario]
+) -> None:
+    pipeline = upserts()
+    work = pipeline.work
+    for at in (1, 2):
+        log = LogItem(1_700_000_000, contents=[("id", "c"), ("updated_at", str(at))])
+        source = work.pipeline.source
+        pipeline.client.put_logs(PutLogsRequest(source.project, source.logstore, "t", "s", [log]))
+        pipeline.batch(f"run-{at}")
+    assert [row[:3] for row in rows_by_spark(spark, work.storage.full(""))] == [(None, "c", 2)]
+
+
+def test_rows_that_were_merged_prove_nothing(upserts: Callable[..., Scenario]) -> None:
+    with pytest.raises(ConfigError, match="pipeline customers upserts: rows have keys of their own"):
+        verify(upserts().work)
