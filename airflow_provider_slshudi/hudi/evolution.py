@@ -26,6 +26,7 @@ from airflow_provider_slshudi.hudi.timeline import Timeline
 SCHEMA_KEY = "schema"
 """Where a commit's extra metadata has the table's schema; Hudi's own name of it."""
 
+_WRITTEN_ANEW = "rows of a table with `upsert` are written anew with the file's columns: keep this one in the file"
 _WIDER = {"int": ("bigint", "double"), "float": ("double",), "date": ("string",)}
 _PROPERTIES = ".hoodie/hoodie.properties"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -90,11 +91,10 @@ def changes(now: TableSchema, pipeline: Pipeline) -> list[Change]:
     renamed = {column.name: column.renamed_from for column in pipeline.columns if column.renamed_from}
     wanted = dict(table_columns(pipeline))
     found = [_change(name, type_, there, pipeline, former, renamed) for name, type_ in wanted.items()]
-    gone = [
-        Change(Kind.DROPPED, name, _named(avro), "", "stays in the table, and is NULL in rows from now on")
-        for name, avro in there.items()
-        if name not in wanted
-    ]
+    upserts = pipeline.table.upsert is not None
+    kind = Kind.REFUSED if upserts else Kind.DROPPED
+    note = _WRITTEN_ANEW if upserts else "stays in the table, and is NULL in rows from now on"
+    gone = [Change(kind, name, _named(avro), "", note) for name, avro in there.items() if name not in wanted]
     return [change for change in found if change is not None] + gone
 
 
@@ -242,7 +242,8 @@ def _change(
         return Change(Kind.ADDED, name, "", type_, "NULL in rows until now")
     found, wanted = type_of_avro(there[name]), parse_type(type_)
     becomes = evolved(found, wanted) if found is not None else None
-    if becomes is not None and becomes == found:
+    exact = pipeline.table.upsert is not None
+    if becomes is not None and becomes == found and (wanted == found or not exact):
         return None
     if becomes is None:
         may = ", ".join(_wider_names(found))
@@ -250,7 +251,7 @@ def _change(
         note = f"{able}; or give the new type another column, with this one's key"
     elif name in _kept(pipeline):
         note = "a column that keys or partitions are made of, or that orders rows, keeps its type"
-    elif pipeline.table.upsert is not None:
+    elif exact:
         note = (
             "columns of a table with `upsert` keep their types: give the new type another column, with this one's key"
         )
@@ -286,7 +287,7 @@ def _named(avro: Any) -> str:
 
 def _mismatch(storage: Storage, pipeline: Pipeline, refused: list[Change]) -> ColumnMismatch:
     listed = "; ".join(
-        f"{change.column}: {change.there or 'no such column'} there, {change.wanted} in the file ({change.note})"
+        f"{change.column}: {change.there or 'no such column'} there, {change.wanted or 'none'} in the file ({change.note})"
         for change in refused
     )
     return ColumnMismatch(
