@@ -9,12 +9,14 @@ Nothing here decides anything: callers hold the pipeline's lease, or do the appe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from airflow_provider_slshudi.config import Column, Pipeline, Quarantine, Table
 from airflow_provider_slshudi.exceptions import PipelineConflict, TableMismatch
 from airflow_provider_slshudi.hudi import commit, exchange, instants
 from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.slices import Slice, newest
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.points import Point, reach
@@ -38,15 +40,15 @@ COLUMNS: tuple[tuple[str, str], ...] = (
 )
 """The quarantine's columns. `contents` are the log's own keys and its tags; what a log holds is kept as bytes."""
 
-# Its instants come late to their timeline, once a batch is read, and a metadata table wants none that is older than its
-# own compaction. One folder of few files does without.
-_OPTIONS = {"hoodie.metadata.enable": "false"}
+# Of the main table's options those that are about no column of it.
+_SHARED_OPTIONS = "hoodie.metadata.compact."
 
 
 def table_of(pipeline: Pipeline, path: str = "") -> Pipeline:
     """The quarantine as a pipeline's table; `path` is where it is, if that is not what the file says by now."""
     name = pipeline.quarantine.name or f"{pipeline.table.name}_quarantine"
-    table = Table(path=path or pipeline.quarantine_path, name=name, options=_OPTIONS)
+    options = {key: value for key, value in pipeline.table.options.items() if key.startswith(_SHARED_OPTIONS)}
+    table = Table(path=path or pipeline.quarantine_path, name=name, options=options)
     columns = [Column(name=name, type=type_, format=_format(type_)) for name, type_ in COLUMNS]
     plain: dict[str, Any] = {"rest_column": None, "misfits": "nullify", "checks": [], "quarantine": Quarantine()}
     return pipeline.model_copy(update={"table": table, "columns": columns, **plain})
@@ -122,6 +124,15 @@ def is_completed(timeline: Timeline, instant: str) -> bool:
     """Whether the quarantine's timeline, or its archive, has the instant completed."""
     found = timeline.get(instant)
     return found.phase is Phase.COMPLETED if found is not None else timeline.archived(instant) is not None
+
+
+def files(gateway: Gateway, pipeline: Pipeline) -> list[Slice]:
+    """The quarantine's newest committed base files."""
+    made = table_of(pipeline)
+    timeline = Timeline.load(Storage(made.table.path))
+    active = {instant.time for instant in timeline.completed("commit")}
+    archived = cache(lambda: {time for time, *_ in timeline.archived_commits()})
+    return newest(gateway, made, lambda instant: instant in active or instant in archived())
 
 
 def is_pending(timeline: Timeline, instant: str) -> bool:

@@ -30,8 +30,11 @@ class Slice:
     instant: str
 
 
-def newest(gateway: Gateway, table: Pipeline) -> list[Slice]:
-    """The table's newest committed base files, by Hudi's own view of the file system."""
+def newest(gateway: Gateway, table: Pipeline, is_completed: Callable[[str], bool]) -> list[Slice]:
+    """The table's newest committed base files, by Hudi's own view of the file system.
+
+    `is_completed` says whether an instant is: to Hudi's view one that is older than all completed ones counts as such.
+    """
     meta = gateway.meta_client(hadoop_path(table.table.path))
     engine = gateway.hudi.common.engine.HoodieLocalEngineContext(gateway.storage_conf)
     completed = meta.getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
@@ -39,10 +42,11 @@ def newest(gateway: Gateway, table: Pipeline) -> list[Slice]:
         engine, meta, completed
     )
     try:
-        found = view.getLatestBaseFiles("").toArray()
-        return sorted((Slice(f.getFileName(), f.getFileId(), f.getCommitTime()) for f in found), key=lambda s: s.name)
+        files = view.getLatestBaseFiles("").toArray()
+        found = [Slice(str(file.getFileName()), str(file.getFileId()), str(file.getCommitTime())) for file in files]
     finally:
         view.close()
+    return sorted((file for file in found if is_completed(file.instant)), key=lambda file: file.name)
 
 
 def rewrite(

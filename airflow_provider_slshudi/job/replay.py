@@ -116,7 +116,7 @@ def replay(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     reach(Point.APPEND_INFLIGHT)
     exchange.require_order(storage, order.transaction, order.instant, order.token)
     quarantine.open_instant(gateway, pipeline, order.instant)
-    files = slices.newest(gateway, table)
+    files = quarantine.files(gateway, pipeline)
     partition = pipeline.table.partition
     task = ReplayTask(
         storage,
@@ -159,7 +159,7 @@ def count(gateway: Gateway, pipeline: Pipeline) -> list[dict[str, Any]]:
     storage = Storage(table.table.path)
     names = ["column_name", "type_wanted", "reason"]
     parts = []
-    for file in slices.newest(gateway, table):
+    for file in quarantine.files(gateway, pipeline):
         with pq.ParquetFile(storage.filesystem.open_input_file(storage.full(file.name))) as parquet:
             for rows in _row_groups(parquet, [*names, "log_time"]):
                 times = pc.divide(_array(rows["log_time"]).cast(pa.int64()), 1_000_000)

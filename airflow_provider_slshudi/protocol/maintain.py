@@ -115,13 +115,12 @@ def _aside(work: Work) -> Work | None:
 
 
 def _may_archive(aside: Work, main: Timeline) -> bool:
-    """Whether there is something to archive, and no batch may yet come with an instant that is older than that.
+    """Whether there is something, and no batch may yet come with an instant that is older than what is there.
 
     What the main table has pending may come to the quarantine's timeline, where nothing of it can be seen yet.
     """
     commits = [instant.time for instant in Timeline.load(aside.storage).completed(*CHANGES)]
-    older = commits[: -aside.pipeline.maintenance.min_commits]
-    return bool(older) and all(instant.time > older[-1] for instant in main.pending())
+    return bool(commits) and all(instant.time > commits[-1] for instant in main.pending())
 
 
 def fit(work: Work) -> bool:

@@ -244,6 +244,8 @@ def test_a_rebuilt_ledger_settles_what_the_quarantine_has_pending(pipeline: Scen
 def test_the_quarantine_is_archived_but_not_past_what_may_yet_come_to_it(scenario: Make) -> None:
     kept = {"keep": {"commits": 1}, "min_commits": 2, "max_commits": 3}
     pipeline = scenario(misfits="quarantine", maintenance=kept)
+    table = pipeline.work.pipeline.table.model_dump(mode="json")
+    pipeline = changed(pipeline, table={**table, "options": {"hoodie.metadata.compact.max.delta.commits": "1"}})
     pipeline.put(10)
     early = pipeline.open(pipeline.by("run-0"))
     for number in range(1, 6):
