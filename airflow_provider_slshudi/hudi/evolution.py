@@ -287,7 +287,8 @@ def _named(avro: Any) -> str:
 
 def _mismatch(storage: Storage, pipeline: Pipeline, refused: list[Change]) -> ColumnMismatch:
     listed = "; ".join(
-        f"{change.column}: {change.there or 'no such column'} there, {change.wanted or 'none'} in the file ({change.note})"
+        f"{change.column}: {change.there or 'no such column'} there, {change.wanted or 'none'} in the file "
+        f"({change.note})"
         for change in refused
     )
     return ColumnMismatch(

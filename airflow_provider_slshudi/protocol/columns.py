@@ -7,6 +7,7 @@ import logging
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import ColumnMismatch
 from airflow_provider_slshudi.hudi import evolution, exchange
+from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.protocol.work import Work
@@ -31,23 +32,24 @@ def require_fit(work: Work) -> list[evolution.Change]:
 
 
 def promise(work: Work, transaction: Transaction) -> str:
-    """Leaves the schema that the table has once this batch is committed; gives why it cannot, empty where it can.
+    """Leaves the schema that the table has once this batch is committed, where the batch changes it.
 
-    From then on every commit carries these columns. Of commits readers take the newest by request. So a batch that
-    was overtaken, with columns that the newest one lacks, must not be recorded: they would be hidden. The caller holds
-    the lease.
+    Gives why that cannot be, empty where it can. From then on every commit carries these columns. Readers take the
+    newest commit by its request: so a batch that was overtaken, with columns that the newest one lacks, must not be
+    recorded, since they would be hidden. The caller holds the lease.
     """
     instant = transaction.instant or ""
     order = exchange.read_order(work.storage, transaction.id, instant, transaction.token)
     timeline = Timeline.load(work.storage)
     now = evolution.schema_of_now(work.storage, timeline)
+    pipeline = Pipeline.model_validate(order.pipeline)
     try:
-        schema = evolution.schema_to_commit(work.storage, timeline, Pipeline.model_validate(order.pipeline))
+        schema = evolution.schema_to_commit(work.storage, timeline, pipeline)
     except ColumnMismatch as error:
         return f"another batch changed the same columns while it ran ({error})"
-    if schema is None:
+    if schema is None or evolution.shows(now, avro_schema(pipeline)):
         return ""
-    if now is not None and now.instant > instant and not evolution.shows(now, schema):
+    if now is not None and now.instant > instant:
         return (
             f"it has columns that commit {now.instant} lacks, which began later and completed first, with an older "
             "state of the pipeline's file"
