@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.parametrize(("type_", "batches"), [("merge_on_read", 8), ("copy_on_write", 4)])
+@pytest.mark.parametrize(("type_", "batches"), [("merge_on_read", 7), ("copy_on_write", 3)])
 def test_upserts_are_as_the_model_says_whoever_is_killed(
     spark: SparkSession, tmp_path: Path, type_: str, batches: int
 ) -> None:
