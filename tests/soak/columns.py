@@ -13,7 +13,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -158,16 +158,15 @@ class File:
         self.columns: list[Column] = []
         self.gone: list[Column] = []
         self.done: Counter[str] = Counter()
-        for _ in range(3):
-            self.add()
-        self.done.clear()
+        for key in ("number", "amount", "document"):
+            self.add(key)
 
-    def change(self, wanted: str | None = None) -> str:
-        """One change, the `wanted` one where that is possible."""
+    def change(self, table: Mapping[str, str], wanted: str | None = None) -> None:
+        """One change of what makes `table` by now, the `wanted` one where that is possible."""
         ways: dict[str, Callable[[], bool]] = {
             "add": self.add,
             "widen": self.widen,
-            "rename": self.rename,
+            "rename": lambda: self.rename(table),
             "drop": self.drop,
             "return": self.come_back,
             "reorder": self.reorder,
@@ -176,10 +175,9 @@ class File:
         order += self._chance.sample(list(ways), len(ways))
         made = next(way for way in order if ways[way]())
         self.done[made] += 1
-        return made
 
-    def add(self) -> bool:
-        key = self._chance.choice(list(CHAINS))
+    def add(self, key: str = "") -> bool:
+        key = key or self._chance.choice(list(CHAINS))
         new = Column(self._name(), key, self._chance.choice(CHAINS[key]))
         self.columns.insert(self._chance.randint(0, len(self.columns)), new)
         return True
@@ -190,12 +188,13 @@ class File:
             self._chance.choice(able).place += 1
         return bool(able)
 
-    def rename(self) -> bool:
+    def rename(self, table: Mapping[str, str]) -> bool:
         column = self._chance.choice(self.columns)
         # Former names are given up at random: then the table has NULL under them.
         kept = [name for name in column.former if self._chance.random() < 0.5]
         self._forget(column, [name for name in column.former if name not in kept])
-        column.former = [column.name, *kept]
+        # The table may know nothing yet of a name, be it that a batch is dead that would have told it.
+        column.former = [name for name in (column.name, *kept) if name in table]
         column.name = self._name()
         return True
 
@@ -216,9 +215,9 @@ class File:
         self._chance.shuffle(self.columns)
         return True
 
-    def narrowed(self) -> list[dict[str, Any]] | None:
+    def narrowed(self, table: Mapping[str, str]) -> list[dict[str, Any]] | None:
         """The columns with one that is to be refused; None where there is none that could be."""
-        able = [column for column in self.columns if column.type in NARROWER]
+        able = [column for column in self.columns if column.type in NARROWER and table.get(column.name) == column.type]
         if not able:
             return None
         wrong = self._chance.choice(able)
@@ -278,7 +277,7 @@ class Soak:
     def batch(self, death: str | Point | None = None, change: str | None = None) -> None:
         """Changes the file, puts logs, and runs a batch that may die on its way."""
         if self._runs:
-            self.file.change(change)
+            self.file.change(self._types, change)
         if self._chance.random() < 0.3:
             self._try_refused()
         self._put()
@@ -365,8 +364,8 @@ class Soak:
 
     def _try_refused(self) -> None:
         """A file that asks for what cannot be is refused by plan, before anything is written."""
-        narrowed = self.file.narrowed()
-        if narrowed is None or any(column.name not in self._types for column in self.file.columns):
+        narrowed = self.file.narrowed(self._types)
+        if narrowed is None:
             return
         work = self._work(narrowed)
         before = work.ledger.live(work.pipeline.name)
