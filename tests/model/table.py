@@ -75,11 +75,11 @@ class ModelTable:
     def new_instant_time(self, *_: Any) -> str:
         return self._time()
 
-    def request(self, _: Any, __: str, instant: str, ___: str) -> None:
+    def request(self, _: Any, __: str, instant: str, ___: str = "") -> None:
         self._stop("request")
         self._create(f"{instant}.commit.requested")
 
-    def to_inflight(self, _: Any, __: str, instant: str, ___: str) -> None:
+    def to_inflight(self, _: Any, __: str, instant: str, ___: str = "") -> None:
         if not self._file(f"{instant}.commit.requested").exists():
             raise JavaError(f"{instant} is not requested")
         self._stop("to inflight")
