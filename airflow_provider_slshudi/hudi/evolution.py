@@ -152,9 +152,9 @@ def shows(now: TableSchema | None, schema: str) -> bool:
 def evolved(there: DataType, wanted: DataType) -> DataType | None:
     """The type of a column that was `there` and that the file has as `wanted`; None where that cannot be.
 
-    It is `wanted`, with the fields of a struct that only the table has. Fields of a column that is a struct may come and
-    go; all else within a column is as it was: there Spark's vectorised reader fails at other types than the file's, and
-    its reader by rows at fields within arrays and maps that a file lacks.
+    It is `wanted`, with the fields of a struct that only the table has. Fields of a column that is a struct may come
+    and go; all else within a column is as it was: there Spark's vectorised reader fails at other types than the
+    file's, and its reader by rows at fields within arrays and maps that a file lacks.
     """
     if there == wanted or _is_wider(wanted, there):
         return wanted

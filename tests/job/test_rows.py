@@ -55,7 +55,7 @@ def test_former_names_have_the_same_values_and_count_their_misfits_once() -> Non
     columns = [{"name": "cost", "type": "double", "key": "price", "renamed_from": ["price", "amount"]}]
     maker = RowMaker(RowSpec.of(ad_events(Path("/t"), columns=columns, table={"path": "file:///t", "name": "t"})))
     made = maker.rows(logs(ts=[b"0", b"0"], price=[b"1.5", b"cheap"]), 0)
-    assert made.data.drop_columns(["rest"]).to_pydict() == dict.fromkeys(("cost", "price", "amount"), [1.5, None])
+    assert made.data.drop_columns(["rest"]).to_pydict() == {name: [1.5, None] for name in ("cost", "price", "amount")}
     assert maker.misfits == {"cost": 1}
 
 
