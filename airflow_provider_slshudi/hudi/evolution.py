@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.datatypes import MOST_DIGITS, Array, DataType, Decimal, Map, Scalar, Struct, parse_type
+from airflow_provider_slshudi.datatypes import MOST_DIGITS, DataType, Decimal, Scalar, Struct, parse_type
 from airflow_provider_slshudi.exceptions import ColumnMismatch
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.schema import avro_schema, decimal_bytes, nullable_field, table_columns, type_of_avro
@@ -152,38 +152,25 @@ def shows(now: TableSchema | None, schema: str) -> bool:
 def evolved(there: DataType, wanted: DataType) -> DataType | None:
     """The type of a column that was `there` and that the file has as `wanted`; None where that cannot be.
 
-    It is `wanted`, with the fields of structs that only the table has. Within arrays, maps and structs only fields may
-    come and go: Spark's vectorised reader fails at a column with a type within that is another than its file's.
+    It is `wanted`, with the fields of a struct that only the table has. Fields of a column that is a struct may come
+    and go; all else within a column is as it was: there Spark's vectorised reader fails at other types than the
+    file's, and its reader by rows at fields within arrays and maps that a file lacks.
     """
-    if _is_wider(wanted, there):
+    if there == wanted or _is_wider(wanted, there):
         return wanted
-    return _with_fields(there, wanted)
+    if not (isinstance(there, Struct) and isinstance(wanted, Struct)):
+        return None
+    fields = dict(there.fields)
+    for name, type_ in wanted.fields:
+        if fields.setdefault(name, type_) != type_:
+            return None
+    alike = {name.lower() for name in fields}
+    return Struct(tuple(fields.items())) if len(alike) == len(fields) else None
 
 
 def _join(one: DataType, other: DataType) -> DataType | None:
     """The type by which files of both are read."""
     return evolved(one, other) or evolved(other, one)
-
-
-def _with_fields(one: DataType, other: DataType) -> DataType | None:
-    """The first type with the fields of structs that only the other has; None where they differ in more."""
-    if isinstance(one, Array) and isinstance(other, Array):
-        element = _with_fields(one.element, other.element)
-        return element and Array(element)
-    if isinstance(one, Map) and isinstance(other, Map):
-        value = _with_fields(one.value, other.value)
-        return value and Map(value)
-    if not (isinstance(one, Struct) and isinstance(other, Struct)):
-        return one if one == other else None
-    fields = dict(one.fields)
-    for name, type_ in other.fields:
-        if name not in fields and name.lower() in map(str.lower, fields):
-            return None
-        joined = _with_fields(fields.get(name, type_), type_)
-        if joined is None:
-            return None
-        fields[name] = joined
-    return Struct(tuple(fields.items()))
 
 
 def _is_wider(type_: DataType, than: DataType) -> bool:

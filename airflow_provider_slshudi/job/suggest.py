@@ -144,7 +144,7 @@ def _fits(values: pa.Array, type_: str, format_: str | None = None) -> bool:
 
 
 def _is_number(values: pa.Array, text: pa.Array, type_: str) -> bool:
-    """Whether all are numbers, none with zeros in front or digits that would be lost, not all words like nan."""
+    """Whether all are numbers, none with zeros or digits that would be lost, and not all words like nan."""
     lost = r"\A[+-]?0[0-9]" if type_ == "bigint" else r"\A[+-]?(0[0-9]|[0-9]{16,}\z)"
     if not _fits(values, type_) or pc.any(pc.match_substring_regex(text, lost)).as_py():
         return False
