@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Key = tuple[str, str]
 """Partition and record key."""
 
-_DATA_FILE = re.compile(r"\.?(?P<id>\d{8}-[0-9a-f-]{27}-\d+)_.*")
+_DATA_FILE = re.compile(r"\.?(?P<id>\d{8}-[^_]+)_.*")
 
 
 @dataclass(frozen=True)

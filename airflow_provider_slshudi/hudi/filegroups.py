@@ -10,8 +10,9 @@ from airflow_provider_slshudi.hudi.buckets import bucket_of
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 
-_BASE_FILE = re.compile(r"(?P<id>\d{8}-[0-9a-f-]{27}-\d+)_[\d-]+_(?P<instant>\d+)\.parquet")
-_LOG_FILE = re.compile(r"\.(?P<id>\d{8}-[0-9a-f-]{27}-\d+)_(?P<instant>\d+)\.log\.\d+_[\d-]+")
+# Hudi's bulk insert leaves the `-0` behind the UUID out.
+_BASE_FILE = re.compile(r"(?P<id>\d{8}-[^_]+)_[^_]+_(?P<instant>\d+)\.parquet")
+_LOG_FILE = re.compile(r"\.(?P<id>\d{8}-[^_]+)_(?P<instant>\d+)\.log\.\d+(_[\d-]+)?")
 
 
 @dataclass(frozen=True)

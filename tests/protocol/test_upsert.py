@@ -156,3 +156,21 @@ def test_rows_without_a_partition_value_have_one_of_their_own(
 def test_rows_that_were_merged_prove_nothing(upserts: Callable[..., Scenario]) -> None:
     with pytest.raises(ConfigError, match="pipeline customers upserts: rows have keys of their own"):
         verify(upserts().work)
+
+
+def test_a_table_that_hudi_bulk_inserted_is_continued(spark: SparkSession, upserts: Callable[..., Scenario]) -> None:
+    pipeline = upserts()
+    work = pipeline.work
+    assert work.pipeline.table.upsert is not None
+    model, path = Model(work.pipeline.table.upsert), Path(work.storage.full(""))
+    options = {"hoodie.datasource.write.operation": "bulk_insert", "hoodie.compact.inline": "false"}
+    write_by_data_source(spark, work.pipeline, some(60), **options)
+    model.batch(some(60))
+    rebuild(pipeline.by("rebuild"))
+    before = file_groups_of(path)
+    changes = [*some(30, at=2), *some(5, 40, at=2, is_deleted=True)]
+    put(pipeline.client, work.pipeline, changes)
+    pipeline.batch("run-1")
+    model.batch(changes)
+    assert rows_by_spark(spark, str(path)) == rows_by_rust(work.storage.uri) == model.table()
+    assert file_groups_of(path) == before
