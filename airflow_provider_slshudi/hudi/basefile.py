@@ -6,18 +6,16 @@ name, and a commit deletes marked files that no write status lists, which is how
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.exceptions import ManifestError
+from airflow_provider_slshudi.hudi.marking import abandon, describe_partition, mark
 from airflow_provider_slshudi.hudi.parquet import KEY, SEQUENCE, BaseFile, Encodings
 from airflow_provider_slshudi.hudi.spill import Spill
 from airflow_provider_slshudi.hudi.waiting import Waiting
-from airflow_provider_slshudi.points import Point, reach
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,8 +32,6 @@ BUFFER_BYTES = 96 * 1024 * 1024
 OPEN_FILES = 8
 MOST_OF_TARGET = 1.4
 """A file may grow to so many times the target where a further one would be small."""
-
-_log = logging.getLogger(__name__)
 
 
 def partition_path(name: str, value: str | None) -> str:
@@ -94,7 +90,7 @@ class BaseFileWriter:
     ) -> None:
         self._spill.close()
         if error is not None:
-            self._abandon()
+            abandon(self._files)
 
     def write(
         self,
@@ -144,15 +140,6 @@ class BaseFileWriter:
         for partition in sorted(self._partitions.values(), key=lambda item: (item.waiting.spilled, item.file is None)):
             self._complete(partition)
         return self._stats
-
-    def _abandon(self) -> None:
-        """Takes away what this attempt wrote: the rollback of a decided instant may have looked for it already."""
-        for file in self._files:
-            try:
-                file.abandon()
-            except Exception as error:
-                # Where the instant is still pending, its markers name the file to whoever decides.
-                _log.warning("%s could not be deleted: %s", file.path, error)
 
     def _append(self, path: str, rows: pa.Table, size: int, shared: bool) -> None:
         partition = self._partitions.get(path)
@@ -221,20 +208,8 @@ class BaseFileWriter:
 
     def _start(self, partition: str) -> BaseFile:
         file = BaseFile(self._storage, self._instant, self._token, partition, self._encodings)
-        marker = f".hoodie/.temp/{self._instant}/{file.path}.marker.CREATE"
-        self._storage.write(marker, b"")
-        try:
-            # After the marker: who withdraws the order later finds it.
-            self._still_wanted()
-        except ManifestError:
-            self._storage.delete(marker)
-            raise
-        reach(Point.APPEND_TASK_MARKED)
-        metadata = f"{partition}/.hoodie_partition_metadata" if partition else ".hoodie_partition_metadata"
-        if not self._storage.exists(metadata):
-            depth = 1 if partition else 0
-            text = f"#partition metadata\ncommitTime={self._instant}\npartitionDepth={depth}\n"
-            self._storage.write(metadata, text.encode())
+        mark(self._storage, self._instant, file.path, self._still_wanted)
+        describe_partition(self._storage, self._instant, partition)
         self._files.append(file)
         file.open()
         self._open += 1

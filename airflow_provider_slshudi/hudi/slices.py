@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.exceptions import ManifestError
 from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
-from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.hudi.marking import mark
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,14 +70,7 @@ def rewrite(
     import pyarrow.parquet as pq
 
     name = f"{old.group}_{write_token}_{instant}.parquet"
-    marker = f".hoodie/.temp/{instant}/{name}.marker.MERGE"
-    storage.write(marker, b"")
-    try:
-        still_wanted()
-    except ManifestError:
-        storage.delete(marker)
-        raise
-    reach(Point.APPEND_TASK_MARKED)
+    mark(storage, instant, name, still_wanted, "MERGE")
     kept, writer = 0, None
     try:
         with storage.create(name) as sink:

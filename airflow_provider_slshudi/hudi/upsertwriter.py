@@ -6,7 +6,6 @@ a marker before each file, the order is asked for around it, and an attempt that
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from airflow_provider_slshudi.exceptions import ManifestError
 from airflow_provider_slshudi.hudi.buckets import new_file_id
 from airflow_provider_slshudi.hudi.filegroups import Completed, FileGroup, file_groups
 from airflow_provider_slshudi.hudi.logfile import LogFile, delete_records
+from airflow_provider_slshudi.hudi.marking import abandon, describe_partition, mark
 from airflow_provider_slshudi.hudi.merge import MergeSpec, deleted, merge, reduce_rows
 from airflow_provider_slshudi.hudi.parquet import BaseFile, Encodings, constant
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS, RECORD_KEY
 from airflow_provider_slshudi.numbered import numbered
-from airflow_provider_slshudi.points import Point, reach
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.hudi.storage import Storage
 
 _COMMIT_TIME, _, _, _, _FILE_NAME = META_COLUMNS
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -80,14 +76,8 @@ class UpsertWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            return
-        for file in self._files:
-            try:
-                file.abandon()
-            except Exception as failed:
-                # Where the instant is still pending, its markers name the file to whoever decides.
-                _log.warning("%s could not be deleted: %s", file.path, failed)
+        if error is not None:
+            abandon(self._files)
 
     def write(self, partition: str, bucket: int, rows: pa.Table, keys: pa.Array) -> None:
         """Writes all rows of the batch that are of one bucket, those of deletes included.
@@ -189,20 +179,9 @@ class UpsertWriter:
         return pa.table([*meta, *rows.columns], names=[*META_COLUMNS, *rows.column_names])
 
     def _mark(self, file: BaseFile | LogFile) -> None:
-        """The file's marker, then the question whether it is still wanted: who withdraws the order later finds it."""
-        marker = f".hoodie/.temp/{self._spec.instant}/{file.path}.marker.CREATE"
-        self._storage.write(marker, b"")
-        try:
-            self._still_wanted()
-        except ManifestError:
-            self._storage.delete(marker)
-            raise
-        reach(Point.APPEND_TASK_MARKED)
-        metadata = f"{file.partition}/.hoodie_partition_metadata" if file.partition else ".hoodie_partition_metadata"
-        if not self._storage.exists(metadata):
-            depth = 1 if file.partition else 0
-            text = f"#partition metadata\ncommitTime={self._spec.instant}\npartitionDepth={depth}\n"
-            self._storage.write(metadata, text.encode())
+        """What precedes a file."""
+        mark(self._storage, self._spec.instant, file.path, self._still_wanted)
+        describe_partition(self._storage, self._spec.instant, file.partition)
         self._files.append(file)
 
     def _close(self, file: BaseFile | LogFile, more: dict[str, Any] | None = None) -> None:
