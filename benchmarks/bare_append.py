@@ -19,9 +19,10 @@ from airflow_provider_slshudi.hudi import commit, instants
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.runtime import leave, quiet
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.job.append import AppendTask, _runner
+from airflow_provider_slshudi.job.append import AppendTask
 from airflow_provider_slshudi.job.reading import ReadSpec, read_limits
 from airflow_provider_slshudi.job.rows import RowSpec
+from airflow_provider_slshudi.job.tasks import each
 from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.planning.split import split
 from airflow_provider_slshudi.ranges import Range
@@ -65,7 +66,7 @@ def main(order: str) -> None:
             table.partition.name if table.partition else None,
             pipeline.batch.target_file_bytes,
         )
-        results = spark.parallelize(work, len(work)).mapPartitions(_runner(task)).collect()
+        results = each(spark, task, work)
         written = time.monotonic()
         commit.commit(gateway, pipeline, instant, [stat for result in results for stat in result.stats], {})
         committed = time.monotonic()

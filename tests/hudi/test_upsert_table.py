@@ -32,10 +32,10 @@ def _properties(pipeline: Pipeline) -> dict[str, str]:
     ("type_", "upsert", "payload"),
     [
         ("merge_on_read", {}, None),
-        ("copy_on_write", {"partial_update": True}, "PartialUpdateAvroPayload"),
+        ("copy_on_write", {"partial_update": True, "delete_marker": None}, "PartialUpdateAvroPayload"),
         (
             "merge_on_read",
-            {"partial_update": True, "ordering_field": None},
+            {"partial_update": True, "delete_marker": None, "ordering_field": None},
             "OverwriteNonDefaultsWithLatestAvroPayload",
         ),
         ("copy_on_write", {"record_key": ["id", "number"], "ordering_field": None}, None),
