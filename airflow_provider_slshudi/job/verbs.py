@@ -77,7 +77,8 @@ def append(spark: SparkContext, order: JobOrder) -> None:
 def commit_instant(gateway: Gateway, order: JobOrder) -> None:
     """Commits the instant with the manifest that was recorded, then the quarantine's, where that has a part in it.
 
-    A main instant that is completed already is left as it is: then it is the quarantine's that is missing.
+    Of a batch with a part in the quarantine a main instant that is completed already is left as it is: then it is the
+    quarantine's that is missing.
 
     Raises:
         ManifestError: the manifest, or what goes into the commit's extra metadata, is not that one.
@@ -95,7 +96,7 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
         )
     extra = exchange.read_extra(storage, order.transaction, order.instant, order.token, order.extra)
     in_time = partial(_in_time, storage, order, f"commit instant {order.instant}")
-    if not _is_ours(storage, order):
+    if manifest.quarantine is None or not _is_ours(storage, order):
         _require_inflight(storage, order.instant)
         reach(Point.COMMIT_STARTED)
         commit.commit(gateway, pipeline, order.instant, manifest.stats, extra, in_time)
