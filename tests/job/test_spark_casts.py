@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -73,7 +74,14 @@ def ours(texts: list[str], type_: str, **how: str) -> pa.Array:
 def bits(values: pa.Array | list[Any]) -> list[Any]:
     """Values that are equal where theirs are, NaN and the sign of zero included."""
     listed = values.to_pylist() if isinstance(values, pa.Array) else values
-    return [struct.pack("d", value) if isinstance(value, float) and value == value else repr(value) for value in listed]
+    return [_bits(value) for value in listed]
+
+
+def _bits(value: Any) -> Any:
+    if isinstance(value, float) and value == value:
+        return struct.pack("d", value)
+    # Where the last digit is rounded up, Spark's decimal may have one zero more.
+    return Fraction(value) if isinstance(value, Decimal) else repr(value)
 
 
 def same(texts: list[str], found: pa.Array | list[Any], expected: list[Any]) -> None:
