@@ -21,7 +21,7 @@ from airflow_provider_slshudi.exceptions import ColumnMismatch
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.schema import avro_schema, decimal_bytes, nullable_field, table_columns, type_of_avro
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 
 SCHEMA_KEY = "schema"
 """Where a commit's extra metadata has the table's schema; Hudi's own name of it."""
@@ -75,7 +75,7 @@ def schema_of_now(storage: Storage, timeline: Timeline) -> TableSchema | None:
 
     Reads one commit as a rule: the newest one that carries a schema.
     """
-    for instant in reversed(timeline.completed("commit", "deltacommit", "replacecommit")):
+    for instant in reversed(timeline.completed(*CHANGES)):
         text = timeline.extra_metadata(instant).get(SCHEMA_KEY)
         if text:
             return TableSchema(json.loads(text), instant.time)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +13,10 @@ from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest, RangeDo
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.job.checks import BatchChecks
-from airflow_provider_slshudi.job.misfits import EXAMPLES
 from airflow_provider_slshudi.job.quarantine import Origin, QuarantineTask, Staging
-from airflow_provider_slshudi.job.reading import Reading, ReadSpec, read_limits
+from airflow_provider_slshudi.job.reading import Reading, ReadSpec, Tally, read_limits
 from airflow_provider_slshudi.job.rows import RowSpec
-from airflow_provider_slshudi.job.tasks import each
+from airflow_provider_slshudi.job.tasks import each, leave
 from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.planning.split import split
 from airflow_provider_slshudi.points import Point, reach
@@ -32,19 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What one task wrote and read.
-
-    Attributes:
-        misfits: values that do not fit, per column.
-        unfit: logs that do not fit, each once; `examples` are the first few, as text.
-        staged: the file of those that go to the quarantine; None where there are none.
-    """
+    """What one task wrote and read; `staged` is the file of logs for the quarantine, None where there are none."""
 
     stats: list[dict[str, Any]]
     ranges: list[RangeDone]
-    misfits: dict[str, int]
-    unfit: int
-    examples: list[str]
+    tally: Tally
     staged: str | None
 
 
@@ -77,8 +67,7 @@ class AppendTask:
                     staging.add(whole, made.unfit, pull.shard)
             stats = writer.close()
         reach(Point.APPEND_TASK_WRITTEN)
-        maker = reading.maker
-        return TaskResult(stats, reading.done(), dict(maker.misfits), maker.unfit, maker.examples, staging.path)
+        return TaskResult(stats, reading.done(), reading.tally(), staging.path)
 
     def _still_wanted(self) -> None:
         exchange.require_order(self.storage, self.transaction, self.instant, self.token)
@@ -108,9 +97,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         pipeline.batch.target_file_bytes,
     )
     results: list[TaskResult] = each(spark, task, work)
-    misfits: Counter[str] = Counter()
-    for result in results:
-        misfits.update(result.misfits)
+    tally = Tally.total([result.tally for result in results])
     stats = [stat for result in results for stat in result.stats]
     manifest = Manifest(
         order.transaction,
@@ -118,17 +105,14 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         order.instant,
         stats,
         [done for result in results for done in result.ranges],
-        dict(misfits),
+        tally.misfits,
         time.monotonic() - started,
         checks.results([f"{storage.uri}/{stat['path']}" for stat in stats]),
-        sum(result.unfit for result in results),
-        [example for result in results for example in result.examples][:EXAMPLES],
+        tally.unfit,
+        tally.examples,
         _quarantined(spark, gateway, storage, order, pipeline, [item.staged for item in results if item.staged]),
     )
-    reach(Point.APPEND_WRITTEN)
-    exchange.require_order(storage, order.transaction, order.instant, order.token)
-    exchange.write_manifest(storage, manifest)
-    return manifest
+    return leave(storage, manifest)
 
 
 def _quarantined(

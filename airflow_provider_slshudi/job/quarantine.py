@@ -19,7 +19,7 @@ from airflow_provider_slshudi.hudi.quarantine import COLUMNS
 from airflow_provider_slshudi.hudi.schema import arrow_type
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.job.misfits import Unfit
-from airflow_provider_slshudi.numbered import numbered
+from airflow_provider_slshudi.job.rows import flat, row_keys
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.sls.columns import META, REST
 
@@ -62,8 +62,7 @@ class Staging:
     def add(self, logs: pa.Table, unfit: Unfit, shard: int) -> None:
         """Adds the logs of a pull that `unfit` names; `logs` is the pull decoded without keys, all in `__rest__`."""
         rows = _rows(logs.take(pa.array(unfit.rows)), unfit.why, shard, self._origin)
-        keys = numbered(str(shard), "-", rows["cursor"].combine_chunks(), rows["log_index"].combine_chunks())
-        rows = rows.append_column(_KEY, keys)
+        rows = rows.append_column(_KEY, row_keys(shard, flat(rows["cursor"]), flat(rows["log_index"])))
         if self._writer is None:
             self.path = self._name
             self._stream = self._storage.create(self._name)
@@ -102,14 +101,14 @@ class QuarantineTask:
 def logs_of(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Quarantined logs as `sls.decode` gives them with these `keys`."""
     columns: dict[str, pa.Array] = {
-        "__cursor__": _one(rows["cursor"]),
-        "__index__": _one(rows["log_index"]),
-        "__time__": pa.array(_one(rows["log_time"]).cast(pa.int64()).to_numpy() // 1_000_000, pa.uint32()),
-        "__time_ns_part__": _one(rows["log_time_ns_part"]).cast(pa.uint32()),
-        "__topic__": _one(rows["topic"]),
-        "__source__": _one(rows["source"]),
+        "__cursor__": flat(rows["cursor"]),
+        "__index__": flat(rows["log_index"]),
+        "__time__": pa.array(flat(rows["log_time"]).cast(pa.int64()).to_numpy() // 1_000_000, pa.uint32()),
+        "__time_ns_part__": flat(rows["log_time_ns_part"]).cast(pa.uint32()),
+        "__topic__": flat(rows["topic"]),
+        "__source__": flat(rows["source"]),
     }
-    pairs = _one(rows[_PAIRS])
+    pairs = flat(rows[_PAIRS])
     owner = np.repeat(np.arange(len(pairs)), np.diff(np.asarray(pairs.offsets)))
     inner = pairs.flatten()
     names, values = inner.field("key"), inner.field("value")
@@ -133,26 +132,22 @@ def logs_of(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 def _rows(logs: pa.Table, why: pa.Table, shard: int, origin: Origin) -> pa.Table:
     count = logs.num_rows
-    rest = _one(logs[REST.name])
+    rest = flat(logs[REST.name])
     pairs = arrow_type(dict(COLUMNS)[_PAIRS])
     items = pa.StructArray.from_arrays([rest.keys, rest.items], fields=list(pairs.value_type))
-    seconds = _one(logs["__time__"]).to_numpy().astype(np.int64)
+    seconds = flat(logs["__time__"]).to_numpy().astype(np.int64)
     columns = {
         "shard": pa.array(np.full(count, shard, np.int32)),
-        "cursor": _one(logs["__cursor__"]),
-        "log_index": _one(logs["__index__"]),
+        "cursor": flat(logs["__cursor__"]),
+        "log_index": flat(logs["__index__"]),
         "pipeline": pa.repeat(origin.pipeline, count),
         "transaction_id": pa.repeat(origin.transaction, count),
         "planned": pa.array(np.full(count, origin.planned * 1_000_000, np.int64)),
         "log_time": pa.array(seconds * 1_000_000),
-        "log_time_ns_part": _one(logs["__time_ns_part__"]),
-        "topic": _one(logs["__topic__"]),
-        "source": _one(logs["__source__"]),
+        "log_time_ns_part": flat(logs["__time_ns_part__"]),
+        "topic": flat(logs["__topic__"]),
+        "source": flat(logs["__source__"]),
         _PAIRS: pa.ListArray.from_arrays(rest.offsets, items, type=pairs),
-        **{name: _one(why[name]) for name in why.column_names},
+        **{name: flat(why[name]) for name in why.column_names},
     }
     return pa.table({name: columns[name].cast(arrow_type(type_)) for name, type_ in COLUMNS})
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

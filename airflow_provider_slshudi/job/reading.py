@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_slshudi.config import Source
 from airflow_provider_slshudi.hudi.exchange import RangeDone
+from airflow_provider_slshudi.job.misfits import EXAMPLES
 from airflow_provider_slshudi.job.rows import RowMaker, Rows, RowSpec
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.pace import Limits, Pacer
@@ -47,16 +48,30 @@ class Read:
     done: float
 
 
-class Reading:
-    """One task's reading of its ranges.
+@dataclass(frozen=True)
+class Tally:
+    """What did not fit: values per column, logs (each once), and the first few as text."""
 
-    Attributes:
-        maker: has counted, once all rows came, what did not fit.
-    """
+    misfits: dict[str, int]
+    unfit: int
+    examples: list[str]
+
+    @classmethod
+    def total(cls, parts: Sequence[Tally]) -> Tally:
+        """That of all parts."""
+        misfits: Counter[str] = Counter()
+        for part in parts:
+            misfits.update(part.misfits)
+        examples = [example for part in parts for example in part.examples]
+        return cls(dict(misfits), sum(part.unfit for part in parts), examples[:EXAMPLES])
+
+
+class Reading:
+    """One task's reading of its ranges."""
 
     def __init__(self, spec: ReadSpec, ranges: Sequence[Range]) -> None:
         self._spec, self._ranges = spec, ranges
-        self.maker = RowMaker(spec.rows)
+        self._maker = RowMaker(spec.rows)
         self._found = {item: _Found() for item in ranges}
 
     def rows(self) -> Iterator[Read]:
@@ -73,7 +88,11 @@ class Reading:
                 done += pull.groups
                 self._found[item].add(pull, logs)
                 if logs.num_rows:
-                    yield Read(self.maker.rows(logs, item.shard), logs, pull, done / groups)
+                    yield Read(self._maker.rows(logs, item.shard), logs, pull, done / groups)
+
+    def tally(self) -> Tally:
+        """What did not fit, once all rows came."""
+        return Tally(dict(self._maker.misfits), self._maker.unfit, self._maker.examples)
 
     def done(self) -> list[RangeDone]:
         """What each range held, once all rows came."""

@@ -29,8 +29,8 @@ from airflow_provider_slshudi.hudi.slices import Slice
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.job.checks import BatchChecks
 from airflow_provider_slshudi.job.quarantine import logs_of
-from airflow_provider_slshudi.job.rows import RowMaker, RowSpec
-from airflow_provider_slshudi.job.tasks import each
+from airflow_provider_slshudi.job.rows import RowMaker, RowSpec, flat
+from airflow_provider_slshudi.job.tasks import each, leave
 from airflow_provider_slshudi.points import Point, reach
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class ReplayTask:
             return stay
         chosen = rows.take(pa.array(places)).combine_chunks()
         planned = chosen["planned"].combine_chunks().cast(pa.timestamp("us", "UTC"))
-        made = maker.made(logs_of(chosen, self.rows.keys), _array(chosen[RECORD_KEY]), planned)
+        made = maker.made(logs_of(chosen, self.rows.keys), flat(chosen[RECORD_KEY]), planned)
         writer.write(made.data, made.keys, self.partition_name, made.partitions)
         fits = np.ones(len(places), np.bool_)
         if made.unfit is not None:
@@ -147,10 +147,7 @@ def replay(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         taken=sum(result.taken for result in results),
         left=dict(left),
     )
-    reach(Point.APPEND_WRITTEN)
-    exchange.require_order(storage, order.transaction, order.instant, order.token)
-    exchange.write_manifest(storage, manifest)
-    return manifest
+    return leave(storage, manifest)
 
 
 def count(gateway: Gateway, pipeline: Pipeline) -> list[dict[str, Any]]:
@@ -162,7 +159,7 @@ def count(gateway: Gateway, pipeline: Pipeline) -> list[dict[str, Any]]:
     for file in quarantine.files(gateway, pipeline):
         with pq.ParquetFile(storage.filesystem.open_input_file(storage.full(file.name))) as parquet:
             for rows in _row_groups(parquet, [*names, "log_time"]):
-                times = pc.divide(_array(rows["log_time"]).cast(pa.int64()), 1_000_000)
+                times = pc.divide(flat(rows["log_time"]).cast(pa.int64()), 1_000_000)
                 rows = rows.set_column(rows.schema.get_field_index("log_time"), "log_time", times)
                 figures = [("log_time", "count"), ("log_time", "min"), ("log_time", "max")]
                 parts.append(rows.group_by(names).aggregate(figures))
@@ -213,7 +210,7 @@ def _selected(rows: pa.Table, selection: Selection) -> NDArray[Any]:
     for column, name in (("transaction_id", "transaction"), ("column_name", "column"), ("reason", "reason")):
         if wanted[name] is not None:
             chosen &= pc.equal(rows[column], wanted[name]).to_numpy(zero_copy_only=False)
-    times = pc.divide(_array(rows["log_time"]).cast(pa.int64()), 1_000_000).to_numpy()
+    times = pc.divide(flat(rows["log_time"]).cast(pa.int64()), 1_000_000).to_numpy()
     if selection.since is not None:
         chosen &= times >= selection.since
     if selection.until is not None:
@@ -224,7 +221,3 @@ def _selected(rows: pa.Table, selection: Selection) -> NDArray[Any]:
 def _row_groups(parquet: pq.ParquetFile, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
     for number in range(parquet.num_row_groups):
         yield parquet.read_row_group(number, columns=columns)
-
-
-def _array(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

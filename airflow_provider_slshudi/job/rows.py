@@ -119,7 +119,7 @@ class RowMaker:
 
     def rows(self, logs: pa.Table, shard: int) -> Rows:
         """The rows of decoded logs (see `sls.decode`); raises as `made`."""
-        keys = row_keys(shard, _flat(logs["__cursor__"]), _flat(logs["__index__"]))
+        keys = row_keys(shard, flat(logs["__cursor__"]), flat(logs["__index__"]))
         return self.made(logs, keys, pa.scalar(self._spec.planned * _SECOND, pa.timestamp("us", "UTC")))
 
     def made(self, logs: pa.Table, keys: pa.Array, planned: Any) -> Rows:
@@ -131,7 +131,7 @@ class RowMaker:
         data: dict[str, pa.Array] = {}
         found: list[Misfits] = []
         for spec in self._spec.columns:
-            before = _as_binary(_flat(logs[spec.key]))
+            before = _as_binary(flat(logs[spec.key]))
             given = before
             if spec.path is not None:
                 given, before = at_path(before, spec.path)
@@ -142,7 +142,7 @@ class RowMaker:
         for spec in self._spec.columns:
             data |= dict.fromkeys(spec.renamed_from, data[spec.name])
         if self._spec.rest_column is not None:
-            rest = _flat(logs["__rest__"])
+            rest = flat(logs["__rest__"])
             data[self._spec.rest_column], lost = convert_map(rest)
             if lost:
                 found.append(of_rest(self._spec.rest_column, rest, data[self._spec.rest_column], self._spec.misfits))
@@ -154,7 +154,7 @@ class RowMaker:
             table, keys = table.filter(pa.array(fits)), keys.filter(pa.array(fits))
         partitions = None
         if self._spec.partition is not None:
-            partitions = _partitions(_flat(table[self._spec.partition.column]), self._spec.partition)
+            partitions = _partitions(flat(table[self._spec.partition.column]), self._spec.partition)
             if self._spec.partition.every is not None:
                 table = table.append_column(self._spec.partition.name, partitions)
         return Rows(table, keys, partitions, aside)
@@ -215,5 +215,6 @@ def _as_binary(values: pa.Array) -> pa.Array:
     return values if pa.types.is_binary(values.type) else values.cast(pa.string()).cast(pa.binary())
 
 
-def _flat(column: pa.ChunkedArray) -> pa.Array:
+def flat(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece; copied only where it is in more."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

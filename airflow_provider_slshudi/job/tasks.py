@@ -1,9 +1,14 @@
-"""How the parts of a job's work become Spark tasks."""
+"""How the parts of a job's work become Spark tasks, and how a job hands over what they did."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+
+from airflow_provider_slshudi.hudi import exchange
+from airflow_provider_slshudi.hudi.exchange import Manifest
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.points import Point, reach
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -19,12 +24,29 @@ def each(spark: SparkContext, task: Callable[[Any, str], Any], work: Sequence[An
 
 def _runner(task: Callable[[Any, str], Any]) -> Any:
     def run(partition: Iterator[Any]) -> Iterator[Any]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        if context is None:
-            raise RuntimeError("an append task runs inside a Spark task only")
         for part in partition:
-            yield task(part, f"{context.partitionId()}-{context.stageId()}-{context.taskAttemptId()}")
+            yield task(part, write_token())
 
     return run
+
+
+def write_token() -> str:
+    """What names the files of this task's attempt: `{partition}-{stage}-{attempt}`."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("an append's task runs inside a Spark task only")
+    return f"{context.partitionId()}-{context.stageId()}-{context.taskAttemptId()}"
+
+
+def leave(storage: Storage, manifest: Manifest) -> Manifest:
+    """Leaves the manifest, a job's last act, and gives it.
+
+    Raises:
+        ManifestError: somebody else decided about the instant.
+    """
+    reach(Point.APPEND_WRITTEN)
+    exchange.require_order(storage, manifest.transaction, manifest.instant, manifest.token)
+    exchange.write_manifest(storage, manifest)
+    return manifest

@@ -6,7 +6,7 @@ import json
 import math
 import time
 import zlib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,8 +29,9 @@ from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.hudi.upsertwriter import UpsertSpec, UpsertWriter
 from airflow_provider_slshudi.job.append import density_of, parts, ranges_of
-from airflow_provider_slshudi.job.reading import Reading, ReadSpec, read_limits
+from airflow_provider_slshudi.job.reading import Reading, ReadSpec, Tally, read_limits
 from airflow_provider_slshudi.job.rows import Rows, RowSpec
+from airflow_provider_slshudi.job.tasks import leave, write_token
 from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Range
@@ -87,7 +88,7 @@ class UpsertTask:
                 yield from _packed(kept)
                 kept, size = defaultdict(list), 0
         yield from _packed(kept)
-        told = {"ranges": [asdict(done) for done in reading.done()], "misfits": dict(reading.maker.misfits)}
+        told = {"ranges": [asdict(done) for done in reading.done()], "tally": asdict(reading.tally())}
         yield 0, (_TOLD, json.dumps(told).encode())
 
     def write(self, sent: Iterable[Sent], write_token: str) -> Iterator[dict[str, Any]]:
@@ -158,7 +159,7 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     partition = pipeline.table.partition
     work = parts(order, pipeline, spark.defaultParallelism)
     task = UpsertTask(
-        ReadSpec(service, pipeline.name, RowSpec.of(pipeline), read_limits(pipeline.source, work)),
+        ReadSpec(service, pipeline.name, RowSpec.of(pipeline, order.planned), read_limits(pipeline.source, work)),
         storage,
         order.transaction,
         order.token,
@@ -168,23 +169,20 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     )
     results = run(spark, task, work) if work else []
     told = [part for result in results for part in result["told"]]
-    misfits: Counter[str] = Counter()
-    for part in told:
-        misfits.update(part["misfits"])
+    tally = Tally.total([Tally(**part["tally"]) for part in told])
     manifest = Manifest(
         order.transaction,
         order.token,
         order.instant,
         [stat for result in results for stat in result["stats"]],
         [RangeDone(**done) for part in told for done in part["ranges"]],
-        dict(misfits),
+        tally.misfits,
         time.monotonic() - started,
+        unfit=tally.unfit,
+        examples=tally.examples,
         merged=sum(result["rows"] for result in results),
     )
-    reach(Point.APPEND_WRITTEN)
-    exchange.require_order(storage, order.transaction, order.instant, order.token)
-    exchange.write_manifest(storage, manifest)
-    return manifest
+    return leave(storage, manifest)
 
 
 def writers(order: BatchOrder, cores: int) -> int:
@@ -232,12 +230,7 @@ def run(spark: SparkContext, task: UpsertTask, work: list[list[Range]]) -> list[
             yield from task.send(ranges)
 
     def write(sent: Iterable[Sent]) -> Iterator[dict[str, Any]]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        if context is None:
-            raise RuntimeError("an upsert's task runs inside a Spark task only")
-        return task.write(sent, f"{context.partitionId()}-{context.stageId()}-{context.taskAttemptId()}")
+        return task.write(sent, write_token())
 
     sent = spark.parallelize(work, len(work)).mapPartitions(read)
     return sent.partitionBy(task.writers, lambda owner: owner).mapPartitions(write).collect()

@@ -13,7 +13,7 @@ from airflow_provider_slshudi.exceptions import (
 )
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import COMMITS, Phase, Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, COMMITS, Phase, Timeline
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import InstantState, decide
@@ -94,7 +94,7 @@ def refuse_foreign_writes(work: Work) -> None:
         LedgerLost: a commit is of a transaction that the ledger does not know, or thinks was never committed.
     """
     name, timeline = work.pipeline.name, Timeline.load(work.storage)
-    completed = timeline.completed(*COMMITS, "replacecommit")
+    completed = timeline.completed(*CHANGES)
     ours = work.ledger.committed_instants(name, [instant.time for instant in completed])
     accepted = work.ledger.accepted(name)
     for instant in completed:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from airflow_provider_slshudi.exceptions import TableError
 from airflow_provider_slshudi.hudi import exchange
-from airflow_provider_slshudi.hudi.timeline import COMMITS, Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, COMMITS, Timeline
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.records import CommittedBatch, RangeTotals
@@ -52,7 +52,7 @@ def rebuild(work: Work) -> Rebuilt:
         work.ledger.rebuild(name, batches)
         for instant in finished:
             exchange.delete(work.storage, instant)
-        completed = timeline.completed(*COMMITS, "replacecommit")
+        completed = timeline.completed(*CHANGES)
         work.ledger.accept(name, max((str(instant.completion) for instant in completed), default=""))
         pending = pending_of(work)
         for instant, id_ in pending:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from aliyun.log import LogItem, PutLogsRequest
 
-from airflow_provider_slshudi.exceptions import BatchUnderWay, ConfigError, ForeignWrite, IllegalTransition
+from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.exceptions import (
+    BatchUnderWay,
+    ConfigError,
+    ForeignWrite,
+    IllegalTransition,
+    TooManyMisfits,
+)
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol.rebuild import rebuild
@@ -174,3 +183,38 @@ def test_a_table_that_hudi_bulk_inserted_is_continued(spark: SparkSession, upser
     model.batch(changes)
     assert rows_by_spark(spark, str(path)) == rows_by_rust(work.storage.uri) == model.table()
     assert file_groups_of(path) == before
+
+
+def raw(pipeline: Scenario, *logs: dict[str, Any]) -> None:
+    """Puts logs as they are."""
+    source = pipeline.work.pipeline.source
+    items = [LogItem(int(time.time()), contents=[(key, str(value)) for key, value in log.items()]) for log in logs]
+    pipeline.client.put_logs(PutLogsRequest(source.project, source.logstore, "", "10.0.0.1", items))
+
+
+def with_fields(pipeline: Scenario, **fields: Any) -> Scenario:
+    described = Pipeline.model_validate({**pipeline.work.pipeline.model_dump(mode="json"), **fields})
+    return replace(pipeline, work=pipeline.by("run-0", pipeline=described))
+
+
+def test_the_share_of_misfits_is_bounded_as_that_of_an_append(upserts: Callable[..., Scenario]) -> None:
+    pipeline = with_fields(upserts(), max_misfits=0.4)
+    fits = {"id": "c1", "updated_at": 1, "region": "a", "number": 7}
+    raw(pipeline, fits, {**fits, "number": "many"})
+    with pytest.raises(TooManyMisfits, match=r"1 of 2 logs .*number: 1.*'many'"):
+        pipeline.batch("run-1")
+    raw(pipeline, fits)
+    assert pipeline.batch("run-2").rows == 3
+
+
+def test_event_times_are_late_or_from_the_future_by_when_the_batch_was_planned(
+    upserts: Callable[..., Scenario],
+) -> None:
+    plain = upserts()
+    described = plain.work.pipeline.model_dump(mode="json")
+    bounds = {"late": "1d", "future": "1d", "rule": "fail"}
+    partition = {"by": "event_time", "column": "seen", "every": "month", "bounds": bounds}
+    columns = [*described["columns"], {"name": "seen", "type": "timestamp", "format": "seconds"}]
+    pipeline = with_fields(plain, columns=columns, table={**described["table"], "partition": partition})
+    raw(pipeline, {"id": "c1", "updated_at": 1, "seen": int(time.time())})
+    assert pipeline.batch("run-1").rows == 1
