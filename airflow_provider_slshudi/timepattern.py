@@ -80,7 +80,8 @@ def parse_pattern(text: str) -> TimePattern:
                 f"where the number before {letters} ends is not clear in {text!r}: write two letters, as MM"
             )
         open_end = letters in _NOT_FIXED or name == "fraction"
-        regex += f"(?P<{name}>{part})"
+        # Where a letter stands alone Java takes up to nineteen digits.
+        regex += ("0{0,17}" if letters in _NOT_FIXED else "") + f"(?P<{name}>{part})"
         parts.append(name)
     _check(text, parts)
     return TimePattern(rf"\A(?i:{regex})\z", tuple(parts))

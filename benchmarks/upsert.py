@@ -25,6 +25,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -39,7 +40,7 @@ from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.runtime import environment, leave, quiet, session_conf
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.job.reading import ReadSpec
+from airflow_provider_slshudi.job.reading import Read, ReadSpec, Tally
 from airflow_provider_slshudi.job.rows import Rows, RowSpec
 from airflow_provider_slshudi.job.upsert import UpsertTask, run, upsert_spec
 from airflow_provider_slshudi.processes import adopt_orphans
@@ -50,26 +51,27 @@ if TYPE_CHECKING:
 
 WAYS = {"default": "data source, default index", "bucket": "data source, bucket index", "ours": "slshudi"}
 BARS = {"default": 3.0, "bucket": 1.0}
+COLUMNS = {
+    "id": "string",
+    "updated_at": "bigint",
+    "name": "string",
+    "city": "string",
+    "score": "double",
+    "number": "bigint",
+}
 FILES = 8
 """Of updated rows."""
 
 
-def pipeline_of(table: str, type_: str, buckets: int) -> Pipeline:
+def pipeline_of(table: str, table_type: str, buckets: int) -> Pipeline:
     """A table without partitions."""
     upsert = {"record_key": "id", "ordering_field": "updated_at", "buckets": buckets}
     return Pipeline.model_validate(
         {
             "name": "users",
             "source": {"project": "none", "logstore": "none"},
-            "table": {"path": f"file://{table}", "name": "users", "type": type_, "upsert": upsert},
-            "columns": [
-                {"name": "id"},
-                {"name": "updated_at", "type": "bigint"},
-                {"name": "name"},
-                {"name": "city"},
-                {"name": "score", "type": "double"},
-                {"name": "number", "type": "bigint"},
-            ],
+            "table": {"path": f"file://{table}", "name": "users", "type": table_type, "upsert": upsert},
+            "columns": [{"name": name, "type": type_} for name, type_ in COLUMNS.items()],
         }
     )
 
@@ -80,16 +82,20 @@ class _FromFiles:
 
     files: list[str]
     names: list[str]
-    misfits: dict[str, int]
 
-    def rows(self) -> Iterator[tuple[Rows, pa.Table, int, float]]:
-        """The files' rows, as a pull's would come."""
+    def rows(self) -> Iterator[Read]:
+        """The files' rows, as a pull's would come; a file is a shard."""
         for number, name in enumerate(self.files):
             for batch in pq.ParquetFile(name).iter_batches(65536, columns=self.names):
                 table, count = pa.Table.from_batches([batch]), batch.num_rows
                 numbers = pa.array(range(count), pa.int64())
                 logs = pa.table({"__cursor__": numbers, "__index__": pa.repeat(number, count)})
-                yield Rows(table, table["id"].combine_chunks(), None), logs, number, 0.0
+                pull: Any = SimpleNamespace(shard=number)
+                yield Read(Rows(table, table["id"].combine_chunks(), None), logs, pull, 0.0)
+
+    def tally(self) -> Tally:
+        """Everything fits."""
+        return Tally({}, 0, [])
 
     def done(self) -> list[Any]:
         """Nothing of a shard."""
@@ -103,7 +109,7 @@ class _Task(UpsertTask):
     files: tuple[str, ...] = ()
 
     def _reading(self, ranges: list[Range]) -> Any:
-        return _FromFiles([self.files[item.begin] for item in ranges], self.spec.columns.names, {})
+        return _FromFiles([self.files[item.begin] for item in ranges], self.spec.columns.names)
 
     def _still_wanted(self) -> None:
         pass
@@ -169,22 +175,23 @@ def act(way: str, given: dict[str, Any]) -> None:
 
     spark = SparkSession.builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
     quiet(spark._jvm)
-    began, said = time.monotonic(), ""
-    if way == "updates":
-        rows = make_rows(spark, 3, given["count"], given["step"], 1)
-        rows.orderBy("name").repartition(FILES).write.parquet(given["updates"])
-    elif way.startswith("base-"):
-        rows = make_rows(spark, 0, given["count"], 1, 0)
-        by_data_source(spark, given, way.removeprefix("base-"), "bulk_insert", rows)
-    elif way == "sum":
-        table = spark.read.format("hudi").load(given["pipeline"]["table"]["path"])
-        found = table.selectExpr("count(*)", "sum(xxhash64(id, updated_at, name, city, score, number) % 1000000007)")
-        said = str([int(value) for value in found.collect()[0]])
+    began, sums = time.monotonic(), dict[str, list[int]]()
+    if way == "prepare":
+        rows, updates = given["rows"], given["count"]
+        changed = make_rows(spark, 3, updates, rows // updates, 1)
+        changed.orderBy("name").repartition(FILES).write.parquet(given["updates"])
+        for base, pipeline in given["tables"].items():
+            by_data_source(spark, {"pipeline": pipeline}, base, "bulk_insert", make_rows(spark, 0, rows, 1, 0))
+    elif way == "sums":
+        for name, pipeline in given["tables"].items():
+            table = spark.read.format("hudi").load(pipeline["table"]["path"])
+            found = table.selectExpr("count(*)", f"sum(xxhash64({', '.join(COLUMNS)}) % 1000000007)")
+            sums[name] = [int(value) for value in found.collect()[0]]
     elif way == "ours":
         ours(spark, given)
     else:
         by_data_source(spark, given, way, "upsert", spark.read.parquet(given["updates"]))
-    Path(given["result"]).write_text(json.dumps({"seconds": time.monotonic() - began, "said": said}))
+    Path(given["result"]).write_text(json.dumps({"seconds": time.monotonic() - began, "sums": sums}))
     spark.stop()
     leave(spark._jvm)
 
@@ -194,10 +201,8 @@ class Bench:
 
     def __init__(self, folder: Path, rows: int, updates: int, type_: str, buckets: int) -> None:
         self.folder, self._type, self._buckets = folder, type_, buckets
-        self._updates = str(folder / "updates")
-        self._submit("updates", "", {"count": updates, "step": rows // updates})
-        for way in ("default", "bucket"):
-            self._submit(f"base-{way}", f"base-{way}", {"count": rows})
+        tables = {way: self._pipeline(f"base-{way}") for way in ("default", "bucket")}
+        self._submit("prepare", {"rows": rows, "count": updates, "tables": tables})
 
     def write(self, way: str) -> dict[str, float]:
         """Wall seconds of the write and CPU seconds of the whole, on a new copy of the way's table."""
@@ -209,17 +214,20 @@ class Bench:
         shutil.rmtree(place / ".hoodie")
         shutil.copytree(self.folder / f"base-{base}" / ".hoodie", place / ".hoodie")
         found: dict[str, Any] = {}
-        took = measured(lambda: found.update(self._submit(way, way, {})), os.getpid())
+        took = measured(lambda: found.update(self._submit(way, {"pipeline": self._pipeline(way)})), os.getpid())
         return {"wall": found["seconds"], "cpu": took["cpu"]}
 
-    def sum(self, way: str) -> str:
-        """A number that two tables share only if their rows are the same."""
-        return str(self._submit("sum", way, {})["said"])
+    def sums(self) -> dict[str, list[int]]:
+        """Numbers that two tables share only if their rows are the same."""
+        tables = {way: self._pipeline(way) for way in WAYS}
+        return dict(self._submit("sums", {"tables": tables})["sums"])
 
-    def _submit(self, way: str, table: str, more: dict[str, Any]) -> dict[str, Any]:
+    def _pipeline(self, table: str) -> dict[str, Any]:
+        return pipeline_of(str(self.folder / table), self._type, self._buckets).model_dump(mode="json")
+
+    def _submit(self, way: str, more: dict[str, Any]) -> dict[str, Any]:
         order, result = self.folder / "order.json", self.folder / "result.json"
-        pipeline = pipeline_of(str(self.folder / table), self._type, self._buckets).model_dump(mode="json")
-        given = {"pipeline": pipeline, "updates": self._updates, "result": str(result), **more}
+        given = {"updates": str(self.folder / "updates"), "result": str(result), **more}
         order.write_text(json.dumps(given), encoding="utf-8")
         made = {**os.environ, **environment()}
         command = [str(Path(made["SPARK_HOME"]) / "bin" / "spark-submit"), "--master", "local[2]"]
@@ -264,8 +272,8 @@ def main() -> None:
             rounds.append(took)
             told = ", ".join(f"{way} {found['wall']:.1f} s ({found['cpu']:.1f} CPU)" for way, found in took.items())
             print(f"  round {number + 1}: {told}", flush=True)
-        sums = {way: bench.sum(way) for way in WAYS}
-    if len(set(sums.values())) != 1:
+        sums = bench.sums()
+    if any(found != sums["ours"] for found in sums.values()):
         raise SystemExit(f"the ways leave other rows: {sums}")
     print(f"the same rows in every way: {sums['ours']} (count, sum of hashes)")
     report(rounds, given.json)

@@ -7,6 +7,7 @@ Hudi's own data source, which keeps the same file groups.
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.local.process import LocalSls
+from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
@@ -53,7 +55,13 @@ CRASHES, FOREIGN = 0.3, 0.1
 """Shares of the batches in which somebody is killed, and which Hudi's own data source writes."""
 SLOW = 300.0
 """A machine that does much else may take so many seconds to start a driver."""
-_CASES = [case for case in all_cases() if case.step not in SERVICES and case.victim is not Victim.SCHEDULER]
+_NOT_HERE = {point for point in Point if "quarantine" in point.value}
+"""Points of a quarantine, which upserts have none of."""
+CASES = [
+    case
+    for case in all_cases()
+    if case.step not in SERVICES and case.victim is not Victim.SCHEDULER and case.point not in _NOT_HERE
+]
 
 
 @dataclass
@@ -114,6 +122,8 @@ class Soak:
     def __init__(self, folder: Path, spark: SparkSession, server: LocalSls, outcome: Outcome) -> None:
         self._folder, self._spark, self._server, self._outcome = folder, spark, server, outcome
         self._rng = random.Random(outcome.seed)
+        # In turn, so that a long soak meets each of them.
+        self._cases = itertools.cycle(self._rng.sample(CASES, len(CASES)))
         self._changes = Changes(self._rng)
         self._client = by_ip(server.connection())
         self._client.create_project(PROJECT, "tests")
@@ -146,7 +156,7 @@ class Soak:
             self._put()
             what = "healthy"
             if drawn < FOREIGN + CRASHES:
-                what = self._crash(self._rng.choice(_CASES), f"crash-{number}")
+                what = self._crash(next(self._cases), f"crash-{number}")
                 outcome.crashes += 1
                 if self._rng.random() < 0.5:
                     self._put()
