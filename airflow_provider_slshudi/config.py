@@ -496,7 +496,8 @@ class Maintenance(_Model):
 
     Cleaning deletes replaced files (hudi.apache.org/docs/cleaning). Beyond `max_commits` on the active timeline
     archival moves the oldest into the archive, down to `min_commits` (hudi.apache.org/docs/archival). With
-    `clustering: null` small files stay as they are.
+    `clustering: null` small files stay as they are. After `compact_after` commits the log files of a Merge-On-Read
+    table become base files (hudi.apache.org/docs/compaction).
     """
 
     schedule: Schedule = "1h"
@@ -504,6 +505,7 @@ class Maintenance(_Model):
     min_commits: int = Field(100, gt=0)
     max_commits: int = 150
     clustering: Clustering | None = Clustering()
+    compact_after: int = Field(10, gt=0)
 
     @property
     def every(self) -> timedelta | str:
@@ -555,6 +557,11 @@ class Pipeline(_Model):
     def clusters(self) -> bool:
         """Whether small files are made larger ones; rows that have keys stay in the files of their buckets."""
         return self.maintenance.clustering is not None and self.table.upsert is None
+
+    @property
+    def compacts(self) -> bool:
+        """Whether there are log files that become base files."""
+        return self.table.type == "merge_on_read"
 
     @model_validator(mode="after")
     def _columns_agree(self) -> Pipeline:

@@ -23,6 +23,7 @@ from airflow_provider_slshudi.operators.maintain import (
     SlsHudiArchiveOperator,
     SlsHudiCleanOperator,
     SlsHudiClusterOperator,
+    SlsHudiCompactOperator,
 )
 from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
 from airflow_provider_slshudi.operators.steps import (
@@ -115,7 +116,7 @@ def verify_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
 
 
 def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
-    """`{name}_maintenance`: clusters, cleans and archives while batches go on, as often as the pipeline's
+    """`{name}_maintenance`: clusters or compacts, cleans and archives while batches go on, as often as the pipeline's
     `maintenance.schedule` says; arguments and errors as `tail_dag`.
     """
     found = settings.pipeline(pipeline)
@@ -126,6 +127,8 @@ def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
         cleaned >> SlsHudiArchiveOperator(task_id="archive", pipeline=pipeline)
         if found.clusters:
             SlsHudiClusterOperator(task_id="cluster", pipeline=pipeline)
+        if found.compacts:
+            SlsHudiCompactOperator(task_id="compact", pipeline=pipeline)
     return dag
 
 

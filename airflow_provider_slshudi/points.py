@@ -91,6 +91,14 @@ class Point(str, Enum):
     CLUSTER_STARTED = "cluster-started", Where.DRIVER
     CLUSTER_COMPLETED = "cluster-completed", Where.DRIVER
     CLUSTER_SEEN = "cluster-seen", Where.TASK
+    COMPACT_LEASED = "compact-leased", Where.TASK
+    COMPACT_PLANNED = "compact-planned", Where.DRIVER
+    COMPACT_INFLIGHT = "compact-inflight", Where.DRIVER
+    COMPACT_WRITTEN = "compact-written", Where.DRIVER
+    COMPACT_LEFT_MANIFEST = "compact-left-manifest", Where.DRIVER
+    COMPACT_STARTED = "compact-started", Where.DRIVER
+    COMPACT_COMPLETED = "compact-completed", Where.DRIVER
+    COMPACT_SEEN = "compact-seen", Where.TASK
     CLEAN_LEASED = "clean-leased", Where.TASK
     CLEAN_PLANNED = "clean-planned", Where.DRIVER
     CLEAN_DELETED = "clean-deleted", Where.TASK

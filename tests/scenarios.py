@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +13,7 @@ from aliyun.log import LogClient, LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.job import verbs
-from airflow_provider_slshudi.job.launch import SubprocessLauncher
+from airflow_provider_slshudi.job.launch import Launcher, SubprocessLauncher
 from airflow_provider_slshudi.job.orders import IN_SESSION, JobOrder, Verb
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.points import FOLDER, Point
@@ -58,6 +58,20 @@ class DyingLauncher:
         with TemporaryDirectory() as folder:
             Path(folder, self._point.value).write_text("die")
             self._launcher.run(verb, order, {**secrets, FOLDER: folder})
+
+
+@dataclass(frozen=True)
+class Meanwhile:
+    """Runs jobs as another launcher does, and something else while a verb's job runs."""
+
+    launcher: Launcher
+    verb: Verb
+    act: Callable[[], object]
+
+    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
+        self.launcher.run(verb, order, secrets)
+        if verb is self.verb:
+            self.act()
 
 
 @dataclass(frozen=True)

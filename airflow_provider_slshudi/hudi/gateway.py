@@ -39,8 +39,15 @@ class Gateway:
 
     def requested(self, meta: Any, instant: str, action: str) -> Any:
         """A HoodieInstant in the state REQUESTED."""
+        return self._instant(meta, instant, action, "REQUESTED")
+
+    def inflight(self, meta: Any, instant: str, action: str) -> Any:
+        """A HoodieInstant in the state INFLIGHT."""
+        return self._instant(meta, instant, action, "INFLIGHT")
+
+    def _instant(self, meta: Any, instant: str, action: str, wanted: str) -> Any:
         states = self.java_class("org.apache.hudi.common.table.timeline.HoodieInstant$State").getEnumConstants()
-        state = next(state for state in states if state.toString() == "REQUESTED")
+        state = next(state for state in states if state.toString() == wanted)
         return meta.createNewInstant(state, action, instant)
 
     def java_class(self, name: str) -> Any:

@@ -174,6 +174,13 @@ class Timeline:
         """What a completed commit did, as Hudi names it: BULK_INSERT, CLUSTER, DELETE, ..."""
         return str(self._record(instant).get("operationType") or "UNKNOWN")
 
+    def action(self, time: str) -> str:
+        """The action of an instant, though it be gone while its rollback is pending; empty of one that is not there."""
+        found, rollback = self.get(time), self.rolling_back.get(time)
+        if found is not None or rollback is None:
+            return found.action if found is not None else ""
+        return str(self.plan(rollback)["instantToRollback"]["action"])
+
     def was_rolled_back(self, time: str) -> bool:
         """Whether a completed rollback of the active timeline names the instant."""
         return any(

@@ -26,12 +26,15 @@ class Verb(str, Enum):
     PLAN_CLUSTERING = "plan-clustering"
     CLUSTER = "cluster"
     COMPLETE_CLUSTERING = "complete-clustering"
+    PLAN_COMPACTION = "plan-compaction"
+    COMPACT = "compact"
+    COMPLETE_COMPACTION = "complete-compaction"
     COMPARE_METADATA = "compare-metadata"
     REBUILD_METADATA = "rebuild-metadata"
     SYNC = "sync"
 
 
-IN_SESSION = frozenset({Verb.VERIFY, Verb.CLUSTER})
+IN_SESSION = frozenset({Verb.VERIFY, Verb.CLUSTER, Verb.COMPACT})
 """Verbs whose executors need Hudi's classes."""
 
 DISTRIBUTED = IN_SESSION | {Verb.APPEND}

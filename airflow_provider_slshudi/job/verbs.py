@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config import Pipeline
@@ -14,14 +16,17 @@ from airflow_provider_slshudi.hudi import (
     catalog,
     clustering,
     commit,
+    compaction,
     exchange,
     instants,
     metadata,
     quarantine,
+    rewriting,
     services,
 )
 from airflow_provider_slshudi.hudi.exchange import Owner
 from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.rewriting import Written
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
@@ -116,8 +121,9 @@ def roll_back(gateway: Gateway, order: JobOrder) -> None:
     reach(Point.ROLLBACK_QUARANTINE)
     timeline = Timeline.load(storage)
     # Somebody else may have taken the main one away, and knew of no other.
-    if timeline.get(order.instant) is not None or order.instant in timeline.rolling_back:
-        commit.roll_back(gateway, pipeline, order.instant)
+    if action := timeline.action(order.instant):
+        undo = compaction.roll_back if action == compaction.ACTION else commit.roll_back
+        undo(gateway, pipeline, order.instant)
     reach(Point.ROLLBACK_COMPLETED)
     print(f"rolled back instant {order.instant}")
 
@@ -157,33 +163,63 @@ def count_quarantine(gateway: Gateway, order: JobOrder) -> None:
     replay.leave_count(gateway, pipeline, storage, order.transaction)
 
 
-def plan_clustering(gateway: Gateway, order: JobOrder) -> None:
-    """Puts a clustering on the timeline where there are small files."""
-    pipeline, storage = _table(order)
-    _in_time(storage, order, "plan a clustering")
-    clustering.plan_clustering(gateway, pipeline)
-    reach(Point.CLUSTER_PLANNED)
+@dataclass(frozen=True)
+class _Rewriting:
+    """How one of the services that write files in the place of others does its three parts, and their points."""
+
+    service: ModuleType
+    planned: Point
+    inflight: Point
+    written: Point
+    left_manifest: Point
+    started: Point
+    completed: Point
+
+    def plan(self, gateway: Gateway, order: JobOrder) -> None:
+        """Puts it on the timeline where there is something to do."""
+        pipeline, storage = _table(order)
+        _in_time(storage, order, f"plan a {self.service.ACTION}")
+        self.service.plan(gateway, pipeline)
+        reach(self.planned)
+
+    def write(self, spark: SparkSession, order: JobOrder) -> None:
+        """Writes the files that are planned, and leaves a manifest."""
+        pipeline, storage = _table(order)
+        inflight = partial(reach, self.inflight)
+        written = self.service.write(Gateway.of(spark.sparkContext), pipeline, order.instant, inflight)
+        reach(self.written)
+        _leave(storage, order.instant, written)
+        reach(self.left_manifest)
+
+    def complete(self, gateway: Gateway, order: JobOrder) -> None:
+        """Completes it with the files of its manifest."""
+        pipeline, storage = _table(order)
+        written = rewriting.read_manifest(storage, order.instant)
+        _require_inflight(storage, order.instant)
+        reach(self.started)
+        in_time = partial(_in_time, storage, order, f"complete {self.service.ACTION} {order.instant}")
+        self.service.complete(gateway, pipeline, order.instant, written.metadata, in_time)
+        reach(self.completed)
 
 
-def cluster(spark: SparkSession, order: JobOrder) -> None:
-    """Writes the files of the clustering that is planned, and leaves a manifest."""
-    pipeline, storage = _table(order)
-    inflight = partial(reach, Point.CLUSTER_INFLIGHT)
-    written = clustering.cluster(Gateway.of(spark.sparkContext), pipeline, order.instant, inflight)
-    reach(Point.CLUSTER_WRITTEN)
-    _leave(storage, order.instant, written)
-    reach(Point.CLUSTER_LEFT_MANIFEST)
-
-
-def complete_clustering(gateway: Gateway, order: JobOrder) -> None:
-    """Completes the clustering with the files of its manifest."""
-    pipeline, storage = _table(order)
-    written = clustering.read_manifest(storage, order.instant)
-    _require_inflight(storage, order.instant)
-    reach(Point.CLUSTER_STARTED)
-    in_time = partial(_in_time, storage, order, f"complete clustering {order.instant}")
-    clustering.complete_clustering(gateway, pipeline, order.instant, written.metadata, in_time)
-    reach(Point.CLUSTER_COMPLETED)
+_CLUSTERING = _Rewriting(
+    clustering,
+    Point.CLUSTER_PLANNED,
+    Point.CLUSTER_INFLIGHT,
+    Point.CLUSTER_WRITTEN,
+    Point.CLUSTER_LEFT_MANIFEST,
+    Point.CLUSTER_STARTED,
+    Point.CLUSTER_COMPLETED,
+)
+_COMPACTION = _Rewriting(
+    compaction,
+    Point.COMPACT_PLANNED,
+    Point.COMPACT_INFLIGHT,
+    Point.COMPACT_WRITTEN,
+    Point.COMPACT_LEFT_MANIFEST,
+    Point.COMPACT_STARTED,
+    Point.COMPACT_COMPLETED,
+)
 
 
 def compare_metadata(gateway: Gateway, order: JobOrder) -> None:
@@ -216,8 +252,10 @@ CONTROL: dict[Verb, Callable[[Gateway, JobOrder], None]] = {
     Verb.CLEAN: clean,
     Verb.ARCHIVE: archive,
     Verb.COUNT_QUARANTINE: count_quarantine,
-    Verb.PLAN_CLUSTERING: plan_clustering,
-    Verb.COMPLETE_CLUSTERING: complete_clustering,
+    Verb.PLAN_CLUSTERING: _CLUSTERING.plan,
+    Verb.COMPLETE_CLUSTERING: _CLUSTERING.complete,
+    Verb.PLAN_COMPACTION: _COMPACTION.plan,
+    Verb.COMPLETE_COMPACTION: _COMPACTION.complete,
     Verb.COMPARE_METADATA: compare_metadata,
     Verb.REBUILD_METADATA: rebuild_metadata,
     Verb.SYNC: sync,
@@ -236,12 +274,13 @@ def verify(spark: SparkSession, order: JobOrder) -> None:
 
 SESSION: dict[Verb, Callable[[SparkSession, JobOrder], None]] = {
     Verb.VERIFY: verify,
-    Verb.CLUSTER: cluster,
+    Verb.CLUSTER: _CLUSTERING.write,
+    Verb.COMPACT: _COMPACTION.write,
 }
 """What verbs do whose executors need Hudi's classes."""
 
 
-def _leave(storage: Storage, instant: str, written: clustering.Written) -> None:
+def _leave(storage: Storage, instant: str, written: Written) -> None:
     """Leaves the manifest, unless the instant was rolled back meanwhile: then the files that came too late go.
 
     A driver that stood still for minutes may find that somebody else took over.
@@ -251,7 +290,7 @@ def _leave(storage: Storage, instant: str, written: clustering.Written) -> None:
     except TableError:
         storage.delete_files(written.paths)
         raise
-    clustering.write_manifest(storage, instant, written)
+    rewriting.write_manifest(storage, instant, written)
     print(f"instant {instant}: {written.read_files} files became {len(written.paths)}")
 
 

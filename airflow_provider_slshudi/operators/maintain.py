@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,9 @@ from airflow_provider_slshudi.operators.base import PipelineOperator, terminal_f
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_provider_slshudi.protocol.rewrite import Rewritten
+    from airflow_provider_slshudi.protocol.work import Work
 
 
 class SlsHudiCleanOperator(PipelineOperator):
@@ -65,16 +69,36 @@ class SlsHudiClusterOperator(PipelineOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Clusters."""
-        from airflow_provider_slshudi.protocol.cluster import cluster
+        from airflow_provider_slshudi.protocol.rewrite import cluster
 
+        return self.rewrite(context, cluster)
+
+    def rewrite(self, context: Context, service: Callable[[Work], Rewritten]) -> dict[str, Any]:
+        """Does it and says what became of what."""
         with terminal_fails():
-            done = cluster(self.work(context))
+            done = service(self.work(context))
         if done.instant is None:
-            self.log.info("nothing to cluster")
+            self.log.info("nothing to do")
         else:
-            said = "clustering %s: %d files of %d bytes became %d files of %d bytes"
+            said = "instant %s: %d files of %d bytes became %d files of %d bytes"
             self.log.info(said, done.instant, done.files, done.bytes, done.into_files, done.into_bytes)
         return asdict(done)
+
+
+class SlsHudiCompactOperator(SlsHudiClusterOperator):
+    """Makes base files of log files, once there were the pipeline's `maintenance.compact_after` commits.
+
+    Returns what `SlsHudiClusterOperator` does, of a compaction.
+
+    Args:
+        pipeline: a pipeline's name or file.
+    """
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Compacts."""
+        from airflow_provider_slshudi.protocol.rewrite import compact
+
+        return self.rewrite(context, compact)
 
 
 class SlsHudiRebuildMetadataOperator(PipelineOperator):

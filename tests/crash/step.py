@@ -17,7 +17,7 @@ from airflow_provider_slshudi.job.launch import SubprocessLauncher
 from airflow_provider_slshudi.ledger.engine import open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.protocol import maintain, metadata, plan, resolve, settle, steps, work
-from airflow_provider_slshudi.protocol.cluster import cluster
+from airflow_provider_slshudi.protocol.rewrite import cluster
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.service import LogService
 from tests.crash.cases import Step

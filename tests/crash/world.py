@@ -21,7 +21,7 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import maintain, metadata, plan, steps
-from airflow_provider_slshudi.protocol.cluster import cluster
+from airflow_provider_slshudi.protocol.rewrite import cluster
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService

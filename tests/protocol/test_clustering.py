@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,19 +12,18 @@ import pytest
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import JobFailed, LeaseHeld, TableError
-from airflow_provider_slshudi.hudi import clustering, commit
+from airflow_provider_slshudi.hudi import clustering, commit, rewriting
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
-from airflow_provider_slshudi.job.launch import Launcher
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import steps
-from airflow_provider_slshudi.protocol.cluster import Clustered, cluster
 from airflow_provider_slshudi.protocol.maintain import clean
+from airflow_provider_slshudi.protocol.rewrite import Rewritten, cluster
 from airflow_provider_slshudi.protocol.verify import verify
 from tests.protocol.checks import assert_exact, phase
 from tests.protocol.served import batches, served
-from tests.scenarios import DyingLauncher, Scenario
+from tests.scenarios import DyingLauncher, Meanwhile, Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,20 +34,6 @@ Make = Callable[..., Scenario]
 @pytest.fixture
 def pipeline(scenario: Make) -> Scenario:
     return served(scenario)
-
-
-@dataclass(frozen=True)
-class Meanwhile:
-    """Runs jobs as another launcher does, and something else while a verb's job runs."""
-
-    launcher: Launcher
-    verb: Verb
-    act: Callable[[], object]
-
-    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
-        self.launcher.run(verb, order, secrets)
-        if verb is self.verb:
-            self.act()
 
 
 def root(pipeline: Scenario) -> Path:
@@ -91,12 +75,12 @@ def test_small_files_become_one_with_every_row_as_it_was_while_a_prepared_batch_
     done = cluster(pipeline.by("maintenance"))
     size = sum(file.stat().st_size for file in files)
     (made,) = base_files(pipeline) - files - prepared
-    assert done == Clustered(done.instant, 3, size, 1, made.stat().st_size)
+    assert done == Rewritten(done.instant, 3, size, 1, made.stat().st_size)
     assert pq.read_metadata(made).num_rows == logs
     assert rows(pipeline).equals(before)
     assert phase(pipeline, waiting) is Phase.INFLIGHT and base_files(pipeline) == files | prepared | {made}
     assert not pipeline.work.storage.exists(f".hoodie/slshudi/{done.instant}")
-    assert cluster(pipeline.by("maintenance")) == Clustered(None)
+    assert cluster(pipeline.by("maintenance")) == Rewritten(None)
 
     # What a consumer that reads by commits gets is as before: the second batch alone.
     options = {"hoodie.datasource.query.type": "incremental"}
@@ -188,9 +172,9 @@ def test_a_driver_that_comes_to_life_after_its_clustering_was_undone_leaves_no_f
 ) -> None:
     batches(pipeline, 2)
     files = base_files(pipeline)
-    write = clustering.cluster
+    write = clustering.write
 
-    def late(gateway: Gateway, described: Pipeline, instant: str, inflight: Callable[[], None]) -> clustering.Written:
+    def late(gateway: Gateway, described: Pipeline, instant: str, inflight: Callable[[], None]) -> rewriting.Written:
         written = write(gateway, described, instant, inflight)
         copies = {path: Path(pipeline.work.storage.full(path)).read_bytes() for path in written.paths}
         commit.roll_back(gateway, described, instant)
@@ -198,7 +182,7 @@ def test_a_driver_that_comes_to_life_after_its_clustering_was_undone_leaves_no_f
             Path(pipeline.work.storage.full(path)).write_bytes(content)
         return written
 
-    monkeypatch.setattr(clustering, "cluster", late)
+    monkeypatch.setattr(clustering, "write", late)
     with pytest.raises(TableError, match="not on the timeline"):
         cluster(pipeline.by("maintenance"))
     assert base_files(pipeline) == files and timeline(pipeline).pending() == []
