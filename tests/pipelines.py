@@ -44,6 +44,14 @@ def served_often(location: Path | str, **changes: Any) -> Pipeline:
     )
 
 
+def upserted_often(location: Path | str, **changes: Any) -> Pipeline:
+    """The same into a Merge-On-Read table, each event under its id."""
+    described = served_often(location, **changes).model_dump(mode="json")
+    keyed = {**described["table"], "type": "merge_on_read", "upsert": {"record_key": "event_id", "buckets": 2}}
+    kept = {**described["maintenance"], "compact_after": 2}
+    return Pipeline.model_validate({**described, "table": keyed, "maintenance": kept})
+
+
 def customers(
     location: Path | str, type_: str = "merge_on_read", source: dict[str, str] | None = None, **changes: Any
 ) -> Pipeline:

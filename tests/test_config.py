@@ -78,6 +78,13 @@ def test_small_files_are_clustered_unless_told_otherwise_or_rows_have_keys() -> 
     assert not customers(Path("/lake/customers"), "copy_on_write").clusters
 
 
+def test_log_files_are_compacted_after_ten_commits_unless_told_otherwise() -> None:
+    found = parse_pipeline(SMALL, "clicks.yaml")
+    assert found.maintenance.compact_after == 10 and not found.compacts
+    assert customers(Path("/lake/customers"), "merge_on_read").compacts
+    assert not customers(Path("/lake/customers"), "copy_on_write").compacts
+
+
 def test_a_pace_is_set_for_a_shard_and_for_all() -> None:
     text = changed("source.read_bytes_per_second", "2.5MB")
     text = text.replace("  logstore:", "  reads_per_second: 0.5\n  total_bytes_per_second: 1GiB\n  logstore:")
@@ -203,6 +210,7 @@ def test_schedules(schedule: str, every: object) -> None:
         ("maintenance.keep", {}, "maintenance.keep", "give either hours or commits"),
         ("maintenance.keep", {"hours": 0}, "maintenance.keep.hours", "greater than 0"),
         ("maintenance.keep", {"commits": 100}, "maintenance", "expected keep.commits < min_commits < max_commits"),
+        ("maintenance.compact_after", 0, "maintenance.compact_after", "greater than 0"),
         ("maintenance.max_commits", 100, "maintenance", "found 0, 100, 100"),
     ],
 )

@@ -18,6 +18,7 @@ from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 
 ACTION = "compaction"
+COMPACT_AFTER = "hoodie.compact.inline.max.delta.commits"
 _METADATA = "org.apache.hudi.common.model.HoodieCommitMetadata"
 
 
@@ -79,6 +80,6 @@ def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
 def _options(pipeline: Pipeline) -> dict[str, str]:
     return {
         "hoodie.compact.inline.trigger.strategy": "NUM_COMMITS",
-        "hoodie.compact.inline.max.delta.commits": str(pipeline.maintenance.compact_after),
+        COMPACT_AFTER: str(pipeline.maintenance.compact_after),
         **FILES,
     }

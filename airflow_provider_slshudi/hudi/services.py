@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.hudi.commit import client
+from airflow_provider_slshudi.hudi.compaction import COMPACT_AFTER
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.instants import new_instant_time
 from airflow_provider_slshudi.hudi.storage import Storage
@@ -104,4 +105,6 @@ def _options(pipeline: Pipeline) -> dict[str, str]:
         "hoodie.write.empty.clean.interval.hours": _EMPTY_CLEAN_HOURS,
         "hoodie.keep.min.commits": str(kept.min_commits),
         "hoodie.keep.max.commits": str(kept.max_commits),
+        # Archival leaves so many commits whose log files no compaction has read.
+        **({COMPACT_AFTER: str(kept.compact_after)} if pipeline.compacts else {}),
     }

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import yaml
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
 
@@ -67,9 +68,13 @@ def test_maintenance_cleans_before_it_archives_and_clusters_beside_on_a_schedule
     }
     # What a try that died left is on the timeline and is carried on, so trying again is safe.
     assert {task.retries for task in dag.tasks} == {2}
-    with (pipelines / "ad_events.yaml").open("a", encoding="utf-8") as file:
-        file.write("\nmaintenance: {clustering: null}\n")
+    file = pipelines / "ad_events.yaml"
+    described = yaml.safe_load(file.read_text(encoding="utf-8"))
+    file.write_text(yaml.safe_dump({**described, "maintenance": {"clustering": None}}), encoding="utf-8")
     assert maintenance_dag("ad_events").task_ids == ["clean", "archive"]
+    keyed = {**described["table"], "type": "merge_on_read", "upsert": {"record_key": "event_id", "buckets": 2}}
+    file.write_text(yaml.safe_dump({**described, "table": keyed}), encoding="utf-8")
+    assert maintenance_dag("ad_events").task_ids == ["clean", "archive", "compact"]
 
 
 def test_the_commit_updates_the_tables_asset(pipelines: Path, tmp_path: Path) -> None:

@@ -14,9 +14,8 @@ from pathlib import Path
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.points import Point
 from tests.crash.cases import Case, Step, Victim, all_cases
-from tests.crash.matrix import run_case
+from tests.crash.matrix import each_its_own, run_case
 from tests.crash.scheduler import Place
-from tests.crash.world import World
 from tests.local.sdk import by_ip
 from tests.scenarios import PROJECT
 from tests.spark import start_spark
@@ -70,13 +69,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="slshudi-crash-") as name, LocalSls(Path(name) / "sls") as server:
         by_ip(server.connection()).create_project(PROJECT, "tests")
         spark = start_spark()
-        world = World(Path(name) / "lines", spark, server)
+        worlds = each_its_own(Path(name), spark, server)
         for case in cases:
             if case.victim is not Victim.SCHEDULER:
-                outcome.run(case, lambda case: run_case(world, case))
+                outcome.run(case, lambda case: run_case(worlds, case))
         at_scheduler = [case for case in cases if case.victim is Victim.SCHEDULER]
         if at_scheduler:
-            with Place(Path(name) / "place", world) as place:
+            with Place(Path(name) / "place", worlds(Step.PLAN)) as place:
                 for case in at_scheduler:
                     outcome.run(case, place.run_case)
         spark.stop()

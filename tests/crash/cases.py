@@ -36,10 +36,11 @@ class Step(str, Enum):
     CLEAN = "clean"
     ARCHIVE = "archive"
     CLUSTER = "cluster"
+    COMPACT = "compact"
     METADATA = "metadata"
 
 
-SERVICES = (Step.CLEAN, Step.ARCHIVE, Step.CLUSTER, Step.METADATA)
+SERVICES = (Step.CLEAN, Step.ARCHIVE, Step.CLUSTER, Step.COMPACT, Step.METADATA)
 """Steps of no batch, in a DAG of their own. They have no token: one that is started twice waits for the lease."""
 
 
@@ -56,10 +57,10 @@ class Case:
 
 
 def steps_of(point: Point) -> list[Step]:
-    """The steps that reach a point. Settle too commits: what was prepared and left; a clustering undoes a dead one."""
+    """The steps that reach a point. Settle too commits what was prepared and left; a rewriting undoes a dead one."""
     first = point.value.partition("-")[0]
     if first == "rollback":
-        return [Step.SETTLE, Step.CLUSTER]
+        return [Step.SETTLE, Step.CLUSTER, Step.COMPACT]
     by_settle = first == "commit" and point is not Point.COMMIT_LEASED
     return [Step(first), *([Step.SETTLE] if by_settle else [])]
 

@@ -15,10 +15,10 @@ import fastavro
 import pyarrow.parquet as pq
 
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.protocol.work import Work
 
-_CHANGES = ("commit", "replacecommit")
+_DATA_FILE = re.compile(r"\.?(?P<id>[^_]+)_(?:[^_]+_)?(?P<instant>\d+)\.(?P<kind>parquet|log\.[\d_-]+)")
 _COMPLETED = re.compile(r"(\d+)_\d+\.([a-z]+)")
 
 
@@ -49,12 +49,11 @@ def completed_files(table: Storage) -> dict[str, int]:
     return Counter(match[1] for name in names if (match := _COMPLETED.fullmatch(name)))
 
 
-def base_files(table: Storage) -> set[str]:
-    """The Parquet files in the table's folders, whoever wrote them."""
+def data_files(table: Storage) -> set[str]:
+    """The data files in the table's folders, whoever wrote them: base files and log files."""
     root = Path(table.full(""))
-    return {
-        str(file.relative_to(root)) for file in root.rglob("*.parquet") if ".hoodie" not in file.relative_to(root).parts
-    }
+    files = (file.relative_to(root) for file in root.rglob("*") if _DATA_FILE.fullmatch(file.name))
+    return {str(file) for file in files if ".hoodie" not in file.parts}
 
 
 def listed_files(table: Storage) -> set[str]:
@@ -64,22 +63,31 @@ def listed_files(table: Storage) -> set[str]:
 
 
 def replaced_files(table: Storage) -> set[str]:
-    """Of these, the files that a clustering replaced: they stay until they are cleaned."""
+    """Of these, the files that a clustering replaced or a compaction merged: they stay until they are cleaned."""
     ids = {
         id_
         for commit in _commits(table)
         for ids in (commit.get("partitionToReplaceFileIds") or {}).values()
         for id_ in ids
     }
-    return {path for path in listed_files(table) if Path(path).name.partition("_")[0] in ids}
+    listed = {path: _DATA_FILE.fullmatch(Path(path).name) for path in listed_files(table)}
+    newest: dict[str, str] = {}
+    for match in listed.values():
+        if match and match["kind"] == "parquet":
+            newest[match["id"]] = max(match["instant"], newest.get(match["id"], ""))
+    return {
+        path
+        for path, match in listed.items()
+        if match and (match["id"] in ids or match["instant"] < newest.get(match["id"], ""))
+    }
 
 
 def _commits(table: Storage) -> list[dict[str, Any]]:
     timeline = Path(table.full(".hoodie/timeline"))
-    commits = [_record(file.read_bytes()) for action in _CHANGES for file in timeline.glob(f"*_*.{action}")]
+    commits = [_record(file.read_bytes()) for action in CHANGES for file in timeline.glob(f"*_*.{action}")]
     for file in timeline.glob("history/*.parquet"):
         rows = pq.read_table(file, columns=["action", "metadata"]).to_pylist()
-        commits += [_record(row["metadata"]) for row in rows if row["action"] in _CHANGES]
+        commits += [_record(row["metadata"]) for row in rows if row["action"] in CHANGES]
     return commits
 
 
@@ -101,7 +109,7 @@ def _timeline_faults(table: Storage) -> list[str]:
 
 
 def _file_faults(table: Storage) -> list[str]:
-    there, listed = base_files(table), listed_files(table)
+    there, listed = data_files(table), listed_files(table)
     gone = listed - there - replaced_files(table)
     found = [f"files that no commit lists: {sorted(there - listed)}"] if there - listed else []
     return [*found, *([f"listed files that are not there: {sorted(gone)}"] if gone else [])]

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from airflow_provider_slshudi.local.process import LocalSls
 from tests.crash.cases import SERVICES, Case, Step, Victim
 from tests.crash.held import HeldStep, kill
 from tests.crash.world import Line, World
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-def run_case(world: World, case: Case) -> str:
-    """Carries a case out; gives what the next run decided.
+
+def run_case(worlds: Callable[[Step], World], case: Case) -> str:
+    """Carries a case out in the world of its step; gives what the next run decided.
 
     Raises:
         NotAsPlanned: the point was not reached, the victim not found, or somebody does not end.
         AssertionError: the case did not end with exact counts and a healthy batch.
     """
-    with world.line(f"{case.step.value}-{case.point.value}-{case.victim.value}") as line:
+    with worlds(case.step).line(f"{case.step.value}-{case.point.value}-{case.victim.value}") as line:
         step = start(line, case)
         try:
             code = crash(line, case, step)
@@ -28,13 +36,24 @@ def run_case(world: World, case: Case) -> str:
         return f"step ended {code}, then {', '.join(decided) or 'nothing to decide'}"
 
 
+def each_its_own(folder: Path, spark: SparkSession, server: LocalSls) -> Callable[[Step], World]:
+    """The worlds of the steps, each made when it is first asked for; what compacts upserts, everything else appends."""
+
+    @cache
+    def made(upserts: bool) -> World:
+        name = "upserts" if upserts else "lines"
+        return World(folder / name, spark, server, name, upserts)
+
+    return lambda step: made(step is Step.COMPACT)
+
+
 def start(line: Line, case: Case) -> HeldStep:
     """The case's step, started and about to be held at its point."""
     holds = line.holds()
     if case.step in SERVICES:
         line.before_service()
         if case.point.value.startswith("rollback"):
-            line.dead_clustering()
+            line.dead(case.step)
         holds.arm(case.point)
         return line.held(case.step, holds, "run-0c")
     if case.step is Step.SETTLE:

@@ -17,7 +17,7 @@ from airflow_provider_slshudi.job.launch import SubprocessLauncher
 from airflow_provider_slshudi.ledger.engine import open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.protocol import maintain, metadata, plan, resolve, settle, steps, work
-from airflow_provider_slshudi.protocol.rewrite import cluster
+from airflow_provider_slshudi.protocol.rewrite import cluster, compact
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.service import LogService
 from tests.crash.cases import Step
@@ -52,6 +52,7 @@ _STEPS: dict[Step, Callable[[work.Work, str, int], object]] = {
     Step.CLEAN: lambda working, _, __: maintain.clean(working),
     Step.ARCHIVE: lambda working, _, __: maintain.archive(working),
     Step.CLUSTER: lambda working, _, __: cluster(working),
+    Step.COMPACT: lambda working, _, __: compact(working),
     Step.METADATA: lambda working, _, __: metadata.rebuild(working),
 }
 

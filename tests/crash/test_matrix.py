@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +11,7 @@ from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.points import Point
 from tests.crash.cases import Case, Step, Victim, all_cases
 from tests.crash.held import NotAsPlanned
-from tests.crash.matrix import run_case
+from tests.crash.matrix import each_its_own, run_case
 from tests.crash.world import World
 from tests.local.sdk import by_ip
 from tests.scenarios import PROJECT
@@ -26,15 +26,16 @@ CASES = [
     Case(Step.COMMIT, Point.COMMIT_STARTED, Victim.JVM),
     Case(Step.COMMIT, Point.COMMIT_COMPLETED, Victim.JVM),
     Case(Step.SETTLE, Point.ROLLBACK_COMPLETED, Victim.TASK),
+    Case(Step.COMPACT, Point.COMPACT_STARTED, Victim.JVM),
 ]
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[World]:
+def worlds(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Callable[[Step], World]]:
     folder = tmp_path_factory.mktemp("crash")
     with LocalSls(folder / "sls") as server:
         by_ip(server.connection()).create_project(PROJECT, "tests")
-        yield World(folder / "lines", spark, server)
+        yield each_its_own(folder, spark, server)
 
 
 def test_the_matrix_has_every_point_with_all_that_are_alive_there() -> None:
@@ -47,10 +48,10 @@ def test_the_matrix_has_every_point_with_all_that_are_alive_there() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_crash_ends_with_exact_counts_and_a_healthy_next_batch(world: World, case: Case) -> None:
-    run_case(world, case)
+def test_a_crash_ends_with_exact_counts_and_a_healthy_next_batch(worlds: Callable[[Step], World], case: Case) -> None:
+    run_case(worlds, case)
 
 
-def test_a_case_whose_point_is_not_reached_fails(world: World) -> None:
+def test_a_case_whose_point_is_not_reached_fails(worlds: Callable[[Step], World]) -> None:
     with pytest.raises(NotAsPlanned, match="did not reach"):
-        run_case(world, Case(Step.RECORD, Point.COMMIT_HALF, Victim.TASK))
+        run_case(worlds, Case(Step.RECORD, Point.COMMIT_HALF, Victim.TASK))

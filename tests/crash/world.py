@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Engine, update
 
 from airflow_provider_slshudi.exceptions import JobFailed
+from airflow_provider_slshudi.hudi.instants import action
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
@@ -21,15 +22,15 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import maintain, metadata, plan, steps
-from airflow_provider_slshudi.protocol.rewrite import cluster
+from airflow_provider_slshudi.protocol.rewrite import Rewritten, cluster, compact
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService
 from tests.crash.cases import Step
-from tests.crash.counts import faults
+from tests.crash.counts import faults, tables
 from tests.crash.held import HeldStep, Holds
 from tests.local.sdk import by_ip
-from tests.pipelines import served_often
+from tests.pipelines import served_often, upserted_often
 from tests.scenarios import PROJECT, DyingLauncher, Scenario, SessionLauncher
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _LOGS = 40
 _TEMPLATE = "template"
+_KEY = "_hoodie_record_key"
 
 
 @dataclass(frozen=True)
@@ -76,18 +78,20 @@ class Line:
         self.put(10)
         self.before(Step.COMMIT, "run-0b")
 
-    def dead_clustering(self) -> None:
-        """A clustering whose driver was killed when its files were written, and nothing told of them."""
+    def dead(self, step: Step) -> None:
+        """A clustering or compaction whose driver was killed when its files were written, and nothing told of them."""
+        service, point, action = _REWRITING[step]
         with suppress(JobFailed):
-            cluster(replace(self.work, launcher=DyingLauncher(Point.CLUSTER_WRITTEN)))
+            service(replace(self.work, launcher=DyingLauncher(point)))
         pending = [instant.action for instant in Timeline.load(self.work.storage).pending()]
-        assert "clustering" in pending, f"only {pending} is pending"
+        assert action in pending, f"only {pending} is pending"
 
     def maintained(self) -> None:
         """A whole run of the table services, after which only the prepared batch is pending."""
-        done = cluster(self.work), maintain.archive(self.work), maintain.clean(self.work), metadata.check(self.work)
+        rewritten = cluster(self.work), compact(self.work)
+        done = *rewritten, maintain.archive(self.work), maintain.clean(self.work), metadata.check(self.work)
         pending = [instant.action for instant in Timeline.load(self.work.storage).pending()]
-        assert pending == ["commit"], f"{pending} pending after {done}"
+        assert pending == [action(self.work.pipeline.table)], f"{pending} pending after {done}"
         assert done[-1].ok, f"{done[-1]}"
 
     def held(self, step: Step, holds: Holds, run: str = "run-1", **more: Any) -> HeldStep:
@@ -144,12 +148,23 @@ class Line:
         return decided
 
 
-class World:
-    """A log service, a Spark session for what is healthy, and a template of a pipeline to copy."""
+_REWRITING: dict[Step, tuple[Callable[[Work], Rewritten], Point, str]] = {
+    Step.CLUSTER: (cluster, Point.CLUSTER_WRITTEN, "clustering"),
+    Step.COMPACT: (compact, Point.COMPACT_WRITTEN, "compaction"),
+}
 
-    def __init__(self, folder: Path, spark: SparkSession, server: LocalSls, logstore: str = "crash") -> None:
+
+class World:
+    """A log service, a Spark session for what is healthy, and a template of a pipeline to copy.
+
+    A tenth of the logs does not fit: unless rows have keys, every case is one of two tables.
+    """
+
+    def __init__(
+        self, folder: Path, spark: SparkSession, server: LocalSls, logstore: str = "crash", upserts: bool = False
+    ) -> None:
         self.folder, self.server, self.logs = folder, server, 0
-        self._spark, self._logstore = spark, logstore
+        self._spark, self._logstore, self._upserts = spark, logstore, upserts
         client = by_ip(server.connection())
         client.create_logstore(PROJECT, logstore, ttl=7, shard_count=2)
         with self._line(_TEMPLATE) as template:
@@ -167,7 +182,8 @@ class World:
         """A pipeline with one batch committed and logs waiting; its files go where the block ends well."""
         folder, table = self.folder / name, self._template.work.storage.full("")
         shutil.copytree(table, folder / "table")
-        shutil.copytree(f"{table}_quarantine", folder / "table_quarantine")
+        if not self._upserts:
+            shutil.copytree(f"{table}_quarantine", folder / "table_quarantine")
         shutil.copy(self._template.folder / "ledger.db", folder / "ledger.db")
         with self._line(name) as line:
             self.put(_LOGS)
@@ -176,9 +192,8 @@ class World:
 
     def spark_faults(self, work: Work) -> list[str]:
         """What Spark counts differently than logs were put, in both tables together."""
-        tables = work.storage.full(""), work.pipeline.quarantine_path
-        read = [self._spark.read.format("hudi").load(table).select("_hoodie_record_key") for table in tables]
-        rows = read[0].union(read[1]).collect()
+        spark, paths = self._spark, [table.full("") for table in tables(work)]
+        rows = [row for path in paths for row in spark.read.format("hudi").load(path).select(_KEY).collect()]
         found = len(rows), len({row[0] for row in rows})
         return [] if found == (self.logs, self.logs) else [f"Spark reads {found} rows, keys; {self.logs} were put"]
 
@@ -187,9 +202,11 @@ class World:
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         url = f"sqlite:///{folder / 'ledger.db'}"
-        # A tenth of the logs does not fit, so that every case is one of two tables.
         source = {"project": PROJECT, "logstore": self._logstore}
-        pipeline = served_often(folder / "table", source=source, misfits="quarantine")
+        if self._upserts:
+            pipeline = upserted_often(folder / "table", source=source)
+        else:
+            pipeline = served_often(folder / "table", source=source, misfits="quarantine")
         engine = open_engine(url)
         migrate(engine)
         _move(engine, pipeline.table.path)

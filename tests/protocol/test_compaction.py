@@ -225,3 +225,14 @@ def test_a_rollback_of_one_that_is_cut_off_itself_is_ended(table: Table, point: 
     assert compact(pipeline.by("maintenance")).into_files == 8
     assert table.timeline.pending() == []
     table.check()
+
+
+def test_log_files_are_read_though_their_commits_are_archived(table: Table) -> None:
+    for _ in range(6):
+        table.batch()
+    assert maintain.archive(table.scenario.by("maintenance")).instants >= 3
+    table.check()
+    table.batch()
+    table.check()
+    assert compact(table.scenario.by("maintenance")).into_files == 8
+    table.check()

@@ -24,7 +24,7 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.points import FOLDER, Point
 from airflow_provider_slshudi.protocol.resolve import _commit_order
 from tests.crash.cases import Step, Victim
-from tests.crash.counts import base_files, completed_files, listed_files
+from tests.crash.counts import completed_files, data_files, listed_files
 from tests.crash.held import HeldStep, Holds
 from tests.crash.world import Line, World
 from tests.hudi.conftest import write_files
@@ -189,7 +189,7 @@ def test_an_append_that_wakes_after_its_rollback_leaves_nothing(
     assert Timeline.load(line.work.storage).pending() == []
     holds.release(point)
     assert old.wait() != 0
-    assert base_files(line.work.storage) == listed_files(line.work.storage)
+    assert data_files(line.work.storage) == listed_files(line.work.storage)
     line.ends_well()
 
 
@@ -199,7 +199,7 @@ def test_without_the_second_look_a_file_written_after_the_rollback_would_stay(li
     # What a task that was held after its first look would write: this writer looks neither time.
     write_files(line.work.storage, opened.instant or "", 10)
     line.next_run("run-3")
-    assert len(base_files(line.work.storage) - listed_files(line.work.storage)) == 1
+    assert len(data_files(line.work.storage) - listed_files(line.work.storage)) == 1
 
 
 def settle_when_possible(line: Line, began: float) -> list[str]:

@@ -25,8 +25,9 @@ from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.points import Point
-from airflow_provider_slshudi.protocol import plan, steps
+from airflow_provider_slshudi.protocol import maintain, plan, steps
 from airflow_provider_slshudi.protocol.rebuild import rebuild
+from airflow_provider_slshudi.protocol.rewrite import compact
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService
@@ -51,17 +52,26 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOGSTORE, REGIONS, BUCKETS = "customers", "abc", 4
-CRASHES, FOREIGN = 0.3, 0.1
-"""Shares of the batches in which somebody is killed, and which Hudi's own data source writes."""
+CRASHES, FOREIGN, SERVED = 0.3, 0.1, 0.2
+"""Shares of the batches in which somebody is killed, which Hudi's own data source writes, which services follow."""
+KEPT = {"compact_after": 2, "keep": {"commits": 1}, "min_commits": 12, "max_commits": 16}
 SLOW = 300.0
 """A machine that does much else may take so many seconds to start a driver."""
-_NOT_HERE = {point for point in Point if "quarantine" in point.value}
-"""Points of a quarantine, which upserts have none of."""
-CASES = [
-    case
-    for case in all_cases()
-    if case.step not in SERVICES and case.victim is not Victim.SCHEDULER and case.point not in _NOT_HERE
-]
+_OF_APPENDS = {Point.APPEND_TASK_STAGED, *(point for point in Point if "quarantine" in point.value)}
+"""Points that no upsert reaches: there is no quarantine, and no file is written beside the partitions."""
+
+
+def cases_of(type_: str) -> list[Case]:
+    """The crashes that a table of the type can meet; upserts have no quarantine."""
+    steps = {*Step} - {*SERVICES} | ({Step.COMPACT} if type_ == "merge_on_read" else set())
+    return [
+        case
+        for case in all_cases()
+        if case.step in steps
+        and case.victim is not Victim.SCHEDULER
+        and case.point not in _OF_APPENDS
+        and (case.step is not Step.COMPACT or not case.point.value.startswith("rollback"))
+    ]
 
 
 @dataclass
@@ -73,6 +83,7 @@ class Outcome:
     batches: int = 0
     crashes: int = 0
     foreign: int = 0
+    services: int = 0
     changes: int = 0
     rows: int = 0
     most_groups: int = 0
@@ -87,8 +98,9 @@ class Outcome:
     def __str__(self) -> str:
         return (
             f"upsert soak, {self.type}: {self.batches} batches ({self.crashes} with a SIGKILL, {self.foreign} by "
-            f"Hudi's data source), {self.changes} changes, {self.rows} rows left, {len(self.faults)} faults, "
-            f"{self.most_groups} of {BUCKETS} buckets in a partition at most, {self.seconds:.0f} s (seed {self.seed})"
+            f"Hudi's data source, {self.services} with table services behind them), {self.changes} changes, "
+            f"{self.rows} rows left, {len(self.faults)} faults, {self.most_groups} of {BUCKETS} buckets in a "
+            f"partition at most, {self.seconds:.0f} s (seed {self.seed})"
         )
 
 
@@ -123,13 +135,15 @@ class Soak:
         self._folder, self._spark, self._server, self._outcome = folder, spark, server, outcome
         self._rng = random.Random(outcome.seed)
         # In turn, so that a long soak meets each of them.
-        self._cases = itertools.cycle(self._rng.sample(CASES, len(CASES)))
+        cases = cases_of(outcome.type)
+        self._cases = itertools.cycle(self._rng.sample(cases, len(cases)))
         self._changes = Changes(self._rng)
         self._client = by_ip(server.connection())
         self._client.create_project(PROJECT, "tests")
         self._client.create_logstore(PROJECT, LOGSTORE, ttl=7, shard_count=1)
         source = {"project": PROJECT, "logstore": LOGSTORE}
-        self._pipeline: Pipeline = customers(folder / "table", outcome.type, source, buckets=BUCKETS)
+        described = customers(folder / "table", outcome.type, source, buckets=BUCKETS).model_dump(mode="json")
+        self._pipeline = Pipeline.model_validate({**described, "maintenance": KEPT})
         self._url = f"sqlite:///{folder / 'ledger.db'}"
         engine = open_engine(self._url)
         migrate(engine)
@@ -161,6 +175,8 @@ class Soak:
                 if self._rng.random() < 0.5:
                     self._put()
             self._healthy(f"run-{number}")
+            if self._rng.random() < SERVED or what.startswith(Step.COMPACT.value):
+                self._serve(f"service-{number}")
         outcome.batches += 1
         faults = self._faults()
         outcome.faults += [f"batch {number} ({what}): {fault}" for fault in faults]
@@ -186,6 +202,14 @@ class Soak:
             steps.commit(work, planned.id, planned.token)
         self._follow()
 
+    def _serve(self, run: str) -> None:
+        """What the maintenance DAG does; a table of the other type has nothing to compact."""
+        work = self._by(run)
+        compact(work)
+        maintain.clean(work)
+        maintain.archive(work)
+        self._outcome.services += 1
+
     def _follow(self) -> None:
         """Lets the model merge what was committed: batches read the one shard in its order."""
         committed = [t for t in self._work.ledger.last(self._pipeline.name, 5) if t.state is State.COMMITTED]
@@ -200,7 +224,12 @@ class Soak:
         """One step held at a point and somebody killed there."""
         holds, step = Holds(self._folder / "points"), case.step
         more: dict[str, Any] = {}
-        if step is Step.SETTLE:
+        if step is Step.COMPACT:
+            # The first batch of a bucket leaves a base file, the next a log file.
+            for more_logs in range(2):
+                self._put()
+                self._healthy(f"{run}-{more_logs}")
+        elif step is Step.SETTLE:
             self._before(Step.COMMIT if case.point.value.startswith("commit") else Step.RECORD, f"{run}-before")
         elif (begun := self._before(step, run)) is not None:
             more = {"transaction": begun.id, "token": begun.token}

@@ -16,8 +16,10 @@ from airflow_provider_slshudi.operators.maintain import (
     SlsHudiArchiveOperator,
     SlsHudiCleanOperator,
     SlsHudiClusterOperator,
+    SlsHudiCompactOperator,
     SlsHudiRebuildMetadataOperator,
 )
+from tests.pipelines import upserted_often
 from tests.protocol.served import batches, cluster, served
 from tests.scenarios import Scenario
 
@@ -58,11 +60,11 @@ def test_services_tell_what_they_did(
 def test_clustering_and_a_rebuild_tell_what_they_did(pipeline: Scenario, capsys: pytest.CaptureFixture[str]) -> None:
     cluster = SlsHudiClusterOperator(task_id="cluster", pipeline="ad_events")
     assert cluster.execute(CONTEXT)["instant"] is None
-    assert "nothing to cluster" in capsys.readouterr().out
+    assert "nothing to do" in capsys.readouterr().out
     batches(pipeline, 2)
     done = cluster.execute(CONTEXT)
     assert (done["files"], done["into_files"]) == (2, 1)
-    assert f"clustering {done['instant']}: 2 files of {done['bytes']} bytes became 1" in capsys.readouterr().out
+    assert f"instant {done['instant']}: 2 files of {done['bytes']} bytes became 1" in capsys.readouterr().out
 
     rebuild = SlsHudiRebuildMetadataOperator(task_id="rebuild", pipeline="ad_events")
     assert rebuild.execute(CONTEXT)["rebuilt"] is False
@@ -71,6 +73,18 @@ def test_clustering_and_a_rebuild_tell_what_they_did(pipeline: Scenario, capsys:
     done = rebuild.execute(CONTEXT)
     assert done["rebuilt"] and done["files"] == 3 and done["unreadable"]
     assert "the metadata table is made anew" in capsys.readouterr().out
+
+
+def test_compaction_tells_what_it_did(
+    scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = scenario(shards=1, described=upserted_often)
+    monkeypatch.setattr(PipelineTask, "work", lambda self, context: found.by(context["dag_run"].run_id))
+    for _ in range(2):  # an event again is an update, and that a log file
+        batches(found, 1)
+    done = SlsHudiCompactOperator(task_id="compact", pipeline="ad_events").execute(CONTEXT)
+    assert done["files"] == 2 * done["into_files"] > 0
+    assert f"instant {done['instant']}: {done['files']} files of {done['bytes']} bytes" in capsys.readouterr().out
 
 
 def test_a_service_fails_at_once_where_a_person_has_to_look(pipeline: Scenario) -> None:
