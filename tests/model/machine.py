@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from airflow_provider_slshudi.points import Point
+from tests.crash.cases import SERVICES
 from tests.model.actors import Actor
 from tests.model.interleavings import is_at, stops, until
 from tests.model.invariants import Broken, Invariants
@@ -21,7 +22,10 @@ WHICH = st.integers(0, 7)
 # Counted from the end of a step: what cannot be taken back is done late in it, and told last of all.
 LATE = st.one_of(st.integers(2, 9), st.integers(0, 15))
 AT_THE_END = st.one_of(st.integers(0, 3), st.integers(0, 15))
-STOPS = [point.value for point in Point if not point.value.endswith("-half")] + [
+_OF_SERVICES = tuple(f"{step.value}-" for step in SERVICES)
+"""What the points of steps begin with that the model has none of."""
+_POINTS = (point.value for point in Point)
+STOPS = [name for name in _POINTS if not name.endswith("-half") and not name.startswith(_OF_SERVICES)] + [
     "to inflight",
     "reconcile",
     "complete",
