@@ -27,7 +27,7 @@ SCHEMA_KEY = "schema"
 """Where a commit's extra metadata has the table's schema; Hudi's own name of it."""
 
 _WRITTEN_ANEW = "rows of a table with `upsert` are written anew with the file's columns: keep this one in the file"
-_WIDER = {"int": ("bigint", "double"), "float": ("double",), "date": ("string",)}
+_WIDER = {"int": ("bigint", "double"), "float": ("double",)}
 _PROPERTIES = ".hoodie/hoodie.properties"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _CREATE_SCHEMA = "hoodie.table.create.schema="

@@ -143,3 +143,33 @@ def test_services_go_by_the_tables_columns_not_by_the_files(scenario: Callable[.
     assert wrong.ledger.get(dangling.id).state is State.ABORTED
     wrong.launcher.run(Verb.PLAN_CLEAN, wrong.order(), {})
     assert columns_of(pipeline) == before
+
+
+def test_columns_become_wider_in_partitions_that_have_files_of_both_types(
+    spark: SparkSession, scenario: Callable[..., Scenario]
+) -> None:
+    """Hudi keeps statistics of each partition, and makes one type of what its files have."""
+    chains = {
+        "a": ("clicks", ["int", "bigint"]),
+        "b": ("clicks", ["int", "double"]),
+        "c": ("price", ["float", "double"]),
+        "d": ("price", ["decimal(7,2)", "decimal(9,2)", "decimal(13,3)"]),
+    }
+    pipeline = scenario(shards=1)
+    for number in range(3):
+        described = pipeline.work.pipeline.model_dump(mode="json")
+        described["columns"] = described["columns"][:2] + [
+            {"name": name, "type": types[min(number, len(types) - 1)], "key": key}
+            for name, (key, types) in chains.items()
+        ]
+        pipeline.put(20, first=20 * number)
+        run = f"run-{number}"
+        work = pipeline.by(run, pipeline=Pipeline.model_validate(described))
+        prepared = Scenario(work, pipeline.client).prepare(work)
+        steps.commit(work, prepared.id, prepared.token)
+    found = spark.read.format("hudi").load(pipeline.work.storage.full(""))
+    assert {name: type_ for name, type_ in found.dtypes if name in chains} == {
+        name: types[-1] for name, (_, types) in chains.items()
+    }
+    rows = found.where("a = 58 and b = 58 and c = 14.5 and d = 14.5").select("event_id").collect()
+    assert [row[0] for row in rows] == ["event-58"] and found.count() == 60

@@ -56,7 +56,7 @@ CHAINS: dict[str, list[list[str]]] = {
     "ratio": [["float", "double"]],
     "amount": [["decimal(7,2)", "decimal(9,2)", "decimal(13,3)"], ["decimal(7,2)", "decimal(10,3)"]],
     "flag": [["boolean"], ["string"]],
-    "day": [["date", "string"]],
+    "day": [["date"], ["string"]],
     "document": [["struct<a:int>", "struct<a:int,b:string>", "struct<b:string,c:boolean>"]],
     "word": [["string"], ["binary"]],
 }
@@ -114,12 +114,7 @@ def seen_as(value: Any, before: str, after: str) -> Any:
     struct = parse_type(after)
     if isinstance(struct, Struct):
         return {name: value.get(name) for name, _ in struct.fields}
-    match after:
-        case "double":
-            return float(value)
-        case "string":
-            return str(value).lower()
-    return value
+    return float(value) if after == "double" else value
 
 
 def joined(one: str, other: str) -> str:
@@ -473,6 +468,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=9)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
     spark = start_spark()
     with tempfile.TemporaryDirectory() as folder, LocalSls(Path(folder, "sls")) as server:
         by_ip(server.connection()).create_project(PROJECT, "tests")
