@@ -90,7 +90,8 @@ class BaseFile:
 
         if self._writer is None:
             self._writer = pq.ParquetWriter(self._sink, table.schema, **self._encodings.writer(table))
-        self._writer.write_table(table, row_group_size=table.num_rows)
+        # A bucket whose rows are all deleted has a file without any.
+        self._writer.write_table(table, row_group_size=table.num_rows or None)
         self.rows += table.num_rows
         self.arrow_bytes += arrow_bytes
 

@@ -108,6 +108,23 @@ def test_hudis_own_writer_continues_our_table_and_we_continue_its(
         assert groups == first
 
 
+@pytest.mark.parametrize("type_", ["merge_on_read", "copy_on_write"])
+def test_rows_come_back_after_all_of_them_were_deleted(
+    spark: SparkSession, upserts: Callable[..., Scenario], type_: str
+) -> None:
+    pipeline = upserts(type_)
+    work = pipeline.work
+    assert work.pipeline.table.upsert is not None
+    model, path = Model(work.pipeline.table.upsert), work.storage.full("")
+    gone = some(20, at=2, is_deleted=True)
+    for number, changes in enumerate([some(20), gone, some(5, at=3), [*gone[:9], *some(3, 70, at=4)]]):
+        put(pipeline.client, work.pipeline, changes)
+        assert pipeline.batch(f"run-{number}").state is State.COMMITTED
+        model.batch(changes)
+        assert rows_by_spark(spark, path) == rows_by_rust(work.storage.uri) == model.table(), number
+    assert all(len(ids) == 4 for ids in file_groups_of(Path(path)).values())
+
+
 def test_a_write_of_another_client_meanwhile_has_the_batch_done_again(
     spark: SparkSession, upserts: Callable[..., Scenario]
 ) -> None:
