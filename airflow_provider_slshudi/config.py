@@ -88,6 +88,8 @@ _TABLE_OPTIONS = (
     "hoodie.cleaner.commits.retained",
     "hoodie.keep.min.commits",
     "hoodie.keep.max.commits",
+    "hoodie.compact.inline.trigger.strategy",
+    "hoodie.compact.inline.max.delta.commits",
 )
 
 MOST_BUCKETS = 10_000

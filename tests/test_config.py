@@ -210,6 +210,12 @@ def test_schedules(schedule: str, every: object) -> None:
         ("maintenance.keep", {}, "maintenance.keep", "give either hours or commits"),
         ("maintenance.keep", {"hours": 0}, "maintenance.keep.hours", "greater than 0"),
         ("maintenance.keep", {"commits": 100}, "maintenance", "expected keep.commits < min_commits < max_commits"),
+        (
+            "table.options",
+            {"hoodie.compact.inline.max.delta.commits": "5"},
+            "table",
+            "max.delta.commits may not be set",
+        ),
         ("maintenance.compact_after", 0, "maintenance.compact_after", "greater than 0"),
         ("maintenance.max_commits", 100, "maintenance", "found 0, 100, 100"),
     ],

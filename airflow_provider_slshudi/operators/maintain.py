@@ -71,17 +71,17 @@ class SlsHudiClusterOperator(PipelineOperator):
         """Clusters."""
         from airflow_provider_slshudi.protocol.rewrite import cluster
 
-        return self.rewrite(context, cluster)
+        return self.rewrite(context, cluster, "clustering")
 
-    def rewrite(self, context: Context, service: Callable[[Work], Rewritten]) -> dict[str, Any]:
+    def rewrite(self, context: Context, service: Callable[[Work], Rewritten], name: str) -> dict[str, Any]:
         """Does it and says what became of what."""
         with terminal_fails():
             done = service(self.work(context))
         if done.instant is None:
-            self.log.info("nothing to do")
+            self.log.info("nothing to %s", service.__name__)
         else:
-            said = "instant %s: %d files of %d bytes became %d files of %d bytes"
-            self.log.info(said, done.instant, done.files, done.bytes, done.into_files, done.into_bytes)
+            said = "%s %s: %d files of %d bytes became %d files of %d bytes"
+            self.log.info(said, name, done.instant, done.files, done.bytes, done.into_files, done.into_bytes)
         return asdict(done)
 
 
@@ -98,7 +98,7 @@ class SlsHudiCompactOperator(SlsHudiClusterOperator):
         """Compacts."""
         from airflow_provider_slshudi.protocol.rewrite import compact
 
-        return self.rewrite(context, compact)
+        return self.rewrite(context, compact, "compaction")
 
 
 class SlsHudiRebuildMetadataOperator(PipelineOperator):

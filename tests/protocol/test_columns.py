@@ -163,9 +163,8 @@ def test_columns_become_wider_in_partitions_that_have_files_of_both_types(
             for name, (key, types) in chains.items()
         ]
         pipeline.put(20, first=20 * number)
-        run = f"run-{number}"
-        work = pipeline.by(run, pipeline=Pipeline.model_validate(described))
-        prepared = Scenario(work, pipeline.client).prepare(work)
+        work = pipeline.by(f"run-{number}", pipeline=Pipeline.model_validate(described))
+        prepared = pipeline.prepare(work)
         steps.commit(work, prepared.id, prepared.token)
     found = spark.read.format("hudi").load(pipeline.work.storage.full(""))
     assert {name: type_ for name, type_ in found.dtypes if name in chains} == {

@@ -15,6 +15,7 @@ from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import maintain, metadata, steps
+from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.rewrite import Rewritten, cluster, compact
 from tests.protocol.checks import phase
 from tests.scenarios import DyingLauncher, Meanwhile, Scenario
@@ -181,8 +182,6 @@ def test_replaced_files_are_cleaned_and_old_instants_archived_while_a_batch_wait
 
 
 def test_hudis_own_writer_goes_on_after_a_compaction_and_compacts_itself(table: Table) -> None:
-    from airflow_provider_slshudi.protocol.rebuild import rebuild
-
     pipeline = table.scenario
     for _ in range(2):
         table.batch()

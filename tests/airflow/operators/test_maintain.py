@@ -60,11 +60,11 @@ def test_services_tell_what_they_did(
 def test_clustering_and_a_rebuild_tell_what_they_did(pipeline: Scenario, capsys: pytest.CaptureFixture[str]) -> None:
     cluster = SlsHudiClusterOperator(task_id="cluster", pipeline="ad_events")
     assert cluster.execute(CONTEXT)["instant"] is None
-    assert "nothing to do" in capsys.readouterr().out
+    assert "nothing to cluster" in capsys.readouterr().out
     batches(pipeline, 2)
     done = cluster.execute(CONTEXT)
     assert (done["files"], done["into_files"]) == (2, 1)
-    assert f"instant {done['instant']}: 2 files of {done['bytes']} bytes became 1" in capsys.readouterr().out
+    assert f"clustering {done['instant']}: 2 files of {done['bytes']} bytes became 1" in capsys.readouterr().out
 
     rebuild = SlsHudiRebuildMetadataOperator(task_id="rebuild", pipeline="ad_events")
     assert rebuild.execute(CONTEXT)["rebuilt"] is False
@@ -82,9 +82,12 @@ def test_compaction_tells_what_it_did(
     monkeypatch.setattr(PipelineTask, "work", lambda self, context: found.by(context["dag_run"].run_id))
     for _ in range(2):  # an event again is an update, and that a log file
         batches(found, 1)
-    done = SlsHudiCompactOperator(task_id="compact", pipeline="ad_events").execute(CONTEXT)
+    compact = SlsHudiCompactOperator(task_id="compact", pipeline="ad_events")
+    done = compact.execute(CONTEXT)
     assert done["files"] == 2 * done["into_files"] > 0
-    assert f"instant {done['instant']}: {done['files']} files of {done['bytes']} bytes" in capsys.readouterr().out
+    assert f"compaction {done['instant']}: {done['files']} files of {done['bytes']} bytes" in capsys.readouterr().out
+    assert compact.execute(CONTEXT)["instant"] is None
+    assert "nothing to compact" in capsys.readouterr().out
 
 
 def test_a_service_fails_at_once_where_a_person_has_to_look(pipeline: Scenario) -> None:
