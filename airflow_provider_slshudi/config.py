@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import yaml
@@ -37,7 +36,6 @@ _SIZE_UNITS = {"": 1, "B": 1} | {
 }
 _PAUSE = r"[1-9]\d*[smhd]"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_TABLE_SCHEMES = ("file", "s3", "s3a")
 
 # What every write client of ours runs with: an instant that is written but not committed stays until somebody decides
 # (hudi.apache.org/docs/concurrency_control, docs/design.md). A pipeline that changed one could lose data.
@@ -55,6 +53,8 @@ PROTOCOL_OPTIONS = {
     "hoodie.clustering.inline": "false",
     "hoodie.write.markers.type": "DIRECT",
 }
+# What Hudi does in a commit of its own, and ours does not.
+_NOT_SERVED = ("hoodie.write.commit.callback.on", "hoodie.schema.on.read.enable")
 # Set from the pipeline's own fields.
 _TABLE_OPTIONS = (
     "hoodie.table.name",
@@ -63,6 +63,7 @@ _TABLE_OPTIONS = (
     "hoodie.datasource.write.partitionpath.urlencode",
     "hoodie.datasource.write.hive_style_partitioning",
     "hoodie.table.type",
+    "hoodie.table.timeline.timezone",
     "hoodie.datasource.write.table.type",
     "hoodie.table.recordkey.fields",
     "hoodie.datasource.write.recordkey.field",
@@ -92,6 +93,8 @@ _TABLE_OPTIONS = (
     "hoodie.compact.inline.max.delta.commits",
 )
 
+MOST_FILES = 10_000
+"""Of a batch: its commit tells the table of each, within a time that a lease covers."""
 MOST_BUCKETS = 10_000
 """Of a partition; each is a file at least."""
 KEY_TYPES = ("string", "int", "bigint")
@@ -103,7 +106,7 @@ SHARD_READS_PER_SECOND = 100.0
 """What a shard gives: https://www.alibabacloud.com/help/en/sls/product-overview/shard. Bytes are counted raw, since it
 is not said whether the service counts compressed ones."""
 
-PROTECTED_OPTIONS = frozenset((*PROTOCOL_OPTIONS, *_TABLE_OPTIONS))
+PROTECTED_OPTIONS = frozenset((*PROTOCOL_OPTIONS, *_NOT_SERVED, *_TABLE_OPTIONS))
 
 
 def parse_size(value: object) -> int:
@@ -145,10 +148,18 @@ def _check_metastore(value: str) -> str:
 
 
 def _check_path(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in _TABLE_SCHEMES or (parts.scheme != "file" and not parts.netloc) or not parts.path.strip("/"):
+    """Taken as it stands, as Hadoop does: `#`, `%`, spaces and letters of any script are parts of names."""
+    if not re.fullmatch(r"(file:(//)?(?=/[^/])|s3a?://[^/]+(?=//?[^/]))/.+", value, re.DOTALL):
         raise ValueError("expected a URI like file:///lake/events or s3a://bucket/lake/events")
-    return value.rstrip("/")
+    path = value.rstrip("/")
+    if odd := sorted({letter for letter in path if letter in "*?[]{}\\" or not letter.isprintable()}):
+        raise ValueError(
+            f"expected none of {' '.join(map(repr, odd))} in it: Spark takes * ? [ ] {{ }} \\ for a pattern of paths, "
+            "and control characters are no part of a name"
+        )
+    if {"", ".", ".."} & set(path.partition(":")[2].removeprefix("//").lstrip("/").split("/")):
+        raise ValueError("expected no empty folder's name in it, nor `.` or `..`: one table would have several paths")
+    return path
 
 
 def _check_zone(value: str) -> str:
@@ -283,7 +294,8 @@ class Upsert(_Model):
     `ordering_field`, the later one among equals (`event_time`, the default where there is such a field), or the one
     that was written later (`commit_time`). With `partial_update` a NULL in the winner leaves the other's value as it
     is. A row whose `delete_marker` is true deletes its key's. A key's bucket is its hash modulo `buckets`
-    (hudi.apache.org/docs/indexes).
+    (hudi.apache.org/docs/indexes). `missing_key` says what becomes of a log without a value for its key or for the
+    ordering field: it fails the batch, or is dropped and counted.
     """
 
     record_key: Annotated[list[str], BeforeValidator(_as_list), Field(min_length=1)]
@@ -291,6 +303,7 @@ class Upsert(_Model):
     delete_marker: str | None = None
     merge_mode: Literal["event_time", "commit_time"] | None = None
     partial_update: bool = False
+    missing_key: Literal["fail", "drop"] = "fail"
     buckets: int = Field(gt=0, le=MOST_BUCKETS)
 
     @model_validator(mode="after")
@@ -304,6 +317,11 @@ class Upsert(_Model):
         if len(set(self.record_key)) < len(self.record_key):
             raise ValueError(f"record_key names a column twice: {', '.join(self.record_key)}")
         return self
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns for which every row has a value."""
+        return (*self.record_key, *([self.ordering_field] if self.ordering_field else []))
 
     @property
     def mode(self) -> Literal["event_time", "commit_time"]:

@@ -37,7 +37,7 @@ from airflow_provider_slshudi.operators.verify import SlsHudiVerifyOperator
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 
 _RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=10)}
-_CURSOR: dict[str, Any] = {"type": ["integer", "string"], "minimum": 0, "pattern": "^[A-Za-z0-9+/=]+$"}
+_CURSOR: dict[str, Any] = {"type": "string", "pattern": "^[A-Za-z0-9+/=]+$"}
 _CURSORS: dict[str, Any] = {
     "type": ["object", "null"],
     "propertyNames": {"pattern": "^[0-9]+$"},
@@ -79,7 +79,8 @@ def backfill_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     given = {"params": params, "description": f"{found.source.identity}: what was left out or skipped"}
     with _dag(found, "backfill", dag_kwargs, **given) as dag:
         batch = micro_batch(pipeline, plan=SlsHudiBackfillPlanOperator)
-        batch >> SlsHudiBackfillRestOperator(task_id="rest", pipeline=pipeline)
+        planned: Any = batch.get_child_by_label("plan")
+        batch >> SlsHudiBackfillRestOperator(task_id="rest", pipeline=pipeline, planned=planned.output)
     return dag
 
 

@@ -88,16 +88,25 @@ class DecodeError(TerminalError):
 class DataExpired(TerminalError):
     """Logs that the pipeline should read next are gone from the service.
 
-    Attributes: pipeline, shard, begin, end (the lost half-open range of cursors).
+    Attributes: pipeline, shard, begin, end (the lost half-open range of cursors, which may be empty), more (the shard
+    is gone, and was still open when its end was last asked: what it got afterwards was never read either, and nobody
+    knows how much that is).
     """
 
-    def __init__(self, pipeline: str, shard: int, begin: int, end: int) -> None:
+    def __init__(self, pipeline: str, shard: int, begin: int, end: int, more: bool = False) -> None:
+        if more:
+            read = f"was read up to cursor {end}" if begin == end else f"was read but for [{begin}, {end})"
+            what = (
+                f"shard {shard} is gone from the service. It {read}, its end when it was last looked at; it was still "
+                "open then, so what it got afterwards, be it nothing or much, was never read"
+            )
+        else:
+            what = f"shard {shard} no longer holds the log groups [{begin}, {end}), which were never read"
         super().__init__(
-            f"pipeline {pipeline}: shard {shard} no longer holds the log groups [{begin}, {end}), which were never "
-            "read. Either restore them, or accept the gap with `source.on_expired: skip` in the pipeline file, which "
-            "records it"
+            f"pipeline {pipeline}: {what}. Either restore them, or accept the gap with `source.on_expired: skip` in "
+            "the pipeline file, which records it"
         )
-        self.pipeline, self.shard, self.begin, self.end = pipeline, shard, begin, end
+        self.pipeline, self.shard, self.begin, self.end, self.more = pipeline, shard, begin, end, more
 
 
 class ValueMisfit(TerminalError):
@@ -127,6 +136,22 @@ class TooManyMisfits(TerminalError):
         self.transaction, self.misfits, self.logs, self.share = transaction, misfits, logs, share
 
 
+class TooManyFiles(TerminalError):
+    """A batch spreads over more files than one commit takes; nothing of it is committed.
+
+    Attributes: instant, files (so many, or more), most, column (that rows are parted by; empty: none is).
+    """
+
+    def __init__(self, instant: str, files: int, most: int, column: str) -> None:
+        why = f"; each value of the partition column {column} has one at least" if column else ""
+        super().__init__(
+            f"instant {instant}: the batch has {files} files or more, and one commit takes {most} at most{why}. "
+            "Nothing is committed. Make batches smaller (`batch.max_bytes`) or their files larger "
+            "(`batch.target_file_bytes`), or part the rows by what has fewer values, which needs another name and table"
+        )
+        self.instant, self.files, self.most, self.column = instant, files, most, column
+
+
 def reason_text(reason: str, type_: str) -> str:
     """Why a value does not fit, to go behind it in a sentence."""
     return {
@@ -134,6 +159,7 @@ def reason_text(reason: str, type_: str) -> str:
         "too_large": "is longer than max_bytes",
         "late": "is too long ago",
         "future": "is too far in the future",
+        "partition": "cannot be the name of a partition's folder",
     }.get(reason, f"is no {type_}")
 
 
@@ -146,7 +172,8 @@ class KeyMissing(TerminalError):
     def __init__(self, column: str, key: str) -> None:
         super().__init__(
             f"column {column}: log {key} has no value for it, or an empty one, and rows are upserted by it. Correct "
-            "the column's `key`, `type` or `format`, or whoever writes such logs"
+            "the column's `key`, `type` or `format`, or whoever writes such logs; or leave such logs out with "
+            "`table.upsert.missing_key: drop`, which counts them"
         )
         self.column, self.key = column, key
 
@@ -161,6 +188,14 @@ class LedgerError(SlsHudiError):
 
 class LedgerUnavailable(LedgerError, TransientError):
     """The ledger's database did not answer; whether the last change took effect is unknown."""
+
+
+class LedgerDenied(LedgerError, TerminalError):
+    """This process's user may not use the ledger's file. Attributes: path (what refuses), owner, user."""
+
+    def __init__(self, message: str, *, path: str, owner: str, user: str) -> None:
+        super().__init__(message)
+        self.path, self.owner, self.user = path, owner, user
 
 
 class LeaseHeld(LedgerError, TransientError):
@@ -226,6 +261,28 @@ class TimelineUnreadable(TableError, TransientError):
     """The timeline could not be read; nothing may be concluded from that."""
 
 
+class ClockBehind(TableError, TransientError):
+    """This machine's clock is behind the newest time on the timelines; what is written now would not be seen.
+
+    Attributes: instant (that time, as Hudi writes it), now (this machine's clock, UTC).
+    """
+
+    def __init__(self, message: str, *, table: str, instant: str, now: object) -> None:
+        super().__init__(message, table=table, instant=instant)
+        self.now = now
+
+
+class TableDenied(TableError, TerminalError):
+    """This process's user may not use a file of the table, or would leave files that the table's owner may not use.
+
+    Attributes: path (what refuses), owner, user.
+    """
+
+    def __init__(self, message: str, *, table: str, path: str, owner: str, user: str) -> None:
+        super().__init__(message, table=table)
+        self.path, self.owner, self.user = path, owner, user
+
+
 class TableMismatch(TableError, TerminalError):
     """The table at this path is not the one that the pipeline describes."""
 
@@ -275,6 +332,17 @@ class LedgerLost(TableError, TerminalError):
         self.transaction = transaction
 
 
+class RangesDoubled(TableError, TerminalError):
+    """Commits of one pipeline hold the same ranges: two ledgers decided for the table.
+
+    Attribute: ranges, each (transaction, its `Range` that an earlier commit holds).
+    """
+
+    def __init__(self, message: str, *, table: str, instant: str | None, ranges: list[tuple[str, object]]) -> None:
+        super().__init__(message, table=table, instant=instant)
+        self.ranges = ranges
+
+
 class ManifestError(TableError, TerminalError):
     """What an append left behind is missing, old, or does not add up. Attribute: transaction."""
 
@@ -311,6 +379,10 @@ class JobFailed(SlsHudiError):
     def __init__(self, message: str, *, verb: str, returncode: int | None = None, tail: str = "") -> None:
         super().__init__(message)
         self.verb, self.returncode, self.tail = verb, returncode, tail
+
+
+class JobDenied(JobFailed, TerminalError):
+    """A Spark job ended since its user may not use a file of the table; the message names file, owner and user."""
 
 
 class RuntimeMissing(TerminalError):

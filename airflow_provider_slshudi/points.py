@@ -63,6 +63,7 @@ class Point(str, Enum):
     APPEND_STARTED = "append-started", Where.DRIVER
     APPEND_INFLIGHT = "append-inflight", Where.DRIVER
     APPEND_TASK_STARTED = "append-task-started", Where.WORKER
+    APPEND_TASK_MARKING = "append-task-marking", Where.WORKER
     APPEND_TASK_MARKED = "append-task-marked", Where.WORKER
     APPEND_TASK_WRITTEN = "append-task-written", Where.WORKER
     APPEND_TASK_STAGED = "append-task-staged", Where.WORKER
@@ -77,6 +78,8 @@ class Point(str, Enum):
     COMMIT_LEASED = "commit-leased", Where.TASK
     COMMIT_DECIDED = "commit-decided", Where.TASK
     COMMIT_STARTED = "commit-started", Where.DRIVER
+    COMMIT_LISTED = "commit-listed", Where.DRIVER
+    COMMIT_LOOKED = "commit-looked", Where.DRIVER
     COMMIT_COMPLETED = "commit-completed", Where.DRIVER
     COMMIT_QUARANTINED = "commit-quarantined", Where.DRIVER
     COMMIT_SEEN = "commit-seen", Where.TASK

@@ -6,6 +6,7 @@ Elsewhere nothing is known of other processes, and children are on their own.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import signal
 import sys
@@ -16,28 +17,56 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+_UNREADABLE = "unreadable"
+_KERNEL_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_NUMBERING = Path("/proc/self/ns/pid")
+# The kernel numbers this one itself (PROC_PID_INIT_INO): it is no container's.
+_OF_THE_MACHINE = "pid:[4026531836]"
+_MACHINE_ID = Path("/etc/machine-id")
+_NETWORK = Path("/sys/class/net")
+# Where a machine sleeps the usual monotonic clock stands still, and the database's does not.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def clock() -> float:
+    """Seconds since this machine's boot, those that it slept through included: what deadlines of drivers are by."""
+    return time.clock_gettime(_CLOCK)
 
 
 def this_process() -> str:
     """Names this process among all of all machines and times; empty where that is not known."""
     if _libc is None:
         return ""
-    return f"{_machine()}/{os.getpid()}/{_started(os.getpid())}"
+    return f"{_machine()}/{_boot()}/{os.getpid()}/{_started(os.getpid())}"
+
+
+def is_here(process: str) -> bool:
+    """Whether a process that `this_process` named is, or was, of this machine and boot, and can be asked for here."""
+    return _libc is not None and process.count("/") >= 3 and process.rsplit("/", 2)[0].endswith(_boot())
 
 
 def is_gone(process: str) -> bool:
-    """Whether a process that `this_process` named is surely no more; False for one of another machine."""
-    machine, _, rest = process.rpartition("/")
-    machine, _, pid = machine.rpartition("/")
-    return bool(pid) and _libc is not None and machine == _machine() and _started(int(pid)) != rest
+    """Whether a process that `this_process` named is surely no more; False for one of which nothing is known.
+
+    Gone is what the kernel says is gone, what has ended, what began at another time under the same number, and what
+    ran before this very machine was started anew. A process that cannot be looked at, another user's say, lives.
+    """
+    if _libc is None or process.count("/") < 3:
+        return False
+    where, pid, started = process.rsplit("/", 2)
+    machine, _, boot = where.rpartition("/pid:")[0].rpartition("/")
+    if is_here(process):
+        return _is_free(int(pid)) or _started(int(pid)) not in (started, _UNREADABLE)
+    return bool(machine) and machine == _machine() and boot != _boot().partition("/")[0]
 
 
 def ends_with_parent(how: signal.Signals, until: float | None = None) -> Callable[[], None]:
     """For Popen's `preexec_fn`: the child gets `how` once the thread that started it is gone.
 
-    `until`, on `time.monotonic`'s clock, is when the child is ended at the latest, by the kernel's own timer, which
-    goes on while the child is stopped (https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html,
-    https://man7.org/linux/man-pages/man2/setitimer.2.html). Both outlive the child's `exec`.
+    `until`, on `clock`'s, is when the child is ended at the latest, by the kernel's own timer, which goes on while the
+    child is stopped, but not while the machine sleeps (https://man7.org/linux/man-pages/man2/setitimer.2.html): whoever
+    started the child has to look at the clock too. Timer and signal outlive the child's `exec`
+    (https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html).
     """
     parent = os.getpid()
 
@@ -45,7 +74,7 @@ def ends_with_parent(how: signal.Signals, until: float | None = None) -> Callabl
         if until is not None:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
-            signal.setitimer(signal.ITIMER_REAL, max(until - time.monotonic(), 1e-3))
+            signal.setitimer(signal.ITIMER_REAL, max(until - clock(), 1e-3))
         if _libc is not None:
             _libc.prctl(_PR_SET_PDEATHSIG, how)
             if os.getppid() != parent:  # it ended before it could be asked for
@@ -69,17 +98,50 @@ def adopt_orphans() -> None:
         raise OSError("orphans cannot be adopted on this system")
 
 
-def _machine() -> str:
+def _boot() -> str:
     """The boot, and what numbers its processes: containers of one machine have numbers of their own."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
+    boot = _KERNEL_BOOT.read_text(encoding="ascii").strip()
+    return f"{boot}/{_NUMBERING.readlink()}"
+
+
+def _machine() -> str:
+    """What a machine keeps when it is started anew and no other has; empty where nothing is sure to be that.
+
+    Its id, which copies of an image share, together with the addresses of its network cards, which they do not. A
+    container has neither of its own.
+    """
+    try:
+        if str(_NUMBERING.readlink()) != _OF_THE_MACHINE:
+            return ""
+        id_ = _MACHINE_ID.read_text(encoding="ascii").strip()
+        cards = sorted((card / "address").read_text(encoding="ascii").strip() for card in _cards())
+    except OSError:
+        return ""
+    if not id_ or not cards:
+        return ""
+    return hashlib.sha256("/".join([id_, *cards]).encode()).hexdigest()[:32]
+
+
+def _cards() -> list[Path]:
+    return [card for card in _NETWORK.iterdir() if (card / "device").exists()]
+
+
+def _is_free(pid: int) -> bool:
+    """Whether the kernel knows no process of this number."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
 
 
 def _started(pid: int) -> str:
-    """When a process began, in ticks since the boot; empty for one that ended."""
+    """When a process began, in ticks since the boot; `_UNREADABLE`, or empty for one that ended."""
     try:
         # The name in parentheses may hold spaces and parentheses.
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
-        return ""
+        return _UNREADABLE
     return "" if fields[0] in ("Z", "X") else fields[19]

@@ -19,6 +19,7 @@ from airflow_provider_slshudi.hudi import commit, instants
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.runtime import leave, quiet
 from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.job.append import AppendTask
 from airflow_provider_slshudi.job.reading import ReadSpec, read_limits
 from airflow_provider_slshudi.job.rows import RowSpec
@@ -26,8 +27,6 @@ from airflow_provider_slshudi.job.tasks import each
 from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.planning.split import split
 from airflow_provider_slshudi.ranges import Range
-from airflow_provider_slshudi.sls.connection import SlsConnection
-from airflow_provider_slshudi.sls.service import LogService
 
 
 class BareTask(AppendTask):
@@ -43,7 +42,6 @@ def main(order: str) -> None:
     pipeline = Pipeline.model_validate(given["pipeline"])
     source, table = pipeline.source, pipeline.table
     storage = Storage(table.path)
-    service = LogService(SlsConnection.from_env(os.environ), source.project, source.logstore)
     with SparkContext.getOrCreate() as spark:
         quiet(spark._jvm)
         gateway = Gateway.of(spark)
@@ -58,7 +56,9 @@ def main(order: str) -> None:
         ranges = [Range(*item) for item in given["ranges"]]
         work = split(ranges, density, spark.defaultParallelism, pipeline.batch.task_bytes)
         task = BareTask(
-            ReadSpec(service, pipeline.name, RowSpec.of(pipeline), read_limits(source, work)),
+            ReadSpec(
+                Access.grant(spark, source, os.environ), pipeline.name, RowSpec.of(pipeline), read_limits(source, work)
+            ),
             storage,
             "",
             0,

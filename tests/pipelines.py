@@ -30,6 +30,13 @@ def ad_events(location: Path | str, **changes: Any) -> Pipeline:
     return Pipeline.model_validate({**description, **changes})
 
 
+def wide(location: Path | str, **changes: Any) -> Pipeline:
+    """The same with 900 columns more: longer than what Linux takes as one argument."""
+    described = ad_events(location, **changes).model_dump(mode="json")
+    more = [{"name": f"a_column_with_a_name_of_some_length_{number}", "type": "bigint"} for number in range(900)]
+    return Pipeline.model_validate({**described, "columns": [*described["columns"], *more]})
+
+
 def served_often(location: Path | str, **changes: Any) -> Pipeline:
     """The same with so little kept that a few commits give every table service something to do.
 

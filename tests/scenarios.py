@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,11 +13,13 @@ import pytest
 from aliyun.log import LogClient, LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.timeline import FOLDER
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.job.launch import Launcher, SubprocessLauncher
 from airflow_provider_slshudi.job.orders import IN_SESSION, JobOrder, Verb
 from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.points import FOLDER, Point
+from airflow_provider_slshudi.points import FOLDER as POINTS
+from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Run, Work
@@ -57,7 +60,7 @@ class DyingLauncher:
     def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
         with TemporaryDirectory() as folder:
             Path(folder, self._point.value).write_text("die")
-            self._launcher.run(verb, order, {**secrets, FOLDER: folder})
+            self._launcher.run(verb, order, {**secrets, POINTS: folder})
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,13 @@ class Scenario:
         settle(work, lambda run: True)
         prepared = self.prepare(work)
         return steps.commit(work, prepared.id, prepared.token)
+
+
+def forget_all_instants(pipeline: Scenario) -> None:
+    """Puts an empty timeline in the place of the table's, as a new table of the same path would have."""
+    timeline = Path(pipeline.work.storage.full(FOLDER))
+    shutil.rmtree(timeline)
+    timeline.mkdir()
 
 
 def log(number: int) -> list[tuple[str, str]]:

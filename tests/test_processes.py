@@ -10,8 +10,11 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
-from airflow_provider_slshudi.processes import ends_with_parent, is_gone, this_process
+import airflow_provider_slshudi
+from airflow_provider_slshudi import processes
+from airflow_provider_slshudi.processes import clock, ends_with_parent, is_gone, this_process
 
 NAME = "from airflow_provider_slshudi.processes import this_process; print(this_process(), flush=True); input()"
 PARENT = """
@@ -20,6 +23,31 @@ from airflow_provider_slshudi.processes import ends_with_parent
 child = subprocess.Popen(["sleep", "60"], preexec_fn=ends_with_parent(signal.SIGKILL))
 print(child.pid, flush=True)
 time.sleep(60)
+"""
+
+
+HIDDEN = """
+mount -o remount,hidepid=2 /proc
+cd {root}
+{python} -c "
+from airflow_provider_slshudi.processes import this_process
+import time
+print(this_process(), flush=True)
+time.sleep(60)" > {name} &
+holder=$!
+while ! [ -s {name} ]; do sleep 0.05; done
+name=$(cat {name})
+asked() {{ setpriv --reuid=65534 --regid=65534 --clear-groups {python} -c "
+import sys
+from pathlib import Path
+from airflow_provider_slshudi.processes import is_gone
+if sys.argv[2] == 'look':
+    print('seen' if Path(f'/proc/{{sys.argv[1].split(chr(47))[-2]}}').exists() else 'hidden')
+print('gone' if is_gone(sys.argv[1]) else 'lives')" "$name" $1; }}
+asked look
+kill -9 $holder
+wait $holder || true
+asked once
 """
 
 
@@ -33,13 +61,51 @@ def test_a_process_is_gone_once_it_ended_be_it_reaped_or_not() -> None:
     assert is_gone(name)
 
 
-def test_of_another_machine_another_boot_or_nobody_nothing_is_known() -> None:
-    boot, namespace, pid, started = this_process().rsplit("/", 3)
+def test_of_another_machine_or_nobody_nothing_is_known() -> None:
+    machine, boot, namespace, pid, started = this_process().rsplit("/", 4)
     assert not is_gone("")
-    assert not is_gone(f"another/{namespace}/{pid}/1")
-    assert not is_gone(f"{boot}/pid:[1]/{pid}/1")
+    assert not is_gone(f"{machine}/{boot}/pid:[1]/{pid}/1")
+    assert not is_gone(f"another/{boot[::-1]}/{namespace}/{pid}/1")
+    # As versions before named it: without the machine.
+    assert not is_gone(f"{boot[::-1]}/{namespace}/{pid}/1") and not is_gone(f"{boot}/{namespace}/{pid}/{started}")
     # The number is in use again, by a process that began at another time.
-    assert is_gone(f"{boot}/{namespace}/{pid}/{int(started) - 1}")
+    assert is_gone(f"{machine}/{boot}/{namespace}/{pid}/{int(started) - 1}")
+
+
+def test_what_ran_before_this_machine_was_started_anew_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two machines made from one image, which share an id and have cards of their own; and a container."""
+
+    def machine(card: str, boot: str, numbering: str = "pid:[4026531836]") -> str:
+        folder = tmp_path / f"{card}-{boot}-{numbering}"
+        (folder / "net" / "eth0" / "device").mkdir(parents=True, exist_ok=True)
+        (folder / "net" / "eth0" / "address").write_text(card)
+        (folder / "id").write_text("one-image\n")
+        (folder / "boot").write_text(boot)
+        link = folder / "numbering"
+        link.unlink(missing_ok=True)
+        link.symlink_to(numbering)
+        for name, path in {"_NETWORK": "net", "_MACHINE_ID": "id", "_KERNEL_BOOT": "boot", "_NUMBERING": link}.items():
+            monkeypatch.setattr(processes, name, folder / path)
+        return this_process()
+
+    before = machine("52:54:00:00:00:01", "boot-1")
+    contained = machine("52:54:00:00:00:01", "boot-1", "pid:[4026532000]")
+    machine("52:54:00:00:00:02", "boot-2")
+    assert not is_gone(before) and not is_gone(contained), "another machine, of the same image"
+    machine("52:54:00:00:00:01", "boot-2")
+    assert is_gone(before)
+    assert not is_gone(contained), "a container does not tell which machine it was on"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's process takes root")
+def test_a_process_that_another_user_cannot_look_at_lives(tmp_path: Path) -> None:
+    """The holder's /proc is hidden (hidepid=2) from the user who asks; gone is what the kernel says is gone."""
+    script = HIDDEN.format(
+        name=tmp_path / "name", python=sys.executable, root=Path(airflow_provider_slshudi.__file__).parents[1]
+    )
+    command = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-ec", script]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert told.stdout.split() == ["hidden", "lives", "gone"], told.stderr
 
 
 def test_a_child_ends_with_a_killed_parent_even_where_it_is_stopped() -> None:
@@ -53,15 +119,13 @@ def test_a_child_ends_with_a_killed_parent_even_where_it_is_stopped() -> None:
 
 def test_a_child_does_not_live_past_its_time_nor_does_one_that_was_stopped_go_on(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
-    until = time.monotonic() + 0.5
+    until = clock() + 0.5
     assert subprocess.Popen(command, preexec_fn=ends_with_parent(signal.SIGKILL, until)).wait(20) == -signal.SIGALRM
 
     woke = tmp_path / "woke"
     after = time.monotonic() + 1.5
     busy = f"import pathlib, time\nwhile time.monotonic() < {after}: pass\npathlib.Path({str(woke)!r}).touch()"
-    child = subprocess.Popen(
-        [sys.executable, "-c", busy], preexec_fn=ends_with_parent(signal.SIGKILL, time.monotonic() + 1)
-    )
+    child = subprocess.Popen([sys.executable, "-c", busy], preexec_fn=ends_with_parent(signal.SIGKILL, clock() + 1))
     os.kill(child.pid, signal.SIGSTOP)
     time.sleep(2)
     os.kill(child.pid, signal.SIGCONT)

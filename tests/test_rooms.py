@@ -13,13 +13,14 @@ import airflow_provider_slshudi
 ROOT = Path(airflow_provider_slshudi.__file__).parent
 PACKAGE = "airflow_provider_slshudi"
 TYPES = {"datatypes", "timepattern", "jsonpath"}
-VOCABULARY = {"exceptions", "ranges", "config", "points", "processes", "numbered", "native"} | TYPES
+VOCABULARY = {"exceptions", "ranges", "config", "points", "owners", "processes", "numbered", "native"} | TYPES
 
 # What each room may import of this package, besides itself. Rooms that are not named here belong to Airflow.
 ALLOWED = {
     "exceptions": set(),
     "ranges": {"exceptions"},
     "points": set(),
+    "owners": set(),
     "processes": set(),
     "numbered": {"native"},
     "native": set(),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
+import uuid
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import Enum
@@ -32,7 +34,8 @@ def work_of(name_or_path: str) -> Work:
     from airflow_provider_slshudi.hooks.work import work_of
     from airflow_provider_slshudi.protocol.work import Run
 
-    return work_of(name_or_path, Run("slshudi", f"process-{os.getpid()}"))
+    # Containers share process numbers, and a run may only go on with what is its own.
+    return work_of(name_or_path, Run("slshudi", f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}"))
 
 
 def print_json(out: TextIO, value: Any) -> None:

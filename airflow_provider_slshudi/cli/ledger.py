@@ -25,6 +25,11 @@ def add_to(commands: Commands) -> None:
 
     rebuild = ledger.add_parser("rebuild", help="make a pipeline's ledger anew from its table; pause its DAGs first")
     add_pipeline(rebuild)
+    rebuild.add_argument(
+        "--table-is-gone",
+        action="store_true",
+        help="the table was deleted for good: forget all that was written to it, and read it again",
+    )
     rebuild.set_defaults(run=_rebuild)
     for command in (show, rebuild):
         add_json(command)
@@ -88,7 +93,7 @@ def _rebuild(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.protocol.rebuild import rebuild
 
     work = work_of(options.pipeline)
-    found = rebuild(work)
+    found = rebuild(work, options.table_is_gone)
     if options.json:
         print_json(options.out, {"pipeline": work.pipeline.name, **asdict(found)})
     else:

@@ -10,6 +10,7 @@ from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline
 from airflow_provider_slshudi.exceptions import ConfigError, TerminalError
 
 UNDECIDED, PERSON = 1, 3
+_LEASES = ("lease", "holder", "process", "expires (UTC)", "the ledger's clock (UTC)", "known of the process")
 
 
 def add_to(commands: Commands) -> None:
@@ -28,14 +29,24 @@ def add_to(commands: Commands) -> None:
         metavar="ID",
         help="decide this one, whoever works on it; may be given again",
     )
+    command.add_argument(
+        "--break-lease",
+        metavar="REASON",
+        help="before that, end the leases of whoever decides for the pipeline, or rewrites its files, and is not known "
+        "to live; it is shown who had them. The reason goes into the history",
+    )
     add_json(command)
     command.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    from airflow_provider_slshudi.protocol.recover import recover
+    from airflow_provider_slshudi.protocol.recover import break_leases, recover
 
     work = work_of(options.pipeline)
+    broken = break_leases(work, options.break_lease) if options.break_lease else []
+    if options.break_lease and not options.json:
+        rows = [(item.lease, item.holder, item.process, item.expires, item.at, item.known) for item in broken]
+        print_table(options.out, f"{work.pipeline.name}: leases that were broken", _LEASES, rows)
     try:
         done = recover(work, lambda run: None, options.transaction)
     except ConfigError:
@@ -46,7 +57,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.json:
         decided = [{**asdict(item), "decision": item.decision.value} for item in done.decisions]
         left = [asdict(item) for item in done.left]
-        print_json(options.out, {"pipeline": work.pipeline.name, "decided": decided, "left": left})
+        shown = {"pipeline": work.pipeline.name, "decided": decided, "left": left}
+        print_json(options.out, shown | ({"broken": [asdict(item) for item in broken]} if broken else {}))
     else:
         print_table(
             options.out,

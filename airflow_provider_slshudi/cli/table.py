@@ -29,6 +29,19 @@ def add_to(commands: Commands) -> None:
     add_json(command)
     command.set_defaults(run=_run)
 
+    drop = within.add_parser(
+        "drop-doubled",
+        help="take out of the table what two ledgers committed twice; pause the pipeline's DAGs first",
+        description="Where commits hold the same ranges, the earlier one keeps its rows and those of the later one are "
+        "taken out of the table, in one commit. Then the ledger is made anew from the table.",
+    )
+    add_pipeline(drop)
+    add_json(drop)
+    drop.set_defaults(run=_drop)
+
+
+_COUNTS = ("files", "lacking", "gone", "differing", "leftovers", "unknown")
+
 
 def _run(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.protocol.metadata import check, rebuild
@@ -40,7 +53,7 @@ def _run(options: argparse.Namespace) -> int:
         told = {when: {"ok": item.ok, **asdict(item)} for when, item in found.items()}
         print_json(options.out, {"pipeline": work.pipeline.name, **told})
     else:
-        columns = ("", "files", "lacking", "gone", "differing", "unreadable", "examples")
+        columns = ("", *_COUNTS, "unreadable", "examples")
         print_table(
             options.out,
             f"{work.pipeline.name}: the metadata table beside what is on storage",
@@ -50,5 +63,23 @@ def _run(options: argparse.Namespace) -> int:
     return 0 if list(found.values())[-1].ok else DAMAGED
 
 
+def _drop(options: argparse.Namespace) -> int:
+    from airflow_provider_slshudi.protocol.repair import drop_doubled
+
+    work = work_of(options.pipeline)
+    done = drop_doubled(work)
+    if options.json:
+        print_json(options.out, {"pipeline": work.pipeline.name, **asdict(done)})
+    else:
+        columns = ("transaction", "instant", "ranges", "rows")
+        print_table(
+            options.out,
+            f"{work.pipeline.name}: taken out of the table by instant {done.instant or '(none)'}",
+            columns,
+            [(item.transaction, item.instant, ", ".join(map(str, item.ranges)), item.rows) for item in done.dropped],
+        )
+    return 0
+
+
 def _row(found: Comparison) -> tuple[object, ...]:
-    return found.files, found.lacking, found.gone, found.differing, found.unreadable, " ".join(found.examples)
+    return *(getattr(found, name) for name in _COUNTS), found.unreadable, " ".join(found.examples)

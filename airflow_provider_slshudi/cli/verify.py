@@ -60,6 +60,8 @@ def _print(out: TextIO, name: str, proof: Proof) -> None:
                 f"shard {item.shard}: {item.outside} rows outside of all that was recorded, like {item.example}",
                 file=out,
             )
+    for complaint in proof.ledger_complaints():
+        print(f"the ledger: {complaint}", file=out)
     if proof.unreadable:
         print(
             f"{proof.unreadable} rows have a key that names no shard, cursor and index, like "

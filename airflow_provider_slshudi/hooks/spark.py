@@ -22,7 +22,7 @@ from airflow_provider_slshudi.job.launch import (
     job_failed,
     submission,
 )
-from airflow_provider_slshudi.job.orders import DISTRIBUTED, JobOrder, Verb
+from airflow_provider_slshudi.job.orders import DISTRIBUTED, REASON, JobOrder, Verb
 from airflow_provider_slshudi.processes import ends_with_parent
 
 _log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class SparkLauncher:
         """Runs the job and waits for it.
 
         Raises:
-            JobFailed: it did not end well; the message has its last lines.
+            JobFailed: it did not end well; the message says why.
             ConfigError: the connection cannot be used.
         """
         if verb in DISTRIBUTED:
@@ -68,12 +68,14 @@ class SparkLauncher:
         )
         try:
             # Not `env_vars`, which become --conf on YARN and Kubernetes. PATH is searched in this environment.
-            hook.submit(
-                APPLICATION,
-                env={**os.environ, **made.environment, **secrets},
-                start_new_session=True,
-                preexec_fn=ends_with_parent(signal.SIGKILL),
-            )
+            with order.as_input() as given:
+                hook.submit(
+                    APPLICATION,
+                    stdin=given,
+                    env={**os.environ, **made.environment, **secrets},
+                    start_new_session=True,
+                    preexec_fn=ends_with_parent(signal.SIGKILL),
+                )
         except AirflowException as error:
             code = re.search(r"Error code is: (-?\d+)", str(error))
             raise job_failed(made.name, verb, int(code[1]) if code else None, hook.tail) from None
@@ -107,6 +109,8 @@ class _Hook(SparkSubmitHook):
         def remembered() -> Iterator[Any]:
             for line in itr:
                 self.tail.append(str(line).rstrip())
-                yield line
+                # The reason becomes the error's text.
+                if not str(line).startswith(REASON):
+                    yield line
 
         super()._process_spark_submit_log(remembered())

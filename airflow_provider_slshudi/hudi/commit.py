@@ -17,6 +17,7 @@ from airflow_provider_slshudi.hudi.instants import action
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.points import Point, reach
 
 # By the table's type; the second one also tells of log files.
 _WRITE_STATS = {
@@ -38,7 +39,8 @@ def commit(
     Hudi does not fence: called twice this leaves two completed files for one instant, and a marked file that
     `stats` does not list is deleted. Callers hold the lease and have compared `stats` with what was recorded.
     The commit carries the table's schema with the pipeline's columns, see `evolution.schema_to_commit`.
-    `in_time` is called right before, and raises where it is too late to commit.
+    `in_time` is called before anything is changed and again right before the completion, and raises where this driver
+    may not complete it any more. For the second look's sake these are the parts of Hudi's `commitStats`, one by one.
     """
     mapper = gateway.hudi.common.util.JsonUtils.getObjectMapper()
     stat_class = gateway.java_class(_WRITE_STATS[pipeline.table.type])
@@ -50,9 +52,68 @@ def commit(
         java_extra.put(key, value)
     storage = Storage(pipeline.table.path)
     schema = evolution.schema_to_commit(storage, Timeline.load(storage), pipeline)
+    name, option = action(pipeline.table), gateway.hudi.common.util.Option
     with client(gateway, pipeline, schema=schema) as writer:
-        in_time()
-        writer.commitStats(instant, java_stats, gateway.hudi.common.util.Option.of(java_extra), action(pipeline.table))
+        none = gateway.jvm.java.util.HashMap()
+        metadata = gateway.hudi.common.util.CommitUtils.buildMetadata(
+            java_stats, none, option.of(java_extra), _operation(gateway, pipeline), writer.getConfig().getSchema(), name
+        )
+
+        def last_look() -> None:
+            reach(Point.COMMIT_LISTED)
+            in_time()
+            reach(Point.COMMIT_LOOKED)
+
+        with completing(gateway, writer, instant, metadata, in_time, last_look) as table:
+            inflight = gateway.inflight(table.getMetaClient(), instant, name)
+            table.getActiveTimeline().saveAsComplete(False, inflight, option.of(metadata))
+        _tell_of_indexed_columns(gateway, writer, table, metadata)
+
+
+@contextmanager
+def completing(
+    gateway: Gateway,
+    writer: Any,
+    instant: str,
+    metadata: Any,
+    in_time: Callable[[], None],
+    last_look: Callable[[], None],
+) -> Iterator[Any]:
+    """What Hudi does before and after an instant is completed, with the table; the block completes it.
+
+    Files that are marked and not listed go, the metadata table is told; once it is completed, the markers go.
+    `in_time` is called before that, `last_look` right before the block; each raises where the instant is not to be
+    completed.
+    """
+    config, engine = writer.getConfig(), writer.getEngineContext()
+    table = gateway.hudi.table.HoodieSparkTable.create(config, engine)
+    in_time()
+    table.finalizeWrite(engine, instant, metadata.getWriteStats())
+    metadata_writer = table.getMetadataWriter(instant)
+    if metadata_writer.isPresent():
+        try:
+            metadata_writer.get().update(metadata, instant)
+        finally:
+            metadata_writer.get().close()
+    last_look()
+    yield table
+    markers = gateway.hudi.table.marker.WriteMarkersFactory.get(config.getMarkersType(), table, instant)
+    markers.quietDeleteMarkerDir(engine, config.getMarkersDeleteParallelism())
+
+
+def _tell_of_indexed_columns(gateway: Gateway, writer: Any, table: Any, metadata: Any) -> None:
+    """Names the columns that have statistics to readers, which Hudi does after each commit."""
+    config = writer.getConfig()
+    wanted = config.getMetadataConfig()
+    if not (config.isMetadataTableEnabled() and wanted.isColumnStatsIndexEnabled()):
+        return
+    meta = table.getMetaClient()
+    meta.reloadTableConfig()
+    records = gateway.hudi.common.util.Option.of(config.getRecordMerger().getRecordType())
+    columns = gateway.hudi.metadata.HoodieTableMetadataUtil.getColumnsToIndex(metadata, meta, wanted, records)
+    names = gateway.jvm.java.util.ArrayList(columns.keySet())
+    index = gateway.hudi.index.HoodieSparkIndexClient(config, writer.getEngineContext())
+    index.createOrUpdateColumnStatsIndexDefinition(meta, names)
 
 
 def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
@@ -112,10 +173,14 @@ def client(
     )
     engine = gateway.hudi.client.common.HoodieSparkEngineContext(gateway.jsc)
     writer = gateway.hudi.client.SparkRDDWriteClient(engine, config)
-    # Without this the metadata table's update inside commitStats ends in a NullPointerException.
-    operation = gateway.hudi.common.model.WriteOperationType
-    writer.setOperationType(operation.UPSERT if table.upsert is not None else operation.BULK_INSERT)
+    # Without this the metadata table's update ends in a NullPointerException.
+    writer.setOperationType(_operation(gateway, pipeline))
     try:
         yield writer
     finally:
         writer.close()
+
+
+def _operation(gateway: Gateway, pipeline: Pipeline) -> Any:
+    operation = gateway.hudi.common.model.WriteOperationType
+    return operation.UPSERT if pipeline.table.upsert is not None else operation.BULK_INSERT

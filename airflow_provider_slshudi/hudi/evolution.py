@@ -21,14 +21,13 @@ from airflow_provider_slshudi.exceptions import ColumnMismatch
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.schema import avro_schema, decimal_bytes, nullable_field, table_columns, type_of_avro
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, PROPERTIES, Timeline
 
 SCHEMA_KEY = "schema"
 """Where a commit's extra metadata has the table's schema; Hudi's own name of it."""
 
 _WRITTEN_ANEW = "rows of a table with `upsert` are written anew with the file's columns: keep this one in the file"
 _WIDER = {"int": ("bigint", "double"), "float": ("double",)}
-_PROPERTIES = ".hoodie/hoodie.properties"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _CREATE_SCHEMA = "hoodie.table.create.schema="
 
@@ -79,7 +78,7 @@ def schema_of_now(storage: Storage, timeline: Timeline) -> TableSchema | None:
         text = timeline.extra_metadata(instant).get(SCHEMA_KEY)
         if text:
             return TableSchema(json.loads(text), instant.time)
-    properties = (storage.read(_PROPERTIES) or b"").decode()
+    properties = (storage.read(PROPERTIES) or b"").decode()
     line = next((line for line in properties.splitlines() if line.startswith(_CREATE_SCHEMA)), None)
     return None if line is None else TableSchema(json.loads(_unescaped(line.removeprefix(_CREATE_SCHEMA))), "")
 

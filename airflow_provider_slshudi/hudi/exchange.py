@@ -4,18 +4,22 @@
 (`batch-{token}.json`), what it wrote (`manifest-{token}.json`), what columns the table has then (`schema.json`) and
 what the commit is to say of itself (`commit-{token}.json`). The token in the name keeps an old driver's work apart
 from its successor's. The folder goes once its transaction is decided.
+
+`.hoodie/slshudi/claim.json` says which driver may change the table's timeline.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_provider_slshudi.exceptions import ManifestError
+from airflow_provider_slshudi.exceptions import ManifestError, TableError
 from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.ranges import Range
 
 TRANSACTION_KEY = "slshudi.transaction"
 RANGES_KEY = "slshudi.ranges"
@@ -25,9 +29,12 @@ DAG_KEY = "slshudi.dag"
 RUN_KEY = "slshudi.run"
 QUARANTINE_KEY = "slshudi.quarantine"
 """Where a commit has a part in the quarantine: its rows there, and the SHA-256 of the manifest that lists its files."""
-
+RANGES_NOW_KEY = "slshudi.ranges_now"
+"""Where a commit took rows of earlier ones out of the table: what ranges those hold since, by their instants, each
+[shard, begin, end, rows, raw bytes]."""
 
 _ROOT = ".hoodie/slshudi"
+_CLAIM = f"{_ROOT}/claim.json"
 _ORDER = "batch-"
 _MANIFEST = "manifest-"
 
@@ -71,6 +78,8 @@ class BatchOrder:
         density: raw bytes per log group that each shard showed lately, by its id as text.
         planned: when the batch was planned, in unix seconds; event times are late or from the future by it.
         replay: a `Selection` where quarantined logs are read instead of ranges.
+        drop: where rows are taken out of the table instead, the parts of each instant's ranges: [shard, begin, end,
+            whether its rows go].
     """
 
     transaction: str
@@ -81,6 +90,7 @@ class BatchOrder:
     density: dict[str, float]
     planned: int = 0
     replay: dict[str, Any] | None = None
+    drop: dict[str, list[tuple[int, int, int, bool]]] | None = None
 
 
 @dataclass(frozen=True)
@@ -118,7 +128,9 @@ class Manifest:
         quarantine: the write stats of the quarantine's files; None where the quarantine has no part in it.
         taken: replays only, the rows of the quarantine's files that were written anew.
         left: replays only, selected logs that do not fit by now either, by column and reason.
+        found: drops only, the rows of each part of each instant's ranges, in the order of `BatchOrder.drop`.
         merged: upserts only, how many rows reached those who wrote; rows of one key become one in the files.
+        dropped: upserts only, logs without a key, which are no rows.
     """
 
     transaction: str
@@ -135,6 +147,8 @@ class Manifest:
     taken: int = 0
     left: dict[str, int] = field(default_factory=dict)
     merged: int | None = None
+    found: dict[str, list[int]] = field(default_factory=dict)
+    dropped: int = 0
 
     @property
     def rows(self) -> int:
@@ -150,6 +164,13 @@ class Manifest:
 def rows_of(stats: Iterable[Mapping[str, Any]]) -> int:
     """The rows of the files that write stats list."""
     return sum(int(stat["numWrites"]) for stat in stats)
+
+
+def ranges_of(extra: Mapping[str, str]) -> Iterator[tuple[Range, int | None, int | None]]:
+    """The ranges that a commit's extra metadata tells of, with rows and raw bytes; both are None of a gap."""
+    for shard, rows in json.loads(extra[RANGES_KEY]).items():
+        for begin, end, count, size in rows:
+            yield Range(int(shard), begin, end, gap=count is None), count, size
 
 
 def write_owner(storage: Storage, instant: str, owner: Owner) -> None:
@@ -186,8 +207,13 @@ def require_order(storage: Storage, transaction: str, instant: str, token: int) 
     Raises:
         ManifestError: it is not; somebody took the transaction over.
     """
-    if not storage.exists(_order_path(instant, token)):
+    if not is_ordered(storage, instant, token):
         raise _no_order(storage, transaction, instant, token)
+
+
+def is_ordered(storage: Storage, instant: str, token: int) -> bool:
+    """Whether the instant's order is there; without it there is no commit, and a rollback that began has taken it."""
+    return storage.exists(_order_path(instant, token))
 
 
 def fence(storage: Storage, instant: str) -> None:
@@ -198,6 +224,33 @@ def fence(storage: Storage, instant: str) -> None:
     for name in storage.names(folder(instant)) or []:
         if name.startswith(_ORDER):
             storage.delete(f"{folder(instant)}/{name}")
+
+
+def claim(storage: Storage, **who: str) -> str:
+    """Says that one driver, and no other, may change the table's timeline from now on; gives what it is known by.
+
+    For the holder of the pipeline's lease. A driver of a former holder that is alive, whatever clocks told it, finds
+    that the claim is not its own. `who` tells people.
+    """
+    name = uuid.uuid4().hex
+    storage.write(_CLAIM, json.dumps({"claim": name, **who}).encode())
+    return name
+
+
+def require_claim(storage: Storage, name: str, what: str) -> None:
+    """Asks whether the timeline may still be changed under a claim; to be asked as late as can be.
+
+    Raises:
+        TableError: another driver has claimed it since.
+    """
+    content = storage.read(_CLAIM)
+    found: dict[str, str] = json.loads(content) if content is not None else {}
+    if found.get("claim") != name:
+        others = ", ".join(f"{key} {value}" for key, value in found.items() if key != "claim") or "nobody"
+        raise TableError(
+            f"{storage.uri}: this driver may not {what} any more, and did nothing: {_CLAIM} is of another ({others})",
+            table=storage.uri,
+        )
 
 
 def write_manifest(storage: Storage, manifest: Manifest) -> None:
@@ -214,7 +267,9 @@ def read_manifest(storage: Storage, transaction: str, instant: str, token: int) 
     content = storage.read(f"{folder(instant)}/{_MANIFEST}{token}.json")
     if content is None:
         raise ManifestError(
-            f"{storage.uri}: no manifest for instant {instant} with token {token}: its append did not end well",
+            f"{storage.uri}: no manifest for instant {instant} with token {token}: its append did not end, be it "
+            f"killed or marked by hand. Nothing of transaction {transaction} is committed; the next run's settle "
+            "decides it",
             table=storage.uri,
             transaction=transaction,
             instant=instant,
@@ -257,7 +312,7 @@ def read_schema(storage: Storage, instant: str) -> str | None:
 
 
 def write_extra(storage: Storage, instant: str, token: int, extra: Mapping[str, str]) -> str:
-    """Leaves the commit's extra metadata, which is too long for a command line; gives its SHA-256."""
+    """Leaves the commit's extra metadata, for the commit's driver; gives its SHA-256."""
     content = json.dumps(extra).encode()
     storage.write(_extra_path(instant, token), content)
     return hashlib.sha256(content).hexdigest()

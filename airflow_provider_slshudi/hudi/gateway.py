@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_slshudi.hudi import nameless
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+# Its schema has to be the first of its kind in Hudi's cache of schemas: Hudi compares them by identity. Where something
+# reads the metadata table before, as a rollback does, each later commit of the JVM writes past the end of a record.
+_FIRST_CLASS = "org.apache.hudi.metadata.HoodieMetadataPayload"
 
 
 class Gateway:
@@ -19,18 +25,17 @@ class Gateway:
     @classmethod
     def without_context(cls) -> Gateway:
         """The JVM alone: enough for the timeline, and seconds cheaper than a SparkContext."""
-        from pyspark import SparkContext
-
-        SparkContext._ensure_initialized()
-        jvm: Any = SparkContext._jvm
+        jvm = driver_jvm()
         conf = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(jvm.org.apache.spark.SparkConf())
         return cls(jvm, conf)
 
     @classmethod
     def of(cls, spark: SparkContext) -> Gateway:
-        """The driver JVM of a SparkContext."""
+        """The driver JVM of a SparkContext; to be asked for before Hudi reads or writes a table there."""
         jsc: Any = spark._jsc
-        return cls(spark._jvm, jsc.hadoopConfiguration(), jsc)
+        made = cls(spark._jvm, jsc.hadoopConfiguration(), jsc)
+        made.java_class(_FIRST_CLASS)
+        return made
 
     def meta_client(self, base: str) -> Any:
         """Hudi's own reading of the table at `base`, made anew."""
@@ -54,6 +59,21 @@ class Gateway:
         """A class of the application's class path."""
         loader = self.jvm.java.lang.Thread.currentThread().getContextClassLoader()
         return self.jvm.java.lang.Class.forName(name, True, loader)
+
+
+def driver_jvm() -> Any:
+    """The JVM that started this interpreter, by its py4j view, once it knows its user; to be asked for first of all."""
+    from pyspark import SparkContext
+
+    SparkContext._ensure_initialized()
+    jvm: Any = SparkContext._jvm
+    nameless.log_in(jvm)
+    return jvm
+
+
+def standard_input() -> str:
+    """What spark-submit was given as its standard input, which is the JVM's and not this interpreter's."""
+    return bytes(getattr(driver_jvm().java.lang.System, "in").readAllBytes()).decode()
 
 
 def hadoop_path(uri: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_provider_slshudi.config import Pipeline, Table, Upsert
 from airflow_provider_slshudi.exceptions import TableError, TableMismatch
-from airflow_provider_slshudi.hudi import evolution
+from airflow_provider_slshudi.hudi import clock, evolution
 from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.hudi.storage import Storage
@@ -47,6 +47,7 @@ def create_table(gateway: Gateway, pipeline: Pipeline) -> None:
         .setTableType(table.type.upper())
         .setTableName(table.name)
         .setTableCreateSchema(avro_schema(pipeline))
+        .setCommitTimezone(clock.zone_of_new(gateway))
     )
     builder = builder.setKeyGeneratorClassProp(key_generator(table))
     if table.partition is not None:

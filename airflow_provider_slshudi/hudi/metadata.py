@@ -7,20 +7,17 @@ Nothing here decides anything: callers hold the pipeline's lease and have read t
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.hudi import leftovers
 from airflow_provider_slshudi.hudi.commit import client
 from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 
-FOLDER = ".hoodie/metadata"
 _EXAMPLES = 5
-# A base file, and a log file of a file group: the time of the instant that wrote it.
-_FILE = re.compile(r"[^.].*_(?P<base>\d+)\.[a-z]+|\.[^_]+_(?P<log>\d+)\.log\.\d+_.*")
 
 
 @dataclass(frozen=True)
@@ -32,6 +29,8 @@ class Comparison:
         lacking: of these, those that the metadata table lacks: their rows are not read.
         gone: that it lists and that are not there: queries fail.
         differing: whose length it has wrong.
+        leftovers: files of instants that were rolled back: no rows of the table, and to be deleted.
+        unknown: files older than the timeline's begin whose instant is neither in the archive nor was rolled back.
         unreadable: why it cannot be read at all; it is empty where there is none, which is no damage.
     """
 
@@ -41,32 +40,35 @@ class Comparison:
     differing: int = 0
     examples: tuple[str, ...] = ()
     unreadable: str = ""
+    leftovers: int = 0
+    unknown: int = 0
 
     @property
     def ok(self) -> bool:
         """Whether readers with it and readers without it see the same files."""
-        return not (self.lacking or self.gone or self.differing or self.unreadable)
+        return not (self.lacking or self.gone or self.differing or self.unreadable or self.leftovers or self.unknown)
 
 
 def compare(gateway: Gateway, pipeline: Pipeline, storage: Storage) -> Comparison:
     """Compares it with a listing of the table, which takes as long as the table has files."""
     timeline = Timeline.load(storage)
     there = dict(storage.walk())
-    listed = [path for path in there if _is_committed(path, timeline)]
+    found = _sorted_out(timeline, there)
+    listed = found.committed
     try:
         known = _known(gateway, pipeline, storage)
     except Exception as error:  # whatever Hudi makes of files that are damaged
-        return Comparison(len(listed), unreadable=" ".join(f"{type(error).__name__}: {error}".split())[:500])
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+        return found.compared(unreadable=why)
     if known is None:
-        return Comparison(len(listed))
+        return found.compared()
     # What a clean that is not completed deleted is still listed.
     cleaned = timeline.pending_clean()
     leaving = set(timeline.clean_plan(cleaned).files) if cleaned else set()
     lacking = sorted(path for path in listed if path not in known and path not in leaving)
     gone = sorted(path for path in known if path not in there and path not in leaving)
     differing = sorted(path for path, size in known.items() if there.get(path, size) != size)
-    examples = (*lacking[:_EXAMPLES], *gone[:_EXAMPLES], *differing[:_EXAMPLES])
-    return Comparison(len(listed), len(lacking), len(gone), len(differing), examples)
+    return found.compared(lacking, gone, differing)
 
 
 def rebuild(gateway: Gateway, pipeline: Pipeline, deleted: Callable[[], None]) -> None:
@@ -102,17 +104,53 @@ def _path(id_: str) -> str:
     return f".hoodie/slshudi/metadata/{id_}.json"
 
 
-def _is_committed(path: str, timeline: Timeline) -> bool:
-    """Whether a path is a file of a completed instant, maybe an archived one.
+def sweep(storage: Storage) -> list[str]:
+    """Deletes the files of instants that were rolled back; gives them. A listing of the table."""
+    left = _sorted_out(Timeline.load(storage), [path for path, _ in storage.walk()]).leftovers
+    storage.delete_files(left)
+    return left
 
-    What is younger than the timeline's oldest instant and not on it was rolled back.
+
+@dataclass(frozen=True)
+class _Files:
+    """The files of a table by what became of the instants that wrote them; those of pending ones are in none."""
+
+    committed: list[str]
+    leftovers: list[str]
+    unknown: list[str]
+
+    def compared(
+        self, lacking: Sequence[str] = (), gone: Sequence[str] = (), differing: Sequence[str] = (), unreadable: str = ""
+    ) -> Comparison:
+        kinds = (lacking, gone, differing, self.leftovers, self.unknown)
+        examples = tuple(path for kind in kinds for path in kind[:_EXAMPLES])
+        counts = len(self.committed), len(lacking), len(gone), len(differing)
+        return Comparison(*counts, examples, unreadable, len(self.leftovers), len(self.unknown))
+
+
+def _sorted_out(timeline: Timeline, paths: Iterable[str]) -> _Files:
+    """Which files are committed, and which belong to no commit.
+
+    An instant that is not on the timeline is a commit's if it is in the archive, and none if it was rolled back. One
+    that is neither may have been opened since the timeline was read; what is older than the timeline was not.
     """
-    match = _FILE.fullmatch(path.rpartition("/")[2])
-    if match is None:
-        return False
-    time = match["base"] or match["log"]
-    found = timeline.get(time)
-    return time < timeline.oldest if found is None else found.phase is Phase.COMPLETED
+    by_instant: dict[str, list[str]] = {}
+    for path in paths:
+        if (time := leftovers.instant_of(path)) is not None:
+            by_instant.setdefault(time, []).append(path)
+    away = {time for time in by_instant if timeline.get(time) is None}
+    archived = timeline.archived_changes() if away else set()
+    undone = timeline.rolled_back() if away - archived else set()
+    files = _Files([], [], [])
+    for time, found in sorted(by_instant.items()):
+        known = timeline.get(time)
+        if time in archived or (known is not None and known.phase is Phase.COMPLETED):
+            files.committed.extend(found)
+        elif known is None and time in undone and time not in timeline.rolling_back:
+            files.leftovers.extend(found)
+        elif known is None and time < timeline.oldest:
+            files.unknown.extend(found)
+    return files
 
 
 def _known(gateway: Gateway, pipeline: Pipeline, storage: Storage) -> dict[str, int] | None:

@@ -7,6 +7,7 @@ so Spark's own settings for mirrors and credentials (`spark.jars.ivySettings`) h
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import re
@@ -22,10 +23,20 @@ from functools import cache
 from pathlib import Path
 
 from airflow_provider_slshudi.exceptions import RuntimeMissing
+from airflow_provider_slshudi.hudi import nameless
 
 HUDI_PACKAGE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 S3_PACKAGE = "org.apache.hadoop:hadoop-aws:3.3.4"
 JAVA_MAJOR = 17
+
+WORLD_OPTIONS = (
+    "-Dfile.encoding=UTF-8",
+    "-Duser.language=en",
+    "-Duser.country=US",
+    "-Duser.variant=",
+    "-Duser.timezone=UTC",
+)
+"""What `world` leaves to options: a Turkish JVM makes other letters of `inflight`, and Hudi takes those for a name."""
 
 # Spark brings these itself, in versions that must not be shadowed on the class path.
 _SPARK_BRINGS = "org.slf4j:slf4j-api,org.apache.hive:hive-storage-api"
@@ -33,6 +44,7 @@ _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.
 # Guards nothing: a truststore holds public certificates, and the format wants some password.
 _TRUSTSTORE_PASSWORD = "changeit"  # noqa: S105
 _FETCH_SECONDS = 1800
+_LC_CTYPE_MASK = 1  # of glibc and of musl
 
 
 def java_major(home: Path) -> int | None:
@@ -83,19 +95,66 @@ def environment() -> dict[str, str]:
     """The variables that a process which starts Spark needs, to be laid over its environment."""
     spark = spark_home()
     return {
+        **world(),
         "JAVA_HOME": str(java_home()),
         "SPARK_HOME": str(spark),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PATH": f"{spark / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        **nameless.variables(cache_dir()),
     }
 
 
+def world() -> dict[str, str]:
+    """The variables by which a JVM and its Python workers name files, compare letters and tell the time.
+
+    Java 17 names files in the locale's encoding, whatever its options say. Raises RuntimeMissing where this machine
+    has no locale with UTF-8.
+    """
+    return {"LC_ALL": _utf8_locale(), "PYTHONUTF8": "1", "TZ": "UTC"}
+
+
+@cache
+def _utf8_locale() -> str:
+    names = ("C.UTF-8", "en_US.UTF-8", os.environ.get("LC_ALL", ""), os.environ.get("LANG", ""))
+    found = next((name for name in names if re.search("utf-?8", name, re.IGNORECASE) and _is_installed(name)), None)
+    if found is None:
+        raise RuntimeMissing(
+            "This machine has no locale with UTF-8, without which Java cannot name every partition's folder: install "
+            "C.UTF-8 or en_US.UTF-8 (`locale -a` lists what is there)"
+        )
+    return found
+
+
+def _is_installed(locale: str) -> bool:
+    """Whether the system's library knows a locale; setting it would change this process, of whatever thread."""
+    if sys.platform != "linux":
+        return True
+    library = ctypes.CDLL(None)
+    library.newlocale.restype = ctypes.c_void_p
+    library.newlocale.argtypes = ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
+    library.freelocale.argtypes = (ctypes.c_void_p,)
+    made = library.newlocale(_LC_CTYPE_MASK, locale.encode(), None)
+    if made:
+        library.freelocale(made)
+    return bool(made)
+
+
 def cache_dir() -> Path:
-    """Where fetched and made files are kept: SLSHUDI_CACHE, else `slshudi` in the user's cache directory."""
+    """Where fetched and made files are kept: SLSHUDI_CACHE, else `slshudi` in the user's cache directory.
+
+    Raises:
+        RuntimeMissing: it is not set, and the user has no home.
+    """
     if named := os.environ.get("SLSHUDI_CACHE"):
         return Path(named).absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "slshudi"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "slshudi"
+    except RuntimeError as error:
+        raise RuntimeMissing(
+            f"There is no place for jars: HOME is not set, and user id {os.getuid()} has no name and no home on this "
+            "machine; set SLSHUDI_CACHE to a directory that it can write"
+        ) from error
 
 
 @contextmanager
@@ -139,8 +198,9 @@ def _fetch(coordinate: str, work: Path) -> None:
     # The class is one that Hadoop ships and that ends at once: only the resolution before it is wanted.
     command = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[1]", "--packages", coordinate]
     command += ["--exclude-packages", _SPARK_BRINGS, "--conf", f"spark.jars.ivy={work}"]
-    if bundle := _ca_bundle():
-        command += ["--driver-java-options", shlex.join(_trust(bundle, work / "truststore.p12"))]
+    bundle = _ca_bundle()
+    options = [*WORLD_OPTIONS, *(_trust(bundle, work / "truststore.p12") if bundle else ())]
+    command += ["--driver-java-options", shlex.join(options)]
     command += ["--class", "org.apache.hadoop.util.VersionInfo", "spark-internal"]
     try:
         answer = subprocess.run(

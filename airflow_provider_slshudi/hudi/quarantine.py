@@ -9,14 +9,13 @@ Nothing here decides anything: callers hold the pipeline's lease, or do the appe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from airflow_provider_slshudi.config import Column, Pipeline, Quarantine, Table
 from airflow_provider_slshudi.exceptions import PipelineConflict, TableMismatch
-from airflow_provider_slshudi.hudi import commit, exchange, instants
+from airflow_provider_slshudi.hudi import commit, exchange, instants, marking
 from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.hudi.slices import Slice, newest
+from airflow_provider_slshudi.hudi.slices import Slice, committed_files
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.points import Point, reach
@@ -117,6 +116,7 @@ def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str, path: str) -> 
             instant=instant,
         )
     if is_pending(timeline, instant):
+        marking.drop_misread(Storage(made.table.path), instant)
         commit.roll_back(gateway, made, instant)
 
 
@@ -128,11 +128,7 @@ def is_completed(timeline: Timeline, instant: str) -> bool:
 
 def files(gateway: Gateway, pipeline: Pipeline) -> list[Slice]:
     """The quarantine's newest committed base files."""
-    made = table_of(pipeline)
-    timeline = Timeline.load(Storage(made.table.path))
-    active = {instant.time for instant in timeline.completed("commit")}
-    archived = cache(lambda: {time for time, *_ in timeline.archived_commits()})
-    return newest(gateway, made, lambda instant: instant in active or instant in archived())
+    return committed_files(gateway, table_of(pipeline))
 
 
 def is_pending(timeline: Timeline, instant: str) -> bool:

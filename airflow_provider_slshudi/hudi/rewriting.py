@@ -15,8 +15,7 @@ from typing import Any
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import ManifestError, TableError
-from airflow_provider_slshudi.hudi import exchange
-from airflow_provider_slshudi.hudi.commit import client
+from airflow_provider_slshudi.hudi import commit, exchange
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Instant, Timeline
@@ -88,26 +87,13 @@ def write_stats(gateway: Gateway, pipeline: Pipeline, instant: str, made: Any) -
 def completing(
     gateway: Gateway, pipeline: Pipeline, instant: str, metadata: Any, in_time: Callable[[], None]
 ) -> Iterator[Any]:
-    """What Hudi does before and after such an instant is completed, with the table; `in_time` raises if it is too late.
-
-    Files that are marked and not listed go, the metadata table is told; once it is completed, the markers go.
-    """
-    with client(gateway, pipeline) as writer:
-        config, engine = writer.getConfig(), writer.getEngineContext()
-        table = gateway.hudi.table.HoodieSparkTable.create(config, engine)
+    """See `commit.completing`; `in_time` is called there both times."""
+    with commit.client(gateway, pipeline) as writer:
         # The newest instant says what the table's columns are: those of now, not of when the files were written.
-        metadata.addMetadata(gateway.hudi.common.model.HoodieCommitMetadata.SCHEMA_KEY, config.getSchema())
-        in_time()
-        table.finalizeWrite(engine, instant, metadata.getWriteStats())
-        metadata_writer = table.getMetadataWriter(instant)
-        if metadata_writer.isPresent():
-            try:
-                metadata_writer.get().update(metadata, instant)
-            finally:
-                metadata_writer.get().close()
-        yield table
-        markers = gateway.hudi.table.marker.WriteMarkersFactory.get(config.getMarkersType(), table, instant)
-        markers.quietDeleteMarkerDir(engine, config.getMarkersDeleteParallelism())
+        schema = writer.getConfig().getSchema()
+        metadata.addMetadata(gateway.hudi.common.model.HoodieCommitMetadata.SCHEMA_KEY, schema)
+        with commit.completing(gateway, writer, instant, metadata, in_time, in_time) as table:
+            yield table
 
 
 def read_manifest(storage: Storage, instant: str) -> Written:

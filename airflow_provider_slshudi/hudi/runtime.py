@@ -15,27 +15,31 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 from py4j.protocol import Py4JError
 
+from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.exceptions import RuntimeMissing
 from airflow_provider_slshudi.hudi import packages
 from airflow_provider_slshudi.hudi.packages import (
     HUDI_PACKAGE,
     S3_PACKAGE,
+    WORLD_OPTIONS,
     cache_dir,
     environment,
     jars,
     java_home,
     spark_home,
+    world,
 )
 
 __all__ = [
     "HUDI_PACKAGE",
+    "LOCAL_CONF",
     "S3_PACKAGE",
     "archive",
     "cache_dir",
@@ -46,14 +50,28 @@ __all__ = [
     "leave",
     "make_archive",
     "quiet",
+    "require_world",
     "session_conf",
+    "with_asked",
 ]
 
 # A JVM that lives for seconds gains nothing from the optimising compiler or from a collector with threads of its own.
 _SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-# Hudi measures objects with JOL, which otherwise starts a process that attaches to this JVM, in vain.
-_QUIET = ("-Djol.skipHotspotSAAttach=true",)
+# Of every JVM: Hudi measures objects with JOL, which otherwise starts a process that attaches to this JVM, in vain.
+_OPTIONS = ("-Djol.skipHotspotSAAttach=true", *WORLD_OPTIONS)
+_JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
+_EXECUTOR_ENVIRONMENT = "spark.executorEnv."
 _TRAIN_SECONDS = 300
+LOCAL_CONF = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+}
+"""What is asked of a local master alone: whoever can reach loopback finds no port that answers without a secret.
+
+Spark makes that secret itself under a local master. A cluster's is its operator's matter.
+"""
 
 
 def session_conf(master: str, s3: bool = False) -> dict[str, str]:
@@ -69,15 +87,17 @@ def session_conf(master: str, s3: bool = False) -> dict[str, str]:
         "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": shlex.join(_QUIET),
+        # Hadoop has an umask of its own, 022: a group would share what Python makes, and not what Java does.
+        "spark.hadoop.fs.permissions.umask-mode": owners.umask() or "022",
+        **dict.fromkeys(_JAVA_OPTIONS, shlex.join(_OPTIONS)),
+        **{f"{_EXECUTOR_ENVIRONMENT}{name}": value for name, value in world().items()},
     }
     paths = [str(jar) for jar in jars(s3)]
     if master.startswith("local"):
         conf["spark.driver.extraClassPath"] = os.pathsep.join(paths)
-        conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
+        conf |= {**LOCAL_CONF, "spark.ui.enabled": "false"}
     else:
         conf["spark.jars"] = ",".join(paths)
-        conf["spark.executor.extraJavaOptions"] = shlex.join(_QUIET)
     if s3 and (endpoint := os.environ.get("AWS_ENDPOINT_URL")):
         # Hadoop's S3 client does not know the variable that others follow.
         conf["spark.hadoop.fs.s3a.endpoint"] = endpoint
@@ -94,9 +114,32 @@ def control_conf(s3: bool = False) -> dict[str, str]:
 
 def _control_conf(s3: bool, options: list[str]) -> dict[str, str]:
     conf = session_conf("local[1]", s3)
-    conf["spark.ui.enabled"] = "false"
-    conf["spark.driver.extraJavaOptions"] = shlex.join([*_QUIET, *_SHORT_LIVED, *options])
+    conf["spark.driver.extraJavaOptions"] = shlex.join([*_OPTIONS, *_SHORT_LIVED, *options])
     return conf
+
+
+def with_asked(conf: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, str]:
+    """Spark settings with those that a pipeline asks for, which take away none of ours that every JVM needs."""
+    options = {key: f"{asked[key]} {conf[key]}" for key in _JAVA_OPTIONS if key in asked and key in conf}
+    kept = {key: value for key, value in conf.items() if key.startswith(_EXECUTOR_ENVIRONMENT)}
+    # Of an option that is given twice a JVM takes the last.
+    return {**conf, **asked, **options, **kept}
+
+
+def require_world(jvm: Any) -> None:
+    """Looks whether a JVM, given by its py4j view, is in the world that we set.
+
+    Raises:
+        RuntimeMissing: it is not; nothing was done yet.
+    """
+    wanted = dict(option.removeprefix("-D").split("=", 1) for option in WORLD_OPTIONS) | {"sun.jnu.encoding": "UTF-8"}
+    found = {name: str(jvm.java.lang.System.getProperty(name)) for name in wanted}
+    differ = [f"{name} is {found[name]!r} and not {wanted[name]!r}" for name in wanted if found[name] != wanted[name]]
+    if differ:
+        raise RuntimeMissing(
+            f"Spark's JVM does not run as it was started ({'; '.join(differ)}), so it would name files or times "
+            "otherwise than other machines: take such options out of _JAVA_OPTIONS and of what starts Java here"
+        )
 
 
 def quiet(jvm: Any) -> None:

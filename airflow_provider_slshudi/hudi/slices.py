@@ -8,28 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
 from airflow_provider_slshudi.hudi.marking import mark
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_slshudi.hudi.storage import Storage
-
 
 @dataclass(frozen=True)
 class Slice:
-    """The newest committed base file of a file group of a table without partitions: its name, group and instant."""
+    """The newest committed base file of a file group: its path within the table, group, instant and partition."""
 
     name: str
     group: str
     instant: str
+    partition: str = ""
 
 
-def newest(gateway: Gateway, table: Pipeline, is_completed: Callable[[str], bool]) -> list[Slice]:
+def committed_files(gateway: Gateway, table: Pipeline) -> list[Slice]:
+    """The table's newest committed base files."""
+    timeline = Timeline.load(Storage(table.table.path))
+    active = {instant.time for instant in timeline.completed(*CHANGES)}
+    archived = cache(timeline.archived_changes)
+    return _newest(gateway, table, lambda instant: instant in active or instant in archived())
+
+
+def _newest(gateway: Gateway, table: Pipeline, is_completed: Callable[[str], bool]) -> list[Slice]:
     """The table's newest committed base files, by Hudi's own view of the file system.
 
     `is_completed` says whether an instant is: to Hudi's view one that is older than all completed ones counts as such.
@@ -41,8 +51,12 @@ def newest(gateway: Gateway, table: Pipeline, is_completed: Callable[[str], bool
         engine, meta, completed
     )
     try:
-        files = view.getLatestBaseFiles("").toArray()
-        found = [Slice(str(file.getFileName()), str(file.getFileId()), str(file.getCommitTime())) for file in files]
+        view.loadAllPartitions()
+        storage = Storage(table.table.path)
+        found = []
+        for file in view.getLatestBaseFiles().toArray():
+            name = storage.relative(str(file.getPath()))
+            found.append(Slice(name, str(file.getFileId()), str(file.getCommitTime()), name.rpartition("/")[0]))
     finally:
         view.close()
     return sorted((file for file in found if is_completed(file.instant)), key=lambda file: file.name)
@@ -69,14 +83,15 @@ def rewrite(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    name = f"{old.group}_{write_token}_{instant}.parquet"
+    file = f"{old.group}_{write_token}_{instant}.parquet"
+    name = f"{old.partition}/{file}" if old.partition else file
     mark(storage, instant, name, still_wanted, "MERGE")
     kept, writer = 0, None
     try:
         with storage.create(name) as sink:
             for rows in row_groups:
                 at = rows.schema.get_field_index("_hoodie_file_name")
-                rows = rows.set_column(at, "_hoodie_file_name", pa.repeat(pa.scalar(name), rows.num_rows))
+                rows = rows.set_column(at, "_hoodie_file_name", pa.repeat(pa.scalar(file), rows.num_rows))
                 writer = writer or pq.ParquetWriter(sink, rows.schema, compression="zstd", store_schema=False)
                 if rows.num_rows:
                     writer.write_table(rows)
@@ -91,7 +106,7 @@ def rewrite(
     return {
         "fileId": old.group,
         "path": name,
-        "partitionPath": "",
+        "partitionPath": old.partition,
         "prevCommit": old.instant,
         "numWrites": kept,
         "numInserts": 0,

@@ -11,11 +11,12 @@ import re
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from airflow_provider_slshudi.exceptions import TimelineUnreadable
+from airflow_provider_slshudi import owners
+from airflow_provider_slshudi.exceptions import TableDenied, TableError, TimelineUnreadable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
 
 
 _DELETES_AT_ONCE = 16
+_SCHEME = re.compile(r"^[a-z0-9]+:(//)?")
 
 
 class Storage:
     """Files below one table, named by paths relative to its base. Picklable: tasks open their own connection.
 
-    Every fault of the file system but "not there" is `TimelineUnreadable`: it says nothing about the file.
+    Every fault of the file system but "not there" is `TimelineUnreadable`: it says nothing about the file. What the
+    system refuses to this process's user is `TableDenied`.
     """
 
     def __init__(self, uri: str) -> None:
@@ -44,10 +47,11 @@ class Storage:
     def _parts(self) -> tuple[fs.FileSystem, str]:
         from pyarrow import fs
 
-        parts = urlsplit(self.uri)
-        if parts.scheme == "file":
-            return fs.LocalFileSystem(), parts.path
-        return fs.S3FileSystem(endpoint_override=os.environ.get("AWS_ENDPOINT_URL")), parts.netloc + parts.path
+        # As Hadoop takes it: nothing in it is a query, a fragment, or stands for another letter.
+        path = _SCHEME.sub("", self.uri)
+        if self.uri.startswith("file:"):
+            return fs.LocalFileSystem(), path
+        return fs.S3FileSystem(endpoint_override=os.environ.get("AWS_ENDPOINT_URL")), path
 
     @property
     def filesystem(self) -> fs.FileSystem:
@@ -55,7 +59,13 @@ class Storage:
         return self._parts[0]
 
     def full(self, path: str) -> str:
-        """`path` as the file system names it."""
+        """`path` as the file system names it.
+
+        Raises:
+            TableError: it leads out of the table's folder.
+        """
+        if ".." in path.split("/"):
+            raise TableError(f"{self.uri}: {path} leads out of the table's folder", table=self.uri)
         base = self._parts[1]
         return f"{base}/{path}" if path else base
 
@@ -69,29 +79,47 @@ class Storage:
         except OSError as error:
             raise self._unreadable(path, error) from error
 
-    def write(self, path: str, content: bytes) -> None:
-        """Replaces the file at once: a reader sees all of it or what was there before."""
+    def write(self, path: str, content: bytes, via: str | None = None) -> None:
+        """Replaces the file at once: a reader sees all of it or what was there before.
+
+        A writer that is killed may leave a file of another name, in the folder `via`; without it beside the file, which
+        is then to be a folder that nobody else reads.
+        """
         target = self.full(path)
+        folder, _, name = target.rpartition("/")
+        # An object store shows an object only once it is whole; a file is renamed into its place.
+        local = self.filesystem.type_name == "local"
+        unfinished = f"{folder if via is None else self.full(via)}/{name}.{uuid.uuid4().hex}.tmp"
+        written = unfinished if local else target
         try:
             self._make_parent(target)
-            # An object store shows an object only once it is whole; a file is renamed into its place.
-            local = self.filesystem.type_name == "local"
-            written = f"{target}.{uuid.uuid4().hex}.tmp" if local else target
+            self._make_parent(written)
             with self.filesystem.open_output_stream(written) as stream:
                 stream.write(content)
             if local:
                 self.filesystem.move(written, target)
         except OSError as error:
+            if local:
+                # On a full disk it would stay for good, and take what is needed.
+                with suppress(OSError):
+                    self.filesystem.delete_file(unfinished)
             raise self._unreadable(path, error) from error
 
     def names(self, path: str) -> list[str] | None:
         """The names of files and folders directly in a folder, None where there is no such folder."""
+        found = self._within(path)
+        return None if found is None else [info.base_name for info in found]
+
+    def folders(self, path: str) -> list[str]:
+        """The names of folders directly in a folder; none where there is no such folder."""
+        return [info.base_name for info in self._within(path) or [] if not info.is_file]
+
+    def _within(self, path: str) -> list[fs.FileInfo] | None:
         from pyarrow import fs
 
-        selector = fs.FileSelector(self.full(path), recursive=False)
         try:
-            return [info.base_name for info in self.filesystem.get_file_info(selector)]
-        except FileNotFoundError:
+            return list(self.filesystem.get_file_info(fs.FileSelector(self.full(path), recursive=False)))
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise self._unreadable(path, error) from error
@@ -122,11 +150,35 @@ class Storage:
         except OSError as error:
             raise self._unreadable(path, error) from error
 
+    def files(self, path: str) -> list[str]:
+        """Paths within the table of all files in a folder and in those within; none where there is no such folder."""
+        from pyarrow import fs
+
+        selector = fs.FileSelector(self.full(path), recursive=True, allow_not_found=True)
+        try:
+            found = self.filesystem.get_file_info(selector)
+        except NotADirectoryError:
+            return []
+        except OSError as error:
+            raise self._unreadable(path, error) from error
+        return [info.path.removeprefix(f"{self.full('')}/") for info in found if info.is_file]
+
+    def existing(self, paths: Sequence[str]) -> list[str]:
+        """Those of the paths at which there is a file."""
+        try:
+            found = self.filesystem.get_file_info([self.full(path) for path in paths])
+        except OSError as error:
+            raise self._unreadable(paths[0], error) from error
+        return [path for path, info in zip(paths, found, strict=True) if info.is_file]
+
     def create(self, path: str) -> pa.NativeFile:
-        """A stream that writes a new file; its folder is made."""
+        """A stream that writes a new file under its own name; its folder is made."""
         target = self.full(path)
-        self._make_parent(target)
-        return self.filesystem.open_output_stream(target)
+        try:
+            self._make_parent(target)
+            return self.filesystem.open_output_stream(target)
+        except OSError as error:
+            raise self._unreadable(path, error) from error
 
     def size(self, path: str) -> int:
         """Bytes of a file that exists."""
@@ -138,9 +190,9 @@ class Storage:
         Raises:
             TimelineUnreadable: it is not within the table.
         """
-        found = re.sub(r"^[a-z0-9]+:(//)?", "", path)
+        found = _SCHEME.sub("", path)
         base = f"{self.full('')}/"
-        if not found.startswith(base):
+        if not found.startswith(base) or ".." in found.split("/"):
             raise TimelineUnreadable(f"{self.uri}: {path} is not within the table", table=self.uri)
         return found.removeprefix(base)
 
@@ -185,5 +237,45 @@ class Storage:
         if self.filesystem.type_name == "local":
             self.filesystem.create_dir(target.rpartition("/")[0], recursive=True)
 
-    def _unreadable(self, path: str, error: OSError) -> TimelineUnreadable:
+    def require_owner(self) -> None:
+        """Lets nobody write who would leave what the table's owner could not change: root, as a rule.
+
+        Raises:
+            TableDenied: the table is another user's, who would be kept out, or keeps this process's user out.
+        """
+        folder = self.full(".hoodie")
+        if self.filesystem.type_name != "local" or not self.exists(".hoodie"):
+            return
+        try:
+            owner = owners.keeps_out(folder)
+        except OSError as error:
+            raise self._unreadable(".hoodie", error) from error
+        if owner is not None:
+            user = owners.this_user()
+            raise TableDenied(
+                f"{self.uri} belongs to {owner}, who could not change what {user} writes there: every later batch of "
+                f"{owner} would fail. Nothing was written. Run it as {owner}, or let both share the folder by a group "
+                "(umask 002, and the setgid bit on its folders)",
+                table=self.uri,
+                path=folder,
+                owner=owner,
+                user=user,
+            )
+
+    def _unreadable(self, path: str, error: OSError) -> TimelineUnreadable | TableDenied:
+        if isinstance(error, PermissionError) and self.filesystem.type_name == "local":
+            return denied(self.uri, self.full(path))
         return TimelineUnreadable(f"{self.uri}/{path}: {error}", table=self.uri)
+
+
+def denied(uri: str, path: str) -> TableDenied:
+    """The error of a table of which the system refuses a path."""
+    found, owner = owners.refusing(path)
+    return TableDenied(
+        f"{uri}: {owners.refused(path)}. Give it back to the table's owner (`chown -R`), and run everything that "
+        "writes to the table as that user",
+        table=uri,
+        path=found,
+        owner=owner,
+        user=owners.this_user(),
+    )

@@ -10,7 +10,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,10 @@ from airflow_provider_slshudi.exceptions import TimelineUnreadable
 from airflow_provider_slshudi.hudi.storage import Storage
 
 FOLDER = ".hoodie/timeline"
+PROPERTIES = ".hoodie/hoodie.properties"
+"""What every table has, whatever else is in it."""
+METADATA_FOLDER = ".hoodie/metadata"
+"""Where a table's metadata table is, which is a table with a timeline of its own."""
 COMMITS = ("commit", "deltacommit")
 """What a write of rows is called, by the table's type."""
 CHANGES = (*COMMITS, "replacecommit")
@@ -55,10 +59,14 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class CleanPlan:
-    """What a clean is to delete: files by their paths within the table, and whole partitions."""
+    """What a clean is to delete: files by their paths within the table, and whole partitions.
+
+    `outside` are files that are not in the table's folder, as the plan names them.
+    """
 
     files: list[str]
     partitions: list[str]
+    outside: list[str] = field(default_factory=list)
 
 
 class Timeline:
@@ -77,7 +85,7 @@ class Timeline:
         """
         names = storage.names(FOLDER)
         if names is None:
-            if storage.exists(".hoodie/hoodie.properties"):
+            if storage.exists(PROPERTIES):
                 raise TimelineUnreadable(
                     f"{storage.uri} has no {FOLDER}: it is not of table version 8 or 9, upgrade it with Hudi first",
                     table=storage.uri,
@@ -120,6 +128,16 @@ class Timeline:
                 instant=time,
             )
         return found[0] if found else None
+
+    def completed_twice(self) -> list[list[Instant]]:
+        """The completions of each change that has more than one, the earliest first."""
+        found = ([one for one in several if one.action in CHANGES] for several in self._instants.values())
+        return [sorted(several, key=lambda one: str(one.completion)) for several in found if len(several) > 1]
+
+    def say_the_same(self, completions: list[Instant]) -> bool:
+        """Whether completed instants have the same content."""
+        first, *others = (self._record(one) for one in completions)
+        return all(other == first for other in others)
 
     @property
     def oldest(self) -> str:
@@ -181,6 +199,12 @@ class Timeline:
             return found.action if found is not None else ""
         return str(self.plan(rollback)["instantToRollback"]["action"])
 
+    def is_gone(self, time: str) -> bool:
+        """Whether an instant that was begun is surely none any more, and was never completed."""
+        if self.get(time) is not None or time in self.rolling_back:
+            return False
+        return self.archived(time) is None
+
     def was_rolled_back(self, time: str) -> bool:
         """Whether a completed rollback of the active timeline names the instant."""
         return any(
@@ -210,8 +234,13 @@ class Timeline:
         """
         plan = _first_record(self._content(f"{FOLDER}/{time}.clean.requested", time))
         per_partition = plan.get("filePathsToBeDeletedPerPartition") or {}
-        files = [self._storage.relative(item["filePath"]) for items in per_partition.values() for item in items]
-        return CleanPlan(files, list(plan.get("partitionsToBeDeleted") or []))
+        files, outside = [], []
+        for path in (item["filePath"] for items in per_partition.values() for item in items):
+            try:
+                files.append(self._storage.relative(path))
+            except TimelineUnreadable:
+                outside.append(path)
+        return CleanPlan(files, list(plan.get("partitionsToBeDeleted") or []), outside)
 
     def archived(self, time: str) -> tuple[str, dict[str, str]] | None:
         """Completion time and extra metadata of an archived commit, None where the archive has no such instant."""
@@ -224,6 +253,19 @@ class Timeline:
                     return row["completionTime"], _extra(row)
         return None
 
+    def archived_changes(self) -> set[str]:
+        """The times of every archived instant that wrote files; reads the whole archive."""
+        wrote = {*CHANGES, "compaction", "clustering", "logcompaction"}
+        rows = (row for file in self._archive_files() for row in self._archived_rows(file, ["instantTime", "action"]))
+        return {row["instantTime"] for row in rows if row["action"] in wrote}
+
+    def rolled_back(self) -> set[str]:
+        """The times of all instants that a completed rollback names; reads these, archived ones too."""
+        records = [self._record(rollback) for rollback in self.completed("rollback")]
+        rows = (row for file in self._archive_files() for row in self._archived_rows(file))
+        records += [_first_record(row["metadata"]) for row in rows if row["action"] == "rollback" and row["metadata"]]
+        return {str(time) for record in records for time in record.get("commitsRollback") or ()}
+
     def archived_commits(self) -> Iterator[tuple[str, str, dict[str, str]]]:
         """Request time, completion time and extra metadata of every archived commit; reads the whole archive."""
         for file in self._archive_files():
@@ -231,13 +273,13 @@ class Timeline:
                 if row["action"] in COMMITS:
                     yield row["instantTime"], row["completionTime"], _extra(row)
 
-    def _archived_rows(self, file: str) -> list[dict[str, Any]]:
+    def _archived_rows(self, file: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
         import pyarrow.parquet as pq
 
         content = self._storage.read(f"{_HISTORY}/{file}")
         if content is None:
             raise TimelineUnreadable(f"{self._storage.uri}: {_HISTORY}/{file} is gone", table=self._storage.uri)
-        columns = ["instantTime", "completionTime", "action", "metadata"]
+        columns = columns or ["instantTime", "completionTime", "action", "metadata"]
         rows: list[dict[str, Any]] = pq.read_table(io.BytesIO(content), columns=columns).to_pylist()
         return rows
 

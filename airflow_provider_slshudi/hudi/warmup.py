@@ -14,7 +14,7 @@ from pyspark import SparkContext
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.hudi import commit, instants
 from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
-from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.gateway import Gateway, driver_jvm
 from airflow_provider_slshudi.hudi.runtime import leave, quiet
 from airflow_provider_slshudi.hudi.storage import Storage
 
@@ -35,6 +35,7 @@ def main(table: str) -> None:
         }
     )
     storage = Storage(pipeline.table.path)
+    driver_jvm()
     spark = SparkContext.getOrCreate()
     quiet(spark._jvm)
     gateway = Gateway.of(spark)

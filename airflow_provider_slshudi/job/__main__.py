@@ -1,4 +1,4 @@
-"""The application of spark-submit: `VERB ORDER`, see `orders`. Results are left on the table, not printed."""
+"""The application of spark-submit: `VERB`, and an order on standard input (`orders`). Results are left on the table."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.hudi.runtime import leave, quiet
+from airflow_provider_slshudi import owners
+from airflow_provider_slshudi.exceptions import SlsHudiError
+from airflow_provider_slshudi.hudi.gateway import Gateway, driver_jvm, standard_input
+from airflow_provider_slshudi.hudi.runtime import leave, quiet, require_world
+from airflow_provider_slshudi.hudi.storage import denied
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.job.orders import IN_SESSION, REASON, JobOrder, Verb
 from airflow_provider_slshudi.processes import end_with_parent
+
+_OWN = re.compile(r"airflow_provider_slshudi\.exceptions\.(\w+: .+)")
 
 
 def main(arguments: list[str]) -> None:
@@ -22,18 +27,21 @@ def main(arguments: list[str]) -> None:
 
     # The JVM that started this interpreter ends with the task; a stopped interpreter would not notice.
     end_with_parent()
-    order = JobOrder.from_json(arguments[1])
+    order = JobOrder.from_json(standard_input())
     match Verb(arguments[0]):
         case Verb.OPEN:
             gateway = Gateway.without_context()
-            verbs.open_instant(gateway, order)
+            require_world(gateway.jvm)
+            verbs.CONTROL[Verb.OPEN](gateway, order)
         case Verb.APPEND:
             with SparkContext.getOrCreate() as spark:
                 gateway = Gateway.of(spark)
+                require_world(gateway.jvm)
                 verbs.append(spark, order)
         case verb if verb in IN_SESSION:
             session = SparkSession.builder.getOrCreate()
             gateway = Gateway.of(session.sparkContext)
+            require_world(gateway.jvm)
             verbs.SESSION[verb](session, order)
             session.stop()
         case verb:
@@ -47,24 +55,39 @@ def control_context() -> Iterator[Gateway]:
     """A SparkContext on this machine, whatever master spark-submit was given: a commit needs no cluster."""
     from pyspark import SparkConf, SparkContext
 
+    driver_jvm()
     with SparkContext(conf=SparkConf().setMaster("local[2]")) as spark:
         spark.setLogLevel("WARN")
         quiet(spark._jvm)
+        require_world(spark._jvm)
         yield Gateway.of(spark)
 
 
 def reason(error: BaseException) -> str:
-    """The package's own error within what Spark made of it, else the error itself; one line."""
-    found = re.findall(r"airflow_provider_slshudi\.exceptions\.(\w+: .+)", str(error))
+    """The package's own error within what Spark made of it, else the error itself; one line.
+
+    What Java was refused by the system names the file's owner.
+    """
+    found = _OWN.findall(str(error))
     text = str(found[-1]) if found else f"{type(error).__name__}: {error}"
+    path = None if found or isinstance(error, SlsHudiError) else owners.refused_in_java(text)
+    if path is not None:
+        refusal = denied("Hudi", path)
+        text = f"{type(refusal).__name__}: {refusal}"
     return " ".join(text.split())[:2000]
+
+
+def last_words(error: BaseException) -> str:
+    """What a job prints where it fails: its reason, after the trace of an error that is none of the package's."""
+    is_own = isinstance(error, SlsHudiError) or _OWN.search(str(error))
+    trace = "" if is_own else "".join(traceback.format_exception(error))
+    return f"{trace}{REASON}{reason(error)}"
 
 
 if __name__ == "__main__":
     try:
         main(sys.argv[1:])
     except Exception as error:
-        traceback.print_exc()
-        print(f"{REASON}{reason(error)}", flush=True)
+        print(last_words(error), flush=True)
         # The JVM's own words of farewell would be the last ones otherwise.
         sys.exit(1)

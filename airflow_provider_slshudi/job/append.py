@@ -12,6 +12,7 @@ from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest, RangeDone
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.job.checks import BatchChecks
 from airflow_provider_slshudi.job.quarantine import Origin, QuarantineTask, Staging
 from airflow_provider_slshudi.job.reading import Reading, ReadSpec, Tally, read_limits
@@ -22,7 +23,6 @@ from airflow_provider_slshudi.planning.split import split
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.decode import decode
-from airflow_provider_slshudi.sls.service import LogService
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -40,7 +40,7 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class AppendTask:
-    """The work of every task but for its ranges; travels to the executors, credentials within `read`."""
+    """The work of every task but for its ranges; travels to the executors."""
 
     read: ReadSpec
     storage: Storage
@@ -73,7 +73,7 @@ class AppendTask:
         exchange.require_order(self.storage, self.transaction, self.instant, self.token)
 
 
-def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, service: LogService) -> Manifest:
+def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, access: Access) -> Manifest:
     """Carries out an order and leaves its manifest.
 
     Raises:
@@ -88,7 +88,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     partition = pipeline.table.partition
     work = parts(order, pipeline, spark.defaultParallelism)
     task = AppendTask(
-        ReadSpec(service, pipeline.name, RowSpec.of(pipeline, order.planned), read_limits(pipeline.source, work)),
+        ReadSpec(access, pipeline.name, RowSpec.of(pipeline, order.planned), read_limits(pipeline.source, work)),
         storage,
         order.transaction,
         order.token,

@@ -32,6 +32,7 @@ class Reason(str, Enum):
     MISSING = "missing"
     LATE = "late"
     FUTURE = "future"
+    PARTITION = "partition"
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,13 @@ def of_times(spec: ColumnSpec, before: pa.Array, found: Iterable[tuple[Reason, N
     return Misfits(
         spec.name, spec.type, rule, all_rows[order], pa.array(np.concatenate(reasons)[order], pa.string()), values
     )
+
+
+def of_partition(spec: ColumnSpec, before: pa.Array, mask: NDArray[Any], rule: str) -> Misfits:
+    """The misfits of a partition's column: logs whose value no folder can hold."""
+    rows = np.nonzero(mask)[0]
+    reasons = pa.array([Reason.PARTITION.value] * len(rows), pa.string())
+    return Misfits(spec.name, spec.type, rule, rows, reasons, before.take(pa.array(rows)))
 
 
 def of_rest(column: str, before: pa.Array, after: pa.Array, rule: str) -> Misfits:

@@ -1,11 +1,17 @@
-"""How a step tells a job what to do: a verb and a small JSON on the command line, nothing in it secret."""
+"""How a step tells a job what to do: a verb on the command line, and a JSON on standard input, nothing in it secret.
+
+Linux takes no argument of more than 128 KiB, which a pipeline of some hundred columns has.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import Enum
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 REASON = "slshudi: "
 """What a job's last line begins with where it failed; the reason follows."""
@@ -50,7 +56,9 @@ class JobOrder:
         transaction, token, instant: empty or 0 where the verb needs none.
         digest: commit only, the SHA-256 of the manifest that was recorded.
         extra: commit only, the SHA-256 of what goes into the commit's extra metadata.
-        until: when the job is to be over, on `time.monotonic`'s clock; 0 where it takes its time.
+        creates: open only, whether a table that is not there is to be made.
+        until: when the job is to be over, on `processes.clock`'s; 0 where it takes its time.
+        claim: the claim under which it changes the table's timeline, see `exchange.claim`; empty where it needs none.
     """
 
     pipeline: dict[str, Any]
@@ -60,12 +68,22 @@ class JobOrder:
     digest: str = ""
     extra: str = ""
     until: float = 0.0
+    claim: str = ""
+    creates: bool = False
 
     def to_json(self) -> str:
-        """The command-line form."""
+        """As text."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> JobOrder:
-        """The order that a command line holds."""
+        """The order that `to_json` wrote."""
         return cls(**json.loads(text))
+
+    @contextmanager
+    def as_input(self) -> Iterator[IO[bytes]]:
+        """The order as a process's standard input: a file without a name, gone with whoever has it open."""
+        with TemporaryFile() as content:
+            content.write(self.to_json().encode())
+            content.seek(0)
+            yield content

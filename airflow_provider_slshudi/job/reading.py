@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,12 +27,12 @@ SHARDS_AT_ONCE = 8
 
 @dataclass(frozen=True)
 class ReadSpec:
-    """What every task has to know to read; travels to the executors, credentials within `service`.
+    """What every task has to know to read; travels to the executors, without credentials.
 
-    `limits` says for each shard how fast one task may read it.
+    `connect` gives the service within a task; `limits` says for each shard how fast one task may read it.
     """
 
-    service: LogService
+    connect: Callable[[], LogService]
     pipeline: str
     rows: RowSpec
     limits: Mapping[int, Limits]
@@ -50,11 +50,12 @@ class Read:
 
 @dataclass(frozen=True)
 class Tally:
-    """What did not fit: values per column, logs (each once), and the first few as text."""
+    """What did not fit: values per column, logs (each once), the first few as text, and those that were dropped."""
 
     misfits: dict[str, int]
     unfit: int
     examples: list[str]
+    dropped: int = 0
 
     @classmethod
     def total(cls, parts: Sequence[Tally]) -> Tally:
@@ -63,7 +64,8 @@ class Tally:
         for part in parts:
             misfits.update(part.misfits)
         examples = [example for part in parts for example in part.examples]
-        return cls(dict(misfits), sum(part.unfit for part in parts), examples[:EXAMPLES])
+        unfit, dropped = sum(part.unfit for part in parts), sum(part.dropped for part in parts)
+        return cls(dict(misfits), unfit, examples[:EXAMPLES], dropped)
 
 
 class Reading:
@@ -81,7 +83,8 @@ class Reading:
             SourceError, DecodeError, ValueMisfit: as found.
         """
         limits = shard_limits(self._spec.limits, self._ranges)
-        readers = {shard: Reader(self._spec.service, self._spec.pipeline, Pacer(limits[shard])) for shard in limits}
+        service = self._spec.connect()
+        readers = {shard: Reader(service, self._spec.pipeline, Pacer(limits[shard])) for shard in limits}
         groups, done = sum(map(len, self._ranges)), 0
         for item, answer in together(readers, self._ranges, SHARDS_AT_ONCE):
             for pull, logs in readers[item.shard].decoded(answer, self._spec.rows.keys):
@@ -92,7 +95,7 @@ class Reading:
 
     def tally(self) -> Tally:
         """What did not fit, once all rows came."""
-        return Tally(dict(self._maker.misfits), self._maker.unfit, self._maker.examples)
+        return Tally(dict(self._maker.misfits), self._maker.unfit, self._maker.examples, self._maker.dropped)
 
     def done(self) -> list[RangeDone]:
         """What each range held, once all rows came."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import DataExpired
+from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.job.reading import read_limits
 from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.planning.split import split
@@ -16,7 +17,6 @@ from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.counts import count_logs
 from airflow_provider_slshudi.sls.pace import Limits, Pacer
 from airflow_provider_slshudi.sls.reader import Reader
-from airflow_provider_slshudi.sls.service import LogService
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,18 +27,19 @@ _SCHEMA = "number int, shard int, cursor bigint, logs int"
 
 @dataclass(frozen=True)
 class RecountTask:
-    """The work of every task but for its ranges; travels to the executors, credentials within `service`."""
+    """The work of every task but for its ranges; travels to the executors, without credentials."""
 
-    service: LogService
+    access: Access
     pipeline: str
     limits: Mapping[int, Limits]
 
     def __call__(self, parts: Iterable[list[tuple[int, Range]]]) -> Iterator[Group]:
         """(number of the range, shard, cursor, logs) of each log group; of what the service dropped, nothing."""
+        service = self.access()
         for part in parts:
             paces = {item.shard: Pacer(self.limits[item.shard]) for _, item in part}
             for number, item in part:
-                yield from self._groups(number, item, Reader(self.service, self.pipeline, paces[item.shard]))
+                yield from self._groups(number, item, Reader(service, self.pipeline, paces[item.shard]))
 
     def _groups(self, number: int, item: Range, reader: Reader) -> Iterator[Group]:
         begin = item.begin
@@ -54,7 +55,7 @@ class RecountTask:
 
 def recount(
     spark: SparkSession,
-    service: LogService,
+    access: Access,
     pipeline: Pipeline,
     wanted: Sequence[tuple[int, Range]],
     density: Mapping[int, Density],
@@ -72,6 +73,6 @@ def recount(
     for part in work:
         places = [bisect_right(ordered, (item.shard, item.begin), key=lambda at: (at.shard, at.begin)) for item in part]
         parts.append([(numbered[place - 1][1], item) for place, item in zip(places, part, strict=True)])
-    task = RecountTask(service, pipeline.name, read_limits(pipeline.source, work))
+    task = RecountTask(access, pipeline.name, read_limits(pipeline.source, work))
     rows = context.parallelize(parts, max(1, len(parts))).mapPartitions(task)
     return spark.createDataFrame(rows, _SCHEMA)

@@ -30,8 +30,9 @@ from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from typing import IO, Any
 
-from airflow_provider_slshudi import __version__
+from airflow_provider_slshudi import __version__, owners
 from airflow_provider_slshudi.job.orders import REASON, JobOrder, Verb
+from airflow_provider_slshudi.processes import clock
 
 IDLE = "SLSHUDI_RESIDENT_SECONDS"
 """The variable that says how long an idle resident process stays; 0: there is none."""
@@ -44,14 +45,13 @@ GO = b"go\n"
 _START_SECONDS = 60.0
 _DRIVER = str(Path(__file__).with_name("resident_driver.py"))
 _PACKAGE = Path(__file__).parents[1]
-# What Java, Hadoop, Spark, Python, S3 and this package read from the environment.
+# What Java, Hadoop, Spark, Python, S3 and this package read from the environment; LC_ALL stands for LANG and the like.
 _PREFIXES = (
     "AWS_",
     "HADOOP_",
     "JAVA_",
     "JDK_",
     "KRB5",
-    "LC_",
     "LD_",
     "PYSPARK_",
     "PYTHON",
@@ -59,7 +59,7 @@ _PREFIXES = (
     "SPARK_",
     "XDG_",
 )
-_NAMES = frozenset({"HOME", "LANG", "PATH", "TMPDIR", "TZ"})
+_NAMES = frozenset({"HOME", "LC_ALL", "PATH", "TMPDIR", "TZ"})
 _log = logging.getLogger(__name__)
 
 
@@ -114,7 +114,7 @@ class Resident:
 
         A job that has not ended after `seconds` ends with its process.
         """
-        deadline = time.monotonic() + seconds
+        deadline = clock() + seconds
         asked = {"verb": verb.value, "order": asdict(order), "deadline": deadline}
         try:
             place = Place(private_folder(), identity(conf, environment))
@@ -130,7 +130,7 @@ class Resident:
             self._connection = connection
             try:
                 # It ends itself at the deadline; one that cannot is ended a little later.
-                connection.settimeout(max(0.0, deadline - time.monotonic()) + HANDSHAKE_SECONDS)
+                connection.settimeout(max(0.0, deadline - clock()) + HANDSHAKE_SECONDS)
                 connection.sendall(GO)
                 heard(f"slshudi {verb.value}: by resident process {accepted['pid']}")
                 return _follow(answers, heard)
@@ -212,7 +212,7 @@ def identity(conf: Mapping[str, str], environment: Mapping[str, str]) -> str:
         for name, value in environment.items()
         if name in _NAMES or name.startswith(_PREFIXES) or name.lower().endswith("_proxy")
     }
-    rights = [os.geteuid(), os.getegid(), sorted(os.getgroups()), _umask()]
+    rights = [os.geteuid(), os.getegid(), sorted(os.getgroups()), owners.umask()]
     parts = [__version__, files, sys.executable, rights, sorted(conf.items()), sorted(chosen.items())]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -345,12 +345,3 @@ def _says_ready(stream: IO[bytes] | None, deadline: float) -> bool:
             if READY.encode() in said or not piece:
                 return bool(piece)
     return False
-
-
-def _umask() -> str:
-    """Read from where reading does not set it, which would be seen by other threads."""
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("Umask:"):
-                return line.split()[1]
-    return ""

@@ -1,6 +1,6 @@
 """The application of a resident process, see `resident`: `SOCKET IDENTITY IDLE_SECONDS`.
 
-It serves one request at a time, and ends once nobody asked for IDLE_SECONDS, after many requests, or after one that
+It serves one request at a time, and ends once it accepted none for IDLE_SECONDS, after many requests, or after one that
 failed by an error that is not the package's own. While a request runs, a thread watches its client and its deadline:
 with the client gone, or the deadline passed, the whole process group is killed, the JVM and what it is doing included,
 so that nobody's job goes on behind the back of who decides next.
@@ -16,7 +16,6 @@ import socket
 import sys
 import threading
 import time
-import traceback
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,10 @@ from airflow_provider_slshudi.exceptions import SlsHudiError
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.runtime import leave
 from airflow_provider_slshudi.job import verbs
-from airflow_provider_slshudi.job.__main__ import control_context, reason
-from airflow_provider_slshudi.job.orders import DISTRIBUTED, REASON, JobOrder, Verb
+from airflow_provider_slshudi.job.__main__ import control_context, last_words
+from airflow_provider_slshudi.job.orders import DISTRIBUTED, JobOrder, Verb
 from airflow_provider_slshudi.job.resident import GO, HANDSHAKE_SECONDS, READY, Outcome, receive, same_user, send
+from airflow_provider_slshudi.processes import clock
 
 # What a JVM that stays may gather is thrown away now and then.
 _REQUESTS = 1000
@@ -52,16 +52,20 @@ class Server:
             except TimeoutError:
                 continue
             with connection:
-                if not self._answer(connection):
-                    return
+                fit = self._answer(connection)
+            if fit is None:
+                # Whoever looks whether it stands still has no use of it.
+                continue
+            if not fit:
+                return
             last, left = time.monotonic(), left - 1
 
-    def _answer(self, connection: socket.socket) -> bool:
-        """Whether this process may go on after the request."""
+    def _answer(self, connection: socket.socket) -> bool | None:
+        """Whether this process may go on after the request; None where there was none that it accepted."""
         with connection.makefile("rb") as requests:
             asked = self._accepted(connection, requests)
             if asked is None:
-                return True
+                return None
             over = threading.Event()
             watched = connection.dup(), float(asked["deadline"]), over
             threading.Thread(target=_watch, args=watched, daemon=True).start()
@@ -72,7 +76,7 @@ class Server:
                 outcome = Outcome.DONE
             except Exception as error:
                 outcome, fit = Outcome.FAILED, isinstance(error, SlsHudiError)
-                print(f"{traceback.format_exc()}{REASON}{reason(error)}", file=lines)
+                print(last_words(error), file=lines)
             over.set()
             with suppress(OSError):
                 send(connection, {"outcome": outcome.value})
@@ -93,7 +97,7 @@ class Server:
 
     def _run(self, verb: Verb, order: JobOrder, deadline: float) -> None:
         def in_time() -> None:
-            if time.monotonic() >= deadline:
+            if clock() >= deadline:
                 raise TimeoutError(f"the deadline of the {verb.value} has passed, and it has changed nothing")
 
         in_time()
@@ -120,10 +124,10 @@ class _Lines(io.TextIOBase):
 def _watch(connection: socket.socket, deadline: float, over: threading.Event) -> None:
     with connection:
         while not over.is_set():
-            left = deadline - time.monotonic()
+            left = deadline - clock()
             # A client says nothing after its go: what there is to read is its end.
             gone = select.select([connection], [], [], max(0.0, min(left, _GLANCE_SECONDS)))[0]
-            if not over.is_set() and (gone or time.monotonic() >= deadline):
+            if not over.is_set() and (gone or clock() >= deadline):
                 os.killpg(os.getpgrp(), signal.SIGKILL)
 
 

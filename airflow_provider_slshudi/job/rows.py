@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from airflow_provider_slshudi.config import EventTimePartition, Pipeline
+from airflow_provider_slshudi.hudi.basefile import has_folder
 from airflow_provider_slshudi.job.convert import ColumnSpec, convert, convert_map
 from airflow_provider_slshudi.job.documents import at_path
 from airflow_provider_slshudi.job.misfits import (
     EXAMPLES,
     BoundsSpec,
     Misfits,
+    Reason,
     Unfit,
     beyond,
     judged,
+    of_partition,
     of_rest,
     of_times,
     unfit_logs,
@@ -30,6 +35,8 @@ from airflow_provider_slshudi.numbered import numbered
 
 _SECOND = 1_000_000
 _PARTITION_FORMAT = {"hour": "%Y-%m-%d-%H", "day": "%Y-%m-%d", "month": "%Y-%m"}
+# Years beyond have more than four digits or a sign, and far from them Arrow begins to count anew.
+_YEARS = pa.array([datetime.min, datetime.max], pa.timestamp("us"))
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,8 @@ class PartitionSpec:
 class RowSpec:
     """What a task has to know of a pipeline to make rows; plain data, so that executors need no pydantic.
 
-    `planned` is when the batch was planned, in unix seconds; what is late or from the future is told by it.
+    `planned` is when the batch was planned, in unix seconds; what is late or from the future is told by it. A log
+    without a value for one of the columns `needed` is left out.
     """
 
     columns: tuple[ColumnSpec, ...]
@@ -55,6 +63,7 @@ class RowSpec:
     misfits: str
     bounds: BoundsSpec | None = None
     planned: int = 0
+    needed: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, pipeline: Pipeline, planned: int = 0) -> RowSpec:
@@ -81,7 +90,9 @@ class RowSpec:
                 bounds = BoundsSpec(*found.bounds.seconds, found.bounds.rule or pipeline.misfits)
         elif found is not None:
             partition = PartitionSpec(found.name, found.column)
-        return cls(columns, pipeline.rest_column, partition, pipeline.misfits, bounds, planned)
+        upsert = pipeline.table.upsert
+        needed = upsert.needed if upsert is not None and upsert.missing_key == "drop" else ()
+        return cls(columns, pipeline.rest_column, partition, pipeline.misfits, bounds, planned, needed)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -93,13 +104,15 @@ class RowSpec:
 class Rows:
     """Rows of the table: its data columns, their row keys, and their partition values where it has partitions.
 
-    `unfit` are the logs that are none of these rows but go to the quarantine; None where all fit.
+    `unfit` are the logs that are none of these rows but go to the quarantine; None where all fit. `of` says which logs
+    the rows are of; None: all of them.
     """
 
     data: pa.Table
     keys: pa.Array
     partitions: pa.DictionaryArray | None
     unfit: Unfit | None = None
+    of: pa.Array | None = None
 
 
 class RowMaker:
@@ -109,12 +122,13 @@ class RowMaker:
         misfits: per column, the values that did not fit.
         unfit: the logs that did not fit, each once.
         examples: the first few of them, as text.
+        dropped: those of them that are neither rows nor go to the quarantine.
     """
 
     def __init__(self, spec: RowSpec) -> None:
         self._spec = spec
         self.misfits: Counter[str] = Counter()
-        self.unfit = 0
+        self.unfit = self.dropped = 0
         self.examples: list[str] = []
 
     def rows(self, logs: pa.Table, shard: int) -> Rows:
@@ -137,8 +151,9 @@ class RowMaker:
                 given, before = at_path(before, spec.path)
             data[spec.name], unfit = judged(before, convert(given, spec), spec, self._spec.misfits)
             found += unfit
-            if self._spec.bounds is not None and self._spec.partition and spec.name == self._spec.partition.column:
+            if self._spec.partition is not None and spec.name == self._spec.partition.column:
                 data[spec.name] = self._within_bounds(data[spec.name], before, spec, planned, found)
+                data[spec.name] = self._within_folders(data[spec.name], before, spec, found)
         for spec in self._spec.columns:
             data |= dict.fromkeys(spec.renamed_from, data[spec.name])
         if self._spec.rest_column is not None:
@@ -147,17 +162,30 @@ class RowMaker:
             if lost:
                 found.append(of_rest(self._spec.rest_column, rest, data[self._spec.rest_column], self._spec.misfits))
         table = pa.table(data)
+        dropped = self._dropped(table, logs, found)
         aside = self._take(found, keys) if found else None
-        if aside is not None:
+        of = None
+        if aside is not None or len(dropped):
             fits = np.ones(len(keys), np.bool_)
-            fits[aside.rows] = False
-            table, keys = table.filter(pa.array(fits)), keys.filter(pa.array(fits))
+            fits[dropped if aside is None else np.union1d(aside.rows, dropped)] = False
+            of = pa.array(fits)
+            table, keys = table.filter(of), keys.filter(of)
         partitions = None
         if self._spec.partition is not None:
             partitions = _partitions(flat(table[self._spec.partition.column]), self._spec.partition)
             if self._spec.partition.every is not None:
                 table = table.append_column(self._spec.partition.name, partitions)
-        return Rows(table, keys, partitions, aside)
+        return Rows(table, keys, partitions, aside, of)
+
+    def _within_folders(self, values: pa.Array, before: pa.Array, spec: ColumnSpec, found: list[Misfits]) -> pa.Array:
+        """A partition's values without those that no folder can hold, which are added to `found`."""
+        assert self._spec.partition is not None  # noqa: S101
+        outside = _without_folder(values, self._spec.partition)
+        if outside is None or not pc.any(outside).as_py():
+            return values
+        mask = pc.fill_null(outside, False).to_numpy(zero_copy_only=False)
+        found.append(of_partition(spec, before, mask, self._spec.misfits))
+        return without(values, mask)
 
     def _within_bounds(
         self, times: pa.Array, before: pa.Array, spec: ColumnSpec, planned: Any, found: list[Misfits]
@@ -172,6 +200,23 @@ class RowMaker:
             times = without(times, mask)
         return times
 
+    def _dropped(self, table: pa.Table, logs: pa.Table, found: list[Misfits]) -> NDArray[Any]:
+        """The places of logs that lack what is needed of them; adds them to `found` where they are not there yet."""
+        all_rows = np.array([], np.int64)
+        for spec in self._spec.columns:
+            if spec.name not in self._spec.needed:
+                continue
+            rows = np.nonzero(lacking(table[spec.name]).to_numpy())[0]
+            told = [item.rows for item in found if item.column == spec.name]
+            new = np.setdiff1d(rows, np.concatenate(told)) if told else rows
+            if len(new):
+                values = _as_binary(flat(logs[spec.key])).take(pa.array(new))
+                reasons = pa.array([Reason.MISSING.value] * len(new), pa.string())
+                found.append(Misfits(spec.name, spec.type, "drop", new, reasons, values))
+            all_rows = np.union1d(all_rows, rows)
+        self.dropped += len(all_rows)
+        return all_rows
+
     def _take(self, found: list[Misfits], keys: pa.Array) -> Unfit | None:
         """Counts what did not fit, and gives what goes to the quarantine."""
         for item in found:
@@ -184,9 +229,28 @@ class RowMaker:
         return unfit_logs(aside) if aside else None
 
 
+def lacking(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Where a column of a key has no value: an empty text is none."""
+    if not pa.types.is_string(values.type):
+        return pc.is_null(values)
+    return pc.or_(pc.is_null(values), pc.equal(pc.fill_null(values, ""), ""))
+
+
 def row_keys(shard: int, cursors: pa.Array, indexes: pa.Array) -> pa.Array:
     """`{shard}-{cursor}-{index}`: where a row came from, unique and the same however often it is read."""
     return numbered(str(shard), "-", cursors, indexes)
+
+
+def _without_folder(values: pa.Array, spec: PartitionSpec) -> pa.Array | None:
+    """Which values no folder can hold; None where no value is such a one."""
+    if spec.every is not None:
+        first, last = pc.assume_timezone(_YEARS, spec.timezone).cast(values.type)
+        return pc.or_(pc.less(values, first), pc.greater(values, last))
+    if not pa.types.is_string(values.type):
+        return None
+    known = values.dictionary_encode().dictionary.to_pylist()
+    outside = [value for value in known if not has_folder(spec.name, value)]
+    return pc.is_in(values, pa.array(outside, values.type)) if outside else None
 
 
 def _partitions(values: pa.Array, spec: PartitionSpec) -> pa.DictionaryArray:
@@ -197,12 +261,14 @@ def _partitions(values: pa.Array, spec: PartitionSpec) -> pa.DictionaryArray:
     if not len(values):
         return pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), pa.array([], pa.string()))
     bounds = pc.min_max(values)
-    ends = pa.array([bounds["min"].as_py(), bounds["max"].as_py()], values.type).cast(zone)
-    first, last = pc.floor_temporal(ends, unit=spec.every)
+    # Not by way of Python's times, which end where a time of another zone is still of the year 9999.
+    ends = pa.array([bounds["min"].value, bounds["max"].value], pa.int64()).cast(values.type).cast(zone)
+    floors = pc.floor_temporal(ends, unit=spec.every)
+    first, last = floors
     if not values.null_count and first.equals(last):
         # Mostly so: all of a pull in one partition.
         codes = pa.array(np.zeros(len(values), np.int32))
-        coded = pa.DictionaryArray.from_arrays(codes, pa.array([first.as_py()], zone))
+        coded = pa.DictionaryArray.from_arrays(codes, floors[:1])
     else:
         coded = pc.floor_temporal(values.cast(zone), unit=spec.every).dictionary_encode()
     # One text per hour, day or month, not per row.

@@ -28,14 +28,14 @@ from airflow_provider_slshudi.hudi.schema import RECORD_KEY, arrow_schema, compl
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.hudi.upsertwriter import UpsertSpec, UpsertWriter
+from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.job.append import density_of, parts, ranges_of
 from airflow_provider_slshudi.job.reading import Reading, ReadSpec, Tally, read_limits
-from airflow_provider_slshudi.job.rows import Rows, RowSpec
+from airflow_provider_slshudi.job.rows import Rows, RowSpec, lacking
 from airflow_provider_slshudi.job.tasks import leave, write_token
 from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Range
-from airflow_provider_slshudi.sls.service import LogService
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -53,7 +53,7 @@ _ROWS, _TOLD = "rows", "told"
 
 @dataclass(frozen=True)
 class UpsertTask:
-    """The work of every task; travels to the executors, credentials within `read`.
+    """The work of every task; travels to the executors.
 
     Attributes:
         writers: how many tasks write.
@@ -119,8 +119,9 @@ class UpsertTask:
     def _addressed(self, made: Rows, logs: pa.Table, shard: int) -> tuple[pa.Table, np.ndarray[Any, Any]]:
         """The rows with place, key, partition and bucket; and which task is to write each."""
         merge, data, count = self.spec.merge, made.data, made.data.num_rows
-        required = [*merge.record_key, *([merge.ordering_field] if merge.ordering_field else [])]
-        require_values(made, required)
+        require_values(made, [*merge.record_key, *([merge.ordering_field] if merge.ordering_field else [])])
+        if made.of is not None:
+            logs = logs.filter(made.of)
         columns = [data[name].combine_chunks() for name in merge.record_key]
         keys = record_keys(merge.record_key, columns)
         buckets = bucket_ids(merge.record_key, columns, keys, merge.buckets)
@@ -145,7 +146,7 @@ class UpsertTask:
         exchange.require_order(self.storage, self.transaction, self.spec.instant, self.token)
 
 
-def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, service: LogService) -> Manifest:
+def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, access: Access) -> Manifest:
     """Carries out an order and leaves its manifest.
 
     Raises:
@@ -159,7 +160,7 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     partition = pipeline.table.partition
     work = parts(order, pipeline, spark.defaultParallelism)
     task = UpsertTask(
-        ReadSpec(service, pipeline.name, RowSpec.of(pipeline, order.planned), read_limits(pipeline.source, work)),
+        ReadSpec(access, pipeline.name, RowSpec.of(pipeline, order.planned), read_limits(pipeline.source, work)),
         storage,
         order.transaction,
         order.token,
@@ -181,6 +182,7 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         unfit=tally.unfit,
         examples=tally.examples,
         merged=sum(result["rows"] for result in results),
+        dropped=tally.dropped,
     )
     return leave(storage, manifest)
 
@@ -214,12 +216,9 @@ def merge_spec(upsert: Upsert) -> MergeSpec:
 def require_values(made: Rows, columns: Iterable[str]) -> None:
     """Raises KeyMissing where a row has no value, or an empty text, in one of the columns."""
     for name in columns:
-        values = made.data[name]
-        lacking = pc.is_null(values)
-        if pa.types.is_string(values.type):
-            lacking = pc.or_(lacking, pc.equal(pc.fill_null(values, ""), ""))
-        if pc.any(lacking).as_py():
-            raise KeyMissing(name, str(made.keys.filter(lacking.combine_chunks())[0]))
+        without = lacking(made.data[name])
+        if pc.any(without).as_py():
+            raise KeyMissing(name, str(made.keys.filter(without.combine_chunks())[0]))
 
 
 def run(spark: SparkContext, task: UpsertTask, work: list[list[Range]]) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.exceptions import ManifestError, TableError
+from airflow_provider_slshudi.exceptions import ManifestError, TableError, TimelineUnreadable
 from airflow_provider_slshudi.hudi import (
     catalog,
     clustering,
@@ -19,33 +18,44 @@ from airflow_provider_slshudi.hudi import (
     compaction,
     exchange,
     instants,
+    marking,
     metadata,
     quarantine,
     rewriting,
     services,
 )
+from airflow_provider_slshudi.hudi import clock as instant_clock
 from airflow_provider_slshudi.hudi.exchange import Owner
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.rewriting import Written
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.hudi.timeline import METADATA_FOLDER, PROPERTIES, Phase, Timeline
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.processes import clock
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    from airflow_provider_slshudi.sls.service import LogService
-
 
 def open_instant(gateway: Gateway, order: JobOrder) -> None:
-    """Makes the table where there is none and puts a new instant of the transaction on its timeline."""
+    """Puts a new instant of the transaction on the table's timeline; makes the table where nobody wrote one yet.
+
+    Raises:
+        TimelineUnreadable: there is no table, and there was one when the batch was planned.
+    """
     pipeline, storage = _table(order)
-    if storage.exists(".hoodie/hoodie.properties"):
+    if storage.exists(PROPERTIES):
         instants.check_table(gateway, pipeline)
-    else:
+    elif order.creates:
         instants.create_table(gateway, pipeline)
+    else:
+        raise TimelineUnreadable(
+            f"{storage.uri}: there is no table here any more ({PROPERTIES} is missing), and none is made in its place: "
+            "see whether it is mounted, and whether this machine's settings lead to the right store",
+            table=storage.uri,
+        )
     if pipeline.quarantines:
         quarantine.make_table(gateway, pipeline)
     reach(Point.OPEN_TABLE_READY)
@@ -61,20 +71,25 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
 
 
 def append(spark: SparkContext, order: JobOrder) -> None:
-    """Carries out the batch order that the transaction left on the table."""
-    from airflow_provider_slshudi.job import replay
+    """Carries out the batch order that the transaction left on the table, of the pipeline as it was then."""
+    from airflow_provider_slshudi.job import dropping, replay
+    from airflow_provider_slshudi.job.access import Access
     from airflow_provider_slshudi.job.append import append
     from airflow_provider_slshudi.job.upsert import upsert
 
-    pipeline, storage = _table(order)
+    _, storage = _table(order)
     batch = exchange.read_order(storage, order.transaction, order.instant, order.token)
+    pipeline = Pipeline.model_validate(batch.pipeline)
     gateway = Gateway.of(spark)
     reach(Point.APPEND_STARTED)
     if batch.replay is not None:
         manifest = replay.replay(spark, gateway, storage, batch)
+    elif batch.drop is not None:
+        manifest = dropping.drop(spark, gateway, storage, batch, batch.drop)
     else:
         write = append if pipeline.table.upsert is None else upsert
-        manifest = write(spark, gateway, storage, batch, _service(pipeline))
+        access = Access.grant(spark, pipeline.source, os.environ)
+        manifest = write(spark, gateway, storage, batch, access)
     reach(Point.APPEND_LEFT_MANIFEST)
     print(f"instant {order.instant}: {exchange.rows_of(manifest.stats)} rows in {len(manifest.stats)} files")
 
@@ -102,9 +117,9 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
     extra = exchange.read_extra(storage, order.transaction, order.instant, order.token, order.extra)
     in_time = partial(_in_time, storage, order, f"commit instant {order.instant}")
     if manifest.quarantine is None or not _is_ours(storage, order):
-        _require_inflight(storage, order.instant)
         reach(Point.COMMIT_STARTED)
-        commit.commit(gateway, pipeline, order.instant, manifest.stats, extra, in_time)
+        may_complete = partial(_may_complete, storage, order, in_time)
+        commit.commit(gateway, pipeline, order.instant, manifest.stats, extra, may_complete)
         reach(Point.COMMIT_COMPLETED)
     if manifest.quarantine is not None:
         quarantine.complete(gateway, pipeline, order.instant, manifest.quarantine, order.transaction, in_time)
@@ -113,17 +128,28 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
 
 
 def roll_back(gateway: Gateway, order: JobOrder) -> None:
-    """Rolls the instant back, the quarantine's first: while the main one is pending, somebody comes back for both."""
+    """Rolls the instant back, the quarantine's first: while the main one is pending, somebody comes back for both.
+
+    Raises:
+        TableError: the main one is completed, and Hudi would undo that; or the time to do it is over.
+    """
     pipeline, storage = _table(order)
     owner = exchange.read_owner(storage, order.instant)
     reach(Point.ROLLBACK_STARTED)
+    in_time = partial(_in_time, storage, order, f"roll instant {order.instant} back")
+    in_time()
+    _require_uncommitted(storage, order.instant)
     quarantine.roll_back(gateway, pipeline, order.instant, owner.quarantine if owner else "")
     reach(Point.ROLLBACK_QUARANTINE)
+    marking.drop_misread(storage, order.instant)
     timeline = Timeline.load(storage)
     # Somebody else may have taken the main one away, and knew of no other.
     if action := timeline.action(order.instant):
         undo = compaction.roll_back if action == compaction.ACTION else commit.roll_back
+        in_time()
         undo(gateway, pipeline, order.instant)
+        if action in (clustering.ACTION, compaction.ACTION):
+            marking.bar(storage, order.instant)
     reach(Point.ROLLBACK_COMPLETED)
     print(f"rolled back instant {order.instant}")
 
@@ -195,10 +221,10 @@ class _Rewriting:
         """Completes it with the files of its manifest."""
         pipeline, storage = _table(order)
         written = rewriting.read_manifest(storage, order.instant)
-        _require_inflight(storage, order.instant)
         reach(self.started)
         in_time = partial(_in_time, storage, order, f"complete {self.service.ACTION} {order.instant}")
-        self.service.complete(gateway, pipeline, order.instant, written.metadata, in_time)
+        may_complete = partial(_may_complete, storage, order, in_time)
+        self.service.complete(gateway, pipeline, order.instant, written.metadata, may_complete)
         reach(self.completed)
 
 
@@ -233,6 +259,9 @@ def rebuild_metadata(gateway: Gateway, order: JobOrder) -> None:
     pipeline, storage = _table(order)
     reach(Point.METADATA_STARTED)
     _in_time(storage, order, "rebuild the metadata table")
+    # Hudi's listing would take what archival went past for committed.
+    if left := metadata.sweep(storage):
+        print(f"deleted {len(left)} files of instants that were rolled back: {', '.join(left[:3])}")
     metadata.rebuild(gateway, pipeline, partial(reach, Point.METADATA_DELETED))
     reach(Point.METADATA_MADE)
 
@@ -244,20 +273,40 @@ def sync(gateway: Gateway, order: JobOrder) -> None:
         catalog.sync(gateway, pipeline, pipeline.catalog)
 
 
-CONTROL: dict[Verb, Callable[[Gateway, JobOrder], None]] = {
-    Verb.OPEN: open_instant,
-    Verb.COMMIT: commit_instant,
-    Verb.ROLLBACK: roll_back,
-    Verb.PLAN_CLEAN: plan_clean,
-    Verb.CLEAN: clean,
-    Verb.ARCHIVE: archive,
+_Act = Callable[[Gateway, JobOrder], None]
+
+
+def _timed(act: _Act, but_for: str = "", settles: bool = False) -> _Act:
+    """The same with a clock that is past all that is on the timelines, those of the table `but_for` left out.
+
+    `settles`: under the lease, for the main table; tables whose times were in another zone are in UTC from then on.
+    """
+
+    def timed(gateway: Gateway, order: JobOrder) -> None:
+        tables = instant_clock.tables_of(_table(order)[0], but_for)
+        with instant_clock.rising(gateway, tables) as in_utc:
+            if settles and in_utc:
+                instant_clock.to_utc(tables)
+            act(gateway, order)
+
+    return timed
+
+
+CONTROL: dict[Verb, _Act] = {
+    Verb.OPEN: _timed(open_instant),
+    Verb.COMMIT: _timed(commit_instant, settles=True),
+    Verb.ROLLBACK: _timed(roll_back),
+    Verb.PLAN_CLEAN: _timed(plan_clean),
+    Verb.CLEAN: _timed(clean),
+    Verb.ARCHIVE: _timed(archive),
     Verb.COUNT_QUARANTINE: count_quarantine,
-    Verb.PLAN_CLUSTERING: _CLUSTERING.plan,
-    Verb.COMPLETE_CLUSTERING: _CLUSTERING.complete,
-    Verb.PLAN_COMPACTION: _COMPACTION.plan,
-    Verb.COMPLETE_COMPACTION: _COMPACTION.complete,
+    Verb.PLAN_CLUSTERING: _timed(_CLUSTERING.plan),
+    Verb.COMPLETE_CLUSTERING: _timed(_CLUSTERING.complete),
+    Verb.PLAN_COMPACTION: _timed(_COMPACTION.plan),
+    Verb.COMPLETE_COMPACTION: _timed(_COMPACTION.complete),
     Verb.COMPARE_METADATA: compare_metadata,
-    Verb.REBUILD_METADATA: rebuild_metadata,
+    # What it is to make anew may be what came from the future.
+    Verb.REBUILD_METADATA: _timed(rebuild_metadata, but_for=METADATA_FOLDER),
     Verb.SYNC: sync,
 }
 """What verbs that are not distributed do."""
@@ -266,10 +315,12 @@ CONTROL: dict[Verb, Callable[[Gateway, JobOrder], None]] = {
 def verify(spark: SparkSession, order: JobOrder) -> None:
     """Carries out the verification that the order names."""
     from airflow_provider_slshudi.job import verify
+    from airflow_provider_slshudi.job.access import Access
 
     pipeline, storage = _table(order)
-    service = _service(pipeline) if verify.asks_service(storage, order.transaction) else None
-    verify.verify(spark, pipeline, storage, order.transaction, service)
+    asks = verify.asks_service(storage, order.transaction)
+    access = Access.grant(spark.sparkContext, pipeline.source, os.environ) if asks else None
+    verify.verify(spark, pipeline, storage, order.transaction, access)
 
 
 SESSION: dict[Verb, Callable[[SparkSession, JobOrder], None]] = {
@@ -294,25 +345,41 @@ def _leave(storage: Storage, instant: str, written: Written) -> None:
     print(f"instant {instant}: {written.read_files} files became {len(written.paths)}")
 
 
-def _service(pipeline: Pipeline) -> LogService:
-    """The source, with the credentials that came in this process's environment."""
-    from airflow_provider_slshudi.sls.connection import SlsConnection
-    from airflow_provider_slshudi.sls.service import LogService
-
-    return LogService(SlsConnection.from_env(os.environ), pipeline.source.project, pipeline.source.logstore)
-
-
 def _table(order: JobOrder) -> tuple[Pipeline, Storage]:
     pipeline = Pipeline.model_validate(order.pipeline)
     return pipeline, Storage(pipeline.table.path)
 
 
 def _in_time(storage: Storage, order: JobOrder, what: str) -> None:
-    if time.monotonic() > order.until > 0:
+    """Whether a driver that changes the timeline still has time and claim.
+
+    Raises:
+        TableError: it has not.
+    """
+    if clock() > order.until > 0:
         raise TableError(
             f"{storage.uri}: the time to {what} was over; nothing was done",
             table=storage.uri,
             instant=order.instant or None,
+        )
+    if order.claim:
+        exchange.require_claim(storage, order.claim, what)
+
+
+def _may_complete(storage: Storage, order: JobOrder, in_time: Callable[[], None]) -> None:
+    in_time()
+    _require_inflight(storage, order.instant)
+
+
+def _require_uncommitted(storage: Storage, instant: str) -> None:
+    timeline = Timeline.load(storage)
+    found = timeline.get(instant)
+    if found is not None and found.phase is Phase.COMPLETED and instant not in timeline.rolling_back:
+        raise TableError(
+            f"{storage.uri}: instant {instant} is completed, and what is committed is not rolled back; nothing was "
+            "done",
+            table=storage.uri,
+            instant=instant,
         )
 
 

@@ -10,12 +10,12 @@ from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.hudi.gateway import hadoop_path
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.job.compare import compare
 from airflow_provider_slshudi.job.findings import Findings
 from airflow_provider_slshudi.job.recount import recount
 from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.ranges import Range
-from airflow_provider_slshudi.sls.service import LogService
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +65,7 @@ def asks_service(storage: Storage, id_: str) -> bool:
     return _question(storage, id_).source is not None
 
 
-def verify(spark: SparkSession, pipeline: Pipeline, storage: Storage, id_: str, service: LogService | None) -> None:
+def verify(spark: SparkSession, pipeline: Pipeline, storage: Storage, id_: str, access: Access | None) -> None:
     """Compares the table with what was asked, and leaves what it found."""
     question = _question(storage, id_)
     # The quarantine first: whatever its snapshot holds is completed in the main table.
@@ -74,10 +74,10 @@ def verify(spark: SparkSession, pipeline: Pipeline, storage: Storage, id_: str, 
     # Looked at once the table's snapshot is fixed, so this names every later commit that the snapshot may hold.
     late = [item.time for item in Timeline.load(storage) if (item.completion or "") > question.as_of]
     groups = None
-    if question.source is not None and service is not None:
+    if question.source is not None and access is not None:
         wanted = [(number, Range(question.ranges[number][0], begin, end)) for number, begin, end in question.source]
         density = {int(shard): Density(size, 0.0) for shard, size in question.density.items()}
-        groups = recount(spark, service, pipeline, wanted, density)
+        groups = recount(spark, access, pipeline, wanted, density)
     late += question.undecided
     found = compare(spark, table, question.ranges, late, groups, aside, question.replays)
     storage.write(f"{_folder(id_)}/findings.json", found.to_json())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Generator, Iterator
@@ -28,7 +29,14 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from airflow_provider_slshudi.exceptions import ConfigError, LedgerError, LedgerUnavailable, RuntimeMissing
+from airflow_provider_slshudi import owners
+from airflow_provider_slshudi.exceptions import (
+    ConfigError,
+    LedgerDenied,
+    LedgerError,
+    LedgerUnavailable,
+    RuntimeMissing,
+)
 from airflow_provider_slshudi.ledger.models import PREFIX
 
 VERSION_TABLE = f"{PREFIX}alembic_version"
@@ -197,6 +205,7 @@ def transaction(engine: Engine, *, write: bool) -> Iterator[Connection]:
 
     Raises:
         LedgerUnavailable: the database did not answer, or not in time.
+        LedgerDenied: this process's user may not use SQLite's file, one beside it, or their folder.
         LedgerError: it refused; its tables are missing, or a value does not fit.
     """
     try:
@@ -208,9 +217,29 @@ def transaction(engine: Engine, *, write: bool) -> Iterator[Connection]:
         where, reason = _shown(engine.url), str(error.orig).strip()
         if _is_missing_table(error):
             raise LedgerError(f"ledger {where} has no tables: migrate it first ({reason})") from error
+        if engine.dialect.name == "sqlite" and isinstance(error, OperationalError) and "locked" not in reason:
+            _require_files(engine.url)
         if isinstance(error, (OperationalError, InterfaceError, InternalError)) or error.connection_invalidated:
             raise LedgerUnavailable(f"ledger {where} did not answer: {reason}") from error
         raise LedgerError(f"ledger {where} refused: {reason}") from error
+
+
+def _require_files(url: URL) -> None:
+    """Raises LedgerDenied where SQLite's file, one beside it, or their folder refuses this process's user."""
+    file = Path(url.database or "")
+    needed = {file.with_name(file.name + suffix): os.R_OK | os.W_OK for suffix in ("", "-wal", "-shm")}
+    for path, how in {file.parent: os.W_OK | os.X_OK, **needed}.items():
+        there = os.path.lexists(path)
+        found = str(path) if there else owners.refusing(path)[0]
+        if not owners.may(found, how if there else os.X_OK):
+            owner, user = owners.name_of(Path(found).stat().st_uid), owners.this_user()
+            raise LedgerDenied(
+                f"ledger {_shown(url)}: {found} belongs to {owner}, and this process works as {user}, who may not "
+                f"write to it. Give it to the user that runs the pipelines (`chown`), or run this as {owner}",
+                path=found,
+                owner=owner,
+                user=user,
+            )
 
 
 def _is_missing_table(error: DBAPIError) -> bool:

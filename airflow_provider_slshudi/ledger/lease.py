@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import logging
+import math
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Engine, Table, or_, select, update
+from sqlalchemy import Connection, Engine, Row, Table, select, update
 
 from airflow_provider_slshudi.exceptions import LeaseHeld, LedgerError, LedgerUnavailable
+from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import now, transaction
-from airflow_provider_slshudi.processes import is_gone, this_process
+from airflow_provider_slshudi.processes import is_gone, is_here, this_process
 
 _POLL_SECONDS = 0.1
+_NOBODY = {"holder": None, "nonce": None, "expires": None, "process": None}
+_FREE = "free"
+_LENGTH_BEFORE = 195
+# A clock that is set right by so much leaves a lease that was just taken as it is.
+_STEP_SECONDS = 60
 _log = logging.getLogger(__name__)
 
 
@@ -31,20 +40,75 @@ class Lease:
     seconds: float
     nonce: str = field(repr=False)
     expires: datetime
+    _changing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def renew(self) -> None:
         """Holds the lease for its full time from now; to be called right before what cannot be undone.
 
         Raises:
-            LeaseHeld: it expired and somebody else took it; the decision must not go on.
+            LeaseHeld: somebody else had it since, or has it; the decision must not go on.
         """
-        self.expires = _take(self.engine, self.leases, self.pipeline, self.holder, self.seconds, self.nonce)
+        with self._changing:
+            self.expires = _renew(self.engine, self.leases, self.pipeline, self.seconds, self.nonce, self.nonce)
+
+    def extend(self, seconds: float) -> None:
+        """Holds the lease for so long from now, and by each renewal, unless it is held for longer anyway.
+
+        Raises:
+            LeaseHeld: as `renew`.
+        """
+        with self._changing:
+            seconds = max(seconds, self.seconds)
+            nonce = _lasting(self.nonce, seconds)
+            self.expires = _renew(self.engine, self.leases, self.pipeline, seconds, self.nonce, nonce)
+            self.seconds, self.nonce = seconds, nonce
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Who has a lease of a pipeline.
+
+    Attributes:
+        lease: which, by its table's name.
+        holder: the run that has it; `process` names its process among all, empty where that is not known.
+        expires: when it ends (UTC), and `at` when that was looked at, both by the ledger's clock.
+        known: what is known here of its process.
+        lives: whether that is sure to live.
+    """
+
+    lease: str
+    pipeline: str
+    holder: str
+    nonce: str = field(repr=False)
+    process: str
+    expires: datetime
+    at: datetime
+    known: str
+    lives: bool
+
+
+def holding(connection: Connection, leases: Table, pipeline: str) -> Holding | None:
+    """Who has a lease, None where nobody has."""
+    at, found = now(connection), _read(connection, leases, pipeline)
+    if found.nonce is None:
+        return None
+    process = found.process or ""
+    lives, over = is_here(process) and not is_gone(process), _over(found, at)
+    known = over or ("it lives, on this machine" if lives else "nothing: it is not of this machine, or of a container")
+    return Holding(leases.name, pipeline, found.holder, found.nonce, process, found.expires, at, known, lives)
+
+
+def end(connection: Connection, holding: Holding) -> bool:
+    """Ends a holding; False where it is another by now."""
+    leases = models.metadata.tables[holding.lease]
+    query = update(leases).where(leases.c.pipeline == holding.pipeline, leases.c.nonce == holding.nonce)
+    return connection.execute(query.values(_NOBODY)).rowcount == 1
 
 
 @contextmanager
 def hold(engine: Engine, leases: Table, pipeline: str, holder: str, seconds: float, wait: float) -> Iterator[Lease]:
     """See `Ledger.lease` and `Ledger.service_lease`."""
-    nonce, deadline = uuid4().hex, time.monotonic() + wait
+    nonce, deadline = _new_nonce(seconds), time.monotonic() + wait
     while True:
         try:
             expires = _take(engine, leases, pipeline, holder, seconds, nonce)
@@ -58,36 +122,94 @@ def hold(engine: Engine, leases: Table, pipeline: str, holder: str, seconds: flo
     try:
         yield lease
     finally:
-        _release(engine, leases, pipeline, nonce)
+        _release(engine, leases, pipeline, lease.nonce)
 
 
 def _take(engine: Engine, leases: Table, pipeline: str, holder: str, seconds: float, nonce: str) -> datetime:
-    """Takes a free, expired or own lease, or one whose holder is dead, and tells when it expires.
+    """Takes a lease that nobody holds any more and tells when it expires."""
+    with transaction(engine, write=True) as connection:
+        at, found = now(connection), _read(connection, leases, pipeline)
+        if over := _over(found, at):
+            expires = at + timedelta(seconds=seconds)
+            values = {"holder": holder, "nonce": nonce, "expires": expires, "process": this_process()}
+            if _change(connection, leases, pipeline, found.nonce, found.expires, values):
+                if over != _FREE:
+                    _log.warning("pipeline %s: %s held the lease: %s", pipeline, found.holder, over)
+                return expires
+            found = _read(connection, leases, pipeline)
+    raise _held(found)
+
+
+def _renew(engine: Engine, leases: Table, pipeline: str, seconds: float, nonce: str, then: str) -> datetime:
+    """Goes on, under the nonce `then`; who lost the lease does not get it back, be it free again or not."""
+    with transaction(engine, write=True) as connection:
+        expires = now(connection) + timedelta(seconds=seconds)
+        query = update(leases).where(leases.c.pipeline == pipeline, leases.c.nonce == nonce)
+        if connection.execute(query.values(expires=expires, nonce=then)).rowcount == 1:
+            return expires
+        found = _read(connection, leases, pipeline)
+    raise _held(found)
+
+
+def _read(connection: Connection, leases: Table, pipeline: str) -> Row[Any]:
+    found = connection.execute(select(leases).where(leases.c.pipeline == pipeline)).one_or_none()
+    if found is None:
+        raise LedgerError(f"the ledger knows no pipeline {pipeline}; register it first", pipeline=pipeline)
+    return found
+
+
+def _over(found: Row[Any], at: datetime) -> str:
+    """Why nobody holds a lease any more, at this time of the ledger's clock; empty where somebody may.
 
     A Spark driver dies with the process that holds the lease, so a dead holder leaves nobody who could go on.
     """
-    with transaction(engine, write=True) as connection:
-        at = now(connection)
-        expires = at + timedelta(seconds=seconds)
+    if found.nonce is None:
+        return _FREE
+    if found.expires <= at:
+        return "it expired"
+    if found.expires > at + timedelta(seconds=_length(found.nonce) + _STEP_SECONDS):
+        return f"it ends {found.expires}, further ahead of {at} than it can, so a clock was wrong when it was taken"
+    return "its process is gone" if is_gone(found.process or "") else ""
 
-        def take(condition: ColumnElement[bool]) -> bool:
-            change = update(leases).where(leases.c.pipeline == pipeline, condition)
-            values = {"holder": holder, "nonce": nonce, "expires": expires, "process": this_process()}
-            return connection.execute(change.values(values)).rowcount == 1
 
-        if take(or_(leases.c.nonce.is_(None), leases.c.nonce == nonce, leases.c.expires <= at)):
-            return expires
-        other = connection.execute(select(leases).where(leases.c.pipeline == pipeline)).one_or_none()
-        if other is not None and is_gone(other.process or "") and take(leases.c.nonce == other.nonce):
-            _log.warning("pipeline %s: %s held the lease and is dead", pipeline, other.holder)
-            return expires
-    if other is None:
-        raise LedgerError(f"the ledger knows no pipeline {pipeline}; register it first", pipeline=pipeline)
-    raise LeaseHeld(
-        f"pipeline {pipeline}: {other.holder} decides until {other.expires} at the latest; try again then",
-        pipeline=pipeline,
-        holder=other.holder,
-        expires=other.expires,
+def _new_nonce(seconds: float) -> str:
+    """What tells one holding from all others, with the seconds that it lasts."""
+    return _lasting(uuid4().hex[:20], seconds)
+
+
+def _lasting(nonce: str, seconds: float) -> str:
+    """The nonce of a holding that lasts so long."""
+    return f"{nonce.partition('-')[0]}-{math.ceil(seconds)}"
+
+
+def _length(nonce: str) -> float:
+    """The seconds that a holding lasts; one that does not say, of an earlier version, has no longer than those had."""
+    _, _, seconds = nonce.partition("-")
+    return float(seconds or _LENGTH_BEFORE)
+
+
+def _change(
+    connection: Connection,
+    leases: Table,
+    pipeline: str,
+    nonce: str | None,
+    expires: datetime | None,
+    values: Mapping[str, Any],
+) -> bool:
+    """Changes a lease that is still as it was read."""
+    query = update(leases).where(leases.c.pipeline == pipeline)
+    query = query.where(leases.c.nonce.is_(None) if nonce is None else leases.c.nonce == nonce)
+    query = query.where(leases.c.expires.is_(None) if expires is None else leases.c.expires == expires)
+    return connection.execute(query.values(values)).rowcount == 1
+
+
+def _held(found: Row[Any]) -> LeaseHeld:
+    by = f"{found.holder} decides until {found.expires} at the latest" if found.nonce else "the lease was lost"
+    return LeaseHeld(
+        f"pipeline {found.pipeline}: {by}; try again then",
+        pipeline=found.pipeline,
+        holder=found.holder or "",
+        expires=found.expires,
     )
 
 
@@ -95,9 +217,7 @@ def _release(engine: Engine, leases: Table, pipeline: str, nonce: str) -> None:
     try:
         with transaction(engine, write=True) as connection:
             connection.execute(
-                update(leases)
-                .where(leases.c.pipeline == pipeline, leases.c.nonce == nonce)
-                .values(holder=None, nonce=None, expires=None, process=None)
+                update(leases).where(leases.c.pipeline == pipeline, leases.c.nonce == nonce).values(_NOBODY)
             )
     except LedgerUnavailable as error:
         # What was decided stands; the lease ends by itself.

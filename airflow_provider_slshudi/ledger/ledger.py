@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from airflow_provider_slshudi.ledger import lease, models, pipelines, reads, transactions
-from airflow_provider_slshudi.ledger.engine import transaction
-from airflow_provider_slshudi.ledger.lease import Lease
+from airflow_provider_slshudi.ledger import lease, models, pipelines, reads, registration, transactions
+from airflow_provider_slshudi.ledger.audit import audit
+from airflow_provider_slshudi.ledger.engine import now, transaction
+from airflow_provider_slshudi.ledger.lease import Holding, Lease
 from airflow_provider_slshudi.ledger.rebuild import rebuild
 from airflow_provider_slshudi.ledger.records import (
+    Audit,
     CommittedBatch,
     Density,
     Event,
@@ -39,13 +42,23 @@ class Ledger:
         self._engine = engine
 
     def register(self, pipeline: str, source: str, table: str) -> None:
-        """Makes the pipeline known; again is fine.
+        """Makes the pipeline known; again is fine. One that has written nothing yet may change.
 
         Raises:
             PipelineConflict: the table belongs to another pipeline, or the name to another source or table.
         """
         with self._write() as connection:
-            pipelines.register(connection, LedgerPipeline(pipeline, source, table.rstrip("/")))
+            registration.register(connection, LedgerPipeline(pipeline, source, table.rstrip("/")))
+
+    def require(self, pipeline: str, source: str, table: str) -> None:
+        """Looks whether name, source and table of a pipeline that is known are still these; raises as `register`."""
+        with self._read() as connection:
+            registration.require(connection, LedgerPipeline(pipeline, source, table.rstrip("/")))
+
+    def has_written(self, pipeline: str) -> bool:
+        """Whether a transaction of the pipeline is committed, or has an instant on the table and is not aborted."""
+        with self._read() as connection:
+            return reads.has_written(connection, pipeline)
 
     def lease(self, pipeline: str, holder: str, seconds: float = 60, wait: float = 0) -> AbstractContextManager[Lease]:
         """The right to decide for the pipeline within a `with` block, for `seconds`; one holder at a time.
@@ -63,6 +76,17 @@ class Ledger:
     ) -> AbstractContextManager[Lease]:
         """The right to rewrite files of the pipeline's table, to decide nothing; otherwise as `lease`."""
         return lease.hold(self._engine, models.service_leases, pipeline, holder, seconds, wait)
+
+    def holdings(self, pipeline: str) -> list[Holding]:
+        """Who has the pipeline's leases, and what is known of them here."""
+        with self._read() as connection:
+            found = (lease.holding(connection, table, pipeline) for table in (models.leases, models.service_leases))
+            return [item for item in found if item is not None]
+
+    def break_lease(self, holding: Holding) -> bool:
+        """Ends a holding, which its holder finds out by `Lease.renew`; whether it was still that one."""
+        with self._write() as connection:
+            return lease.end(connection, holding)
 
     def begin(self, pipeline: str, kind: Kind, ranges: Sequence[Range], dag_id: str, run_id: str) -> Transaction:
         """A new transaction, PLANNED with token 1, that reserves `ranges` (a replay has none). Ids sort by time.
@@ -98,6 +122,11 @@ class Ledger:
         with self._write() as connection:
             return transactions.aborted(connection, id, token, reason)
 
+    def completed_once(self, id: str, completed: str | None, detail: Mapping[str, Any]) -> None:
+        """Adds to a transaction's history that one completion of several stays, of a COMMITTED one `completed`."""
+        with self._write() as connection:
+            transactions.completed_once(connection, id, completed, detail)
+
     def heartbeat(self, id: str, token: int) -> None:
         """Says that a live transaction is being worked on."""
         with self._write() as connection:
@@ -115,7 +144,10 @@ class Ledger:
             transactions.note(connection, id, what, detail)
 
     def save_shards(self, pipeline: str, shards: Sequence[LedgerShard]) -> None:
-        """Adds new shards and updates known ones, whose stored `first` never changes; none is removed."""
+        """Adds new shards and updates known ones, whose stored `first` never changes; none is removed.
+
+        `status` and `end` are one finding: whether the end is final goes by the status that was seen before it.
+        """
         with self._write() as connection:
             pipelines.save_shards(connection, pipeline, shards)
 
@@ -142,6 +174,11 @@ class Ledger:
         """Which of these instants are committed transactions of the pipeline."""
         with self._read() as connection:
             return reads.committed_instants(connection, pipeline, instants)
+
+    def now(self) -> datetime:
+        """The time (UTC) by the clock that heartbeats, events and leases are by."""
+        with self._read() as connection:
+            return now(connection)
 
     def find(self, id: str) -> Transaction | None:
         """The transaction, None where the ledger surely has none."""
@@ -217,6 +254,17 @@ class Ledger:
         """The ranges of PREPARED and COMMITTED transactions with their rows, sorted; reads the whole history."""
         with self._read() as connection:
             return reads.recorded(connection, pipeline)
+
+    def audit(self, pipeline: str) -> Audit:
+        """Holds the coverage against the ranges of committed transactions; reads the whole history."""
+        with self._read() as connection:
+            found = audit(connection, pipeline)
+        if found.ok:
+            return found
+        # A commit in between looks alike; none happens under this lock.
+        with self._write() as connection:
+            reads.lock_pipeline(connection, pipeline)
+            return audit(connection, pipeline)
 
     def replays(self, pipeline: str) -> list[Transaction]:
         """The pipeline's replays that were not aborted, oldest first."""

@@ -109,6 +109,7 @@ shards = Table(
     Column("hash_begin", String(64), nullable=False),
     Column("hash_end", String(64), nullable=False),
     Column("first", BigInteger, nullable=False),
+    Column("last_end", BigInteger),
     Column("bytes_per_group", Float),
     Column("rows_per_group", Float),
     **_MYSQL,

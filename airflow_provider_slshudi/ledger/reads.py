@@ -66,6 +66,13 @@ def live(connection: Connection, pipeline: str) -> list[Transaction]:
     return sorted(_all(connection, select(_transactions).where(*_is_live(pipeline))), key=lambda found: found.id)
 
 
+def has_written(connection: Connection, pipeline: str) -> bool:
+    """Whether the pipeline's table has, or may have, something that a transaction left there."""
+    states = [state.value for state in State if state not in (State.PLANNED, State.ABORTED)]
+    query = select(_transactions.c.id).where(_transactions.c.pipeline == pipeline, _transactions.c.state.in_(states))
+    return connection.execute(query.limit(1)).first() is not None
+
+
 def last(connection: Connection, pipeline: str, limit: int, state: State | None) -> list[Transaction]:
     """The newest transactions, newest first, without their manifests (which may be large)."""
     columns = [column if column.name != "manifest" else literal(None).label("manifest") for column in _transactions.c]
@@ -146,7 +153,7 @@ def reserved(connection: Connection, pipeline: str) -> list[Range]:
 def shards(connection: Connection, pipeline: str) -> list[LedgerShard]:
     """The shards that were saved, by id."""
     table = _shards.c
-    query = select(table.shard, table.status, table.hash_begin, table.hash_end, table.first)
+    query = select(table.shard, table.status, table.hash_begin, table.hash_end, table.first, table.last_end)
     query = query.where(table.pipeline == pipeline).order_by(table.shard)
     return [LedgerShard(*row) for row in connection.execute(query)]
 

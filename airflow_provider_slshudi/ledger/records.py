@@ -10,6 +10,9 @@ from typing import Any
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.ranges import Range
 
+GONE = "gone"
+"""The status of a shard that the service no longer has, once nothing about its end is left to decide."""
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerPipeline:
@@ -22,13 +25,22 @@ class LedgerPipeline:
 
 @dataclass(frozen=True, slots=True)
 class LedgerShard:
-    """A shard as last seen. `first`: the cursor where this pipeline's duty for the shard begins."""
+    """A shard as last seen. `first`: the cursor where this pipeline's duty for the shard begins.
+
+    `status` is the service's, or GONE. `end` is the shard's end, asked after its status was; None where it was never.
+    """
 
     id: int
     status: str
     hash_begin: str
     hash_end: str
     first: int
+    end: int | None = None
+
+    @property
+    def end_known(self) -> bool:
+        """Whether `end` is where the shard ended for good: a closed one does not grow; GONE: it is taken for that."""
+        return self.status == GONE or (self.status == "readonly" and self.end is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +78,30 @@ class RecordedRange:
     instant: str
     completed: str | None
     rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Where coverage and ranges of committed transactions differ; in a whole ledger nowhere.
+
+    Attributes:
+        uncovered: committed, and not covered: a later batch reads it again.
+        unrecorded: covered, and of no committed transaction: no batch ever reads it.
+        twice: of two committed transactions.
+    """
+
+    uncovered: list[Range] = field(default_factory=list)
+    unrecorded: list[Range] = field(default_factory=list)
+    twice: list[Range] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """They do not differ."""
+        return not (self.uncovered or self.unrecorded or self.twice)
+
+    def named(self) -> dict[str, list[Range]]:
+        """Each kind by its name."""
+        return {"uncovered": self.uncovered, "unrecorded": self.unrecorded, "twice": self.twice}
 
 
 @dataclass(frozen=True, slots=True)

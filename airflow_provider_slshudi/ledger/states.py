@@ -16,11 +16,12 @@ class State(str, Enum):
 
 
 class Kind(str, Enum):
-    """Why a transaction reads its ranges; a replay has none and reads the quarantine."""
+    """Why a transaction reads its ranges; a replay has none and reads the quarantine, a repair takes rows away."""
 
     TAIL = "tail"
     BACKFILL = "backfill"
     REPLAY = "replay"
+    REPAIR = "repair"
 
 
 LEGAL: dict[State, frozenset[State]] = {

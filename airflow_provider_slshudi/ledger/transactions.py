@@ -131,6 +131,14 @@ def committed(connection: Connection, id: str, token: int, completed: str) -> Tr
     return _change(connection, id, token, State.COMMITTED, {"completed": completed}, {"completed": completed}, settle)
 
 
+def completed_once(connection: Connection, id: str, completed: str | None, detail: Mapping[str, Any]) -> None:
+    """See `Ledger.completed_once`."""
+    if completed is not None:
+        query = update(_transactions).where(_transactions.c.id == id, _transactions.c.state == State.COMMITTED.value)
+        connection.execute(query.values(completed=completed))
+    note(connection, id, "completed once", detail)
+
+
 def aborted(connection: Connection, id: str, token: int, reason: str) -> Transaction:
     """See `Ledger.aborted`."""
     return _change(connection, id, token, State.ABORTED, {"error": _text(reason)}, reason)

@@ -70,6 +70,7 @@ class Logstore:
 
     def __init__(self, directory: Path, settings: dict[str, Any], shards: list[Shard], day: int) -> None:
         self.directory, self.settings, self.shards = directory, settings, shards
+        self._closed: dict[int, int] = {}  # closed shards, and when that was, in unix seconds
         self.groups = ConsumerGroups(directory / "consumergroups.json")
         self._logs: dict[int, ShardLog] = {}
         self._turn, self._day = 0, day
@@ -94,7 +95,11 @@ class Logstore:
         """The logstore that `directory` holds."""
         saved = json.loads((directory / "logstore.json").read_text())
         logstore = cls(directory, saved["settings"], [Shard(**shard) for shard in saved["shards"]], day)
+        # What an older version saved says nothing of when: from now on, then.
+        closed = saved.get("closed", {})
         for shard in logstore.shards:
+            if not shard.writable:
+                logstore._closed[shard.shardID] = closed.get(str(shard.shardID), int(time.time()))
             logstore._logs[shard.shardID] = ShardLog.open(logstore._path(shard.shardID))
         return logstore
 
@@ -112,9 +117,15 @@ class Logstore:
         if shard not in self._logs:
             raise shard_not_exist(shard)
         log = self._logs[shard]
-        if self.settings["ttl"] < FOREVER:
-            log.expire(int(time.time()) - self.settings["ttl"] * self._day)
+        if (before := self._expired_before()) is not None:
+            log.expire(before)
         return log
+
+    def expire_shards(self) -> None:
+        """Delete the shards that were closed so long ago that nothing of them is left, as the service does."""
+        if (before := self._expired_before()) is not None:
+            for shard in [shard for shard, closed in self._closed.items() if closed < before]:
+                self.delete(shard)
 
     def choose(self, key: str | None) -> int:
         """The shard that a put goes to: the one that owns `key`, or without one the writable shards in turn."""
@@ -131,8 +142,7 @@ class Logstore:
         if not old.inclusiveBeginKey < middle < old.exclusiveEndKey:
             raise parameter_invalid("invalid mid hash")
         halves = [self._add(old.inclusiveBeginKey, middle), self._add(middle, old.exclusiveEndKey)]
-        old.status = "readonly"
-        self._save()
+        self._close(old)
         return [old, *halves]
 
     def merge(self, shard: int) -> list[Shard]:
@@ -142,8 +152,7 @@ class Logstore:
         if right is None:
             raise parameter_invalid("can not merge the last shard")
         merged = self._add(left.inclusiveBeginKey, right.exclusiveEndKey)
-        left.status = right.status = "readonly"
-        self._save()
+        self._close(left, right)
         return [merged, left, right]
 
     def delete(self, shard: int) -> None:
@@ -153,6 +162,7 @@ class Logstore:
         if len(kept) == len(self.shards):
             raise parameter_invalid(f"shard {shard} is readwrite: only a readonly shard can be deleted")
         self.shards = kept
+        self._closed.pop(shard)
         self._save()
         self._logs.pop(shard).close()
         shutil.rmtree(self._path(shard))
@@ -162,6 +172,17 @@ class Logstore:
         """Close all files."""
         for log in self._logs.values():
             log.close()
+
+    def _expired_before(self) -> int | None:
+        """What was received before this time, in unix seconds, is gone; None where nothing ever is."""
+        ttl: int = self.settings["ttl"]
+        return None if ttl >= FOREVER else int(time.time()) - ttl * self._day
+
+    def _close(self, *shards: Shard) -> None:
+        for shard in shards:
+            shard.status = "readonly"
+            self._closed[shard.shardID] = int(time.time())
+        self._save()
 
     def _writable(self, shard: int) -> Shard:
         found = next((item for item in self.shards if item.shardID == shard), None)
@@ -185,7 +206,8 @@ class Logstore:
         return self.directory / "shards" / str(shard)
 
     def _save(self) -> None:
-        saved = {"settings": self.settings, "shards": [asdict(shard) for shard in self.shards]}
+        shards = [asdict(shard) for shard in self.shards]
+        saved = {"settings": self.settings, "shards": shards, "closed": self._closed}
         replace_json(self.directory / "logstore.json", saved)
 
 
@@ -264,10 +286,11 @@ class Store:
         logstores[name] = Logstore.create(self._directory / project / name, asked, self._day)
 
     def logstore(self, project: str, name: str) -> Logstore:
-        """A logstore. Raises ProjectNotExist and LogStoreNotExist."""
+        """A logstore without what has expired of it. Raises ProjectNotExist and LogStoreNotExist."""
         logstores = self.logstores(project)
         if name not in logstores:
             raise logstore_not_exist(name)
+        logstores[name].expire_shards()
         return logstores[name]
 
     def delete_logstore(self, project: str, name: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import time
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from airflow_provider_slshudi.exceptions import ConfigError, CursorError
-from airflow_provider_slshudi.operators.base import PipelineTask, terminal_fails
+from airflow_provider_slshudi.operators.base import PipelineTask, refuse_unknown_params, terminal_fails
 from airflow_provider_slshudi.operators.steps import SlsHudiPlanOperator
 
 if TYPE_CHECKING:
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.protocol.plan import BackfillRequest
     from airflow_provider_slshudi.protocol.work import Work
 
+PARAMS = ("cursors", "from", "to")
 _PART = ".part"
+# One way to write it: of `0` and `00` one would be forgotten.
+_SHARD = re.compile("0|[1-9][0-9]{0,9}")
 _TIME: TypeAdapter[datetime] = TypeAdapter(AwareDatetime)
 
 
@@ -48,14 +53,24 @@ def backfill_request(params: Mapping[str, Any]) -> BackfillRequest:
     return BackfillRequest(span=span)
 
 
+def _known_params(context: Context) -> Mapping[str, Any]:
+    """The DAG's params.
+
+    Raises:
+        ConfigError: the run was given one that neither the DAG nor its tasks know, a misspelt one as a rule.
+    """
+    refuse_unknown_params(context, PARAMS)
+    return context["params"]
+
+
 def _cursors(given: Any) -> dict[int, tuple[int, int]]:
     if not isinstance(given, Mapping):
         raise _wrong("cursors", given, "expected {shard: [begin, end]}")
     found = {}
     for shard, pair in given.items():
         field = f"cursors.{shard}"
-        if not str(shard).isdecimal():
-            raise _wrong(field, shard, "a shard is a number")
+        if not _SHARD.fullmatch(str(shard)):
+            raise _wrong(field, shard, "a shard is a number, written without zeros before it")
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:
             raise _wrong(field, pair, "expected [begin, end]")
         begin, end = (_cursor(field, value) for value in pair)
@@ -68,8 +83,10 @@ def _cursors(given: Any) -> dict[int, tuple[int, int]]:
 def _cursor(field: str, value: Any) -> int:
     from airflow_provider_slshudi.sls.cursors import parse
 
+    if not isinstance(value, str):
+        raise _wrong(field, value, "expected a cursor in quotes: browsers round numbers of this size")
     try:
-        return parse(str(value))
+        return parse(value)
     except CursorError as error:
         raise _wrong(field, value, str(error)) from error
 
@@ -86,13 +103,26 @@ def _wrong(field: str, value: object, reason: str) -> ConfigError:
 
 
 class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
-    """Pins the next batch of what the run's params `cursors`, or `from` and `to`, name and nobody has read yet."""
+    """Pins the next batch of what the run's params `cursors`, or `from` and `to`, name and nobody has read yet.
 
-    def plan(self, work: Work, context: Context) -> Transaction | None:
-        """The transaction, None where all of it is covered or reserved."""
-        from airflow_provider_slshudi.protocol.plan import backfill
+    A span that is not over ends with what the service holds by now. So the operator returns, besides what
+    `SlsHudiPlanOperator` does, the `cursors` that it stands for, for the runs that read the rest.
+    """
 
-        return backfill(work, backfill_request(context["params"]))
+    def plan(self, work: Work, context: Context) -> tuple[Transaction | None, dict[str, Any]]:
+        """The transaction, None where all of it is covered or reserved; and the cursors that were asked for."""
+        from airflow_provider_slshudi.protocol.plan import backfill, pinned
+
+        asked = backfill_request(_known_params(context))
+        request = pinned(work, asked)
+        if not request.cursors:
+            if asked.span is not None and asked.span[0] > time.time():
+                raise _wrong("from", context["params"]["from"], "is yet to come: the service holds nothing of it")
+            return None, {}
+        if asked.span is not None and asked.span[1] > time.time():
+            self.log.info("`to` is yet to come: the backfill ends with what the service holds now")
+        cursors = {str(shard): [str(begin), str(end)] for shard, (begin, end) in request.cursors.items()}
+        return backfill(work, request), {"cursors": cursors}
 
 
 class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):
@@ -102,20 +132,22 @@ class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):
 
     Args:
         pipeline: a pipeline's name or file.
+        planned: what the backfill's plan operator returned.
     """
 
-    template_fields = ("pipeline", *TriggerDagRunOperator.template_fields)
+    template_fields = ("pipeline", "planned", *TriggerDagRunOperator.template_fields)
 
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+    def __init__(self, *, pipeline: str, planned: Any, **kwargs: Any) -> None:
         ours = {"trigger_dag_id": "{{ dag.dag_id }}", "logical_date": None, "skip_when_already_exists": True}
         super().__init__(**{**kwargs, **ours})
-        self.pipeline = pipeline
+        self.pipeline, self.planned = pipeline, planned
 
     def execute(self, context: Context) -> None:
         """Looks, and triggers."""
         from airflow_provider_slshudi.protocol.plan import preview_backfill
 
-        params = {name: context["params"].get(name) for name in ("cursors", "from", "to")}
+        # The cursors that `to` stood for when it was asked for: what has come since would never end.
+        params = {"cursors": self.planned["cursors"]}
         with terminal_fails():
             left = preview_backfill(self.work(context), backfill_request(params))
         if not left:

@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
 
-from airflow_provider_slshudi.exceptions import TerminalError
+from airflow_provider_slshudi.exceptions import ConfigError, TerminalError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _OVER = ("success", "failed")
+_IDENTITY = "slshudi_airflow"
 
 
 class PipelineTask:
@@ -68,24 +70,73 @@ def terminal_fails() -> Iterator[None]:
     try:
         yield
     except TerminalError as error:
-        raise AirflowFailException(str(error)) from error
+        _log.debug("%r", error, exc_info=True)
+        # Without its cause, which says the same: a task's log shows every error of a chain with its text.
+        raise AirflowFailException(str(error)) from None
+
+
+def refuse_unknown_params(context: Context, known: Collection[str]) -> None:
+    """Refuses what a run was given and nobody reads: a misspelt name would be taken for one that was left out.
+
+    Raises:
+        ConfigError: it was given something that is neither a param of the DAG nor `known`.
+    """
+    given = getattr(context["dag_run"], "conf", None) or {}
+    names = {*getattr(context.get("dag"), "params", ()), *known}
+    for name in sorted(given.keys() - names):
+        raise ConfigError(
+            f"the run was given {name!r}, which is none of the DAG's params: those are {', '.join(sorted(names))}. "
+            "Nothing was done; trigger it again",
+            source="DAG params",
+            field=name,
+            value=given[name],
+        )
 
 
 def run_ended(context: Context) -> Ended:
     """Asks Airflow whether a DAG run has ended.
 
-    Of a run that this Airflow does not know, be it deleted or of another Airflow with the same ledger, it cannot tell.
+    A run that this Airflow made and does not know any more was deleted, so it has ended. Of a run that it does not
+    know and did not make, be it of another Airflow with the same ledger or of the command line, it cannot tell.
     """
 
     def ended(run: Run) -> bool | None:
         try:
             state = context["ti"].get_dagrun_state(run.dag_id, run.run_id)
         except AirflowRuntimeError as error:
+            if run.airflow and _is_unknown_run(error) and run.airflow == this_airflow():
+                _log.info("run %s was deleted", run)
+                return True
             _log.warning("Airflow does not tell the state of run %s: %s", run, error)
             return None
         return state in _OVER
 
     return ended
+
+
+def _is_unknown_run(error: AirflowRuntimeError) -> bool:
+    """Whether the API server answered that there is no such run; a wrong address gives 404 too, without this reason."""
+    answer: Any = error.error.detail or {}
+    told = (answer.get("detail") or {}).get("detail")
+    return answer.get("status_code") == 404 and isinstance(told, dict) and told.get("reason") == "not_found"
+
+
+def this_airflow() -> str:
+    """The name by which this Airflow knows its own runs again, made when it is first asked for; empty where it cannot
+    be had.
+
+    It is an Airflow variable, since no id of an installation reaches a task.
+    """
+    from airflow.sdk import Variable
+
+    try:
+        if not Variable.get(_IDENTITY, default=""):
+            Variable.set(_IDENTITY, uuid.uuid4().hex, description="The name of this Airflow in slshudi's ledger")
+        return str(Variable.get(_IDENTITY, default=""))
+    except Exception as error:
+        # Not known is no reason to stop: what depends on it waits for heartbeats instead.
+        _log.warning("Airflow gives no variable %s: %s", _IDENTITY, error)
+        return ""
 
 
 def as_xcom(settled: list[Settled]) -> list[dict[str, Any]]:

@@ -104,8 +104,8 @@ class SlsHudiCompactOperator(SlsHudiClusterOperator):
 class SlsHudiRebuildMetadataOperator(PipelineOperator):
     """Compares the metadata table with what is on storage and makes it anew where it is damaged; batches wait.
 
-    Returns `{"rebuilt": whether it was damaged, "files": on storage, "lacking", "gone", "differing", "unreadable",
-    "examples": what was found before}`.
+    Returns `{"rebuilt": whether it was damaged, "files": on storage, "lacking", "gone", "differing", "leftovers",
+    "unknown", "unreadable", "examples": what was found before}`.
 
     Args:
         pipeline: a pipeline's name or file.

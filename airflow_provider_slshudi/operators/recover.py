@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.operators.base import PipelineOperator, as_xcom, run_ended, terminal_fails
+from airflow_provider_slshudi.operators.base import (
+    PipelineOperator,
+    as_xcom,
+    refuse_unknown_params,
+    run_ended,
+    terminal_fails,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -27,6 +33,7 @@ class SlsHudiRecoverOperator(PipelineOperator):
         from airflow_provider_slshudi.protocol.recover import recover
 
         with terminal_fails():
+            refuse_unknown_params(context, ("transactions",))
             done = recover(self.work(context), run_ended(context), context["params"].get("transactions") or [])
         for item in done.left:
             self.log.info("left transaction %s of %s, %s: %s", item.transaction, item.run, item.state, item.why)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_provider_slshudi.operators.base import PipelineOperator, terminal_fails
+from airflow_provider_slshudi.operators.base import PipelineOperator, terminal_fails, this_airflow
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -28,18 +30,24 @@ class SlsHudiPlanOperator(PipelineOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plans."""
+        if os.environ.get("AIRFLOW_TEST_MODE"):
+            raise AirflowFailException(
+                "`airflow tasks test` plans nothing: the batch would be reserved for a run that is gone with the test. "
+                "`slshudi plan NAME` shows what would be read; trigger the DAG to read it"
+            )
         with terminal_fails():
-            transaction = self.plan(self.work(context), context)
+            work = self.work(context)
+            transaction, more = self.plan(replace(work, run=replace(work.run, airflow=this_airflow())), context)
         if transaction is None:
             raise AirflowSkipException("there is nothing new to read")
         self.log.info("planned transaction %s", transaction.id)
-        return {"transaction": transaction.id, "token": transaction.token}
+        return {"transaction": transaction.id, "token": transaction.token, **more}
 
-    def plan(self, work: Work, context: Context) -> Transaction | None:
-        """The transaction, None where nothing is to be read."""
+    def plan(self, work: Work, context: Context) -> tuple[Transaction | None, dict[str, Any]]:
+        """The transaction, None where nothing is to be read; and what else to return."""
         from airflow_provider_slshudi.protocol.plan import tail
 
-        return tail(work)
+        return tail(work), {}
 
 
 class _Step(PipelineOperator):
@@ -120,10 +128,11 @@ class SlsHudiRecordOperator(_Step):
         quarantined = manifest.get("quarantined") or 0
         if misfits:
             self.log.warning(
-                "values that do not fit their columns: %s; %s of the logs went to the quarantine, the other values "
-                "became NULL. For example %s",
+                "values that do not fit their columns: %s; %s of the logs went to the quarantine, %s were dropped, the "
+                "other values became NULL. For example %s",
                 misfits,
                 quarantined,
+                manifest.get("dropped", 0),
                 "; ".join(manifest.get("examples", [])),
             )
         warnings = dict(manifest.get("warnings", {}))

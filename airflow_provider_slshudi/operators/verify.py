@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_slshudi.operators.base import PipelineOperator, terminal_fails
+from airflow_provider_slshudi.operators.base import PipelineOperator, refuse_unknown_params, terminal_fails
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -34,6 +34,7 @@ class SlsHudiVerifyOperator(PipelineOperator):
         from airflow_provider_slshudi.protocol.verify import verify
 
         with terminal_fails():
+            refuse_unknown_params(context, ("source",))
             proof = verify(self.work(context), bool(context["params"].get("source", self.source)))
         totals: dict[str, Any] = {
             "as_of": proof.as_of,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
 from typing import Literal
 
 from airflow_provider_slshudi.config import Batch
-from airflow_provider_slshudi.exceptions import DataExpired, PipelineConflict
+from airflow_provider_slshudi.exceptions import DataExpired
 from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.planning.windows import MOST_RANGES, ShardWindow, in_turn, limit, unread
 from airflow_provider_slshudi.ranges import Range
@@ -30,10 +29,8 @@ def plan_tail(
     take turns, and the one behind `last_shard()`, where the batch before ended, is next.
 
     Raises:
-        DataExpired: a shard lost what was never read, and `on_expired` is "fail".
-        PipelineConflict: a shard ends before what was already read of it: it is not the one that was read.
+        DataExpired: a shard lost what was never read, or is gone and may have, and `on_expired` is "fail".
     """
-    _refuse_other_shards(pipeline_name, shards, taken)
     oldest = {window.shard: window.service_begin for window in shards}
     readable: list[Range] = []
     gaps: list[Range] = []
@@ -43,9 +40,8 @@ def plan_tail(
             gaps.append(Range(item.shard, item.begin, middle, gap=True))
         if middle < item.end:
             readable.append(Range(item.shard, middle, item.end))
-    if gaps and on_expired == "fail":
-        lost = min(gaps)
-        raise DataExpired(pipeline_name, lost.shard, lost.begin, lost.end)
+    if on_expired == "fail":
+        _refuse_losses(pipeline_name, shards, gaps)
     batch = sorted([*gaps, *readable])
     if len(batch) > MOST_RANGES:
         batch = in_turn(batch, last_shard())
@@ -53,17 +49,10 @@ def plan_tail(
     return sorted([*(item for item in batch if item.gap), *limit(read, density, limits.max_bytes)])
 
 
-def _refuse_other_shards(pipeline: str, shards: Sequence[ShardWindow], taken: Sequence[Range]) -> None:
-    """A logstore that was deleted and created again counts from elsewhere; what it says would be taken for read."""
-    by_shard = groupby(sorted(taken), key=lambda item: item.shard)
-    reached = {shard: max(item.end for item in group) for shard, group in by_shard}
-    for window in shards:
-        known = max(window.duty_begin, reached.get(window.shard, 0))
-        if window.service_end < known:
-            raise PipelineConflict(
-                f"pipeline {pipeline}: shard {window.shard} ends at cursor {window.service_end}, but the ledger knows "
-                f"it up to {known}: its logstore was deleted and created again, or the name leads elsewhere. Register "
-                "a pipeline of another name and table for the new logstore",
-                pipeline=pipeline,
-                other=f"shard {window.shard} that ends at {window.service_end}",
-            )
+def _refuse_losses(pipeline: str, shards: Sequence[ShardWindow], gaps: Sequence[Range]) -> None:
+    open_ends = {window.shard: window.service_end for window in shards if window.open_end}
+    if gaps:
+        lost = min(gaps)
+        raise DataExpired(pipeline, lost.shard, lost.begin, lost.end, more=lost.shard in open_ends)
+    for shard, end in sorted(open_ends.items()):
+        raise DataExpired(pipeline, shard, end, end, more=True)

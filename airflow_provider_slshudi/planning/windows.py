@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from airflow_provider_slshudi.exceptions import PipelineConflict
 from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.ranges import Range, subtract
 
@@ -23,18 +24,47 @@ class ShardWindow:
     """What a shard can give: cursors from `duty_begin`, where this pipeline's duty begins (`LedgerShard.first`).
 
     The service holds [service_begin, service_end); at `service_end` the next log group will be written.
-    `service_begin` counts only where something is left to read.
+    `service_begin` counts only where something is left to read. Of a shard that the service deleted both are its last
+    known end; `open_end` says that it was still open then, so that more may have followed.
     """
 
     shard: int
     duty_begin: int
     service_begin: int
     service_end: int
+    open_end: bool = False
 
 
 def unread(duties: Iterable[tuple[int, int, int]], taken: Iterable[Range]) -> list[Range]:
     """What is left of each duty, (shard, its begin, the shard's end), once `taken` is taken away."""
     return subtract((Range(shard, begin, end) for shard, begin, end in duties if begin < end), taken)
+
+
+def refuse_other_shards(pipeline: str, shards: Iterable[tuple[int, int, int]], taken: Iterable[Range]) -> None:
+    """Looks whether shards, (id, begin of the duty, the service's end), are those that were read.
+
+    A logstore that was deleted and created again counts from elsewhere; what it says would be taken for read.
+
+    Raises:
+        PipelineConflict: a shard ends before what is known of it.
+    """
+    reached = reach_of(taken)
+    for shard, duty_begin, end in shards:
+        known = max(duty_begin, reached.get(shard, 0))
+        if end < known:
+            raise PipelineConflict(
+                f"pipeline {pipeline}: shard {shard} ends at cursor {end}, but the ledger knows it up to {known}: its "
+                "logstore was deleted and created again, or the name leads elsewhere. Register a pipeline of another "
+                "name and table for the new logstore",
+                pipeline=pipeline,
+                other=f"shard {shard} that ends at {end}",
+            )
+
+
+def reach_of(ranges: Iterable[Range]) -> dict[int, int]:
+    """The last end of each shard's ranges."""
+    by_shard = groupby(sorted(ranges), key=lambda item: item.shard)
+    return {shard: max(item.end for item in group) for shard, group in by_shard}
 
 
 def bytes_per_group(density: Mapping[int, Density], shard: int) -> float:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from airflow_provider_slshudi.exceptions import TooManyMisfits
-from airflow_provider_slshudi.hudi import exchange, quarantine
+from airflow_provider_slshudi.hudi import exchange, leftovers, quarantine
 from airflow_provider_slshudi.hudi.exchange import Manifest
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Timeline
@@ -11,10 +14,28 @@ from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.protocol.work import Work
 
 
+def storage_of(work: Work, instant: str | None = None) -> Storage:
+    """Where the quarantine is; that which `instant` was opened with, where that is named."""
+    owner = exchange.read_owner(work.storage, instant) if instant else None
+    return Storage((owner and owner.quarantine) or work.pipeline.quarantine_path)
+
+
 def timeline_of(work: Work, instant: str | None = None) -> Timeline:
     """The quarantine's timeline; of the quarantine that `instant` was opened with, where that is named."""
-    owner = exchange.read_owner(work.storage, instant) if instant else None
-    return Timeline.load(Storage((owner and owner.quarantine) or work.pipeline.quarantine_path))
+    return Timeline.load(storage_of(work, instant))
+
+
+@contextmanager
+def swept(work: Work, instant: str) -> Iterator[None]:
+    """Around the rollback of an instant in both tables, see `leftovers.swept`."""
+    with leftovers.swept(work.storage, instant), leftovers.swept(storage_of(work, instant), instant):
+        yield
+
+
+def timelines(work: Work) -> list[tuple[Storage, Timeline]]:
+    """The timelines of the table and of its quarantine."""
+    storages = work.storage, Storage(work.pipeline.quarantine_path)
+    return [(storage, Timeline.load(storage)) for storage in storages]
 
 
 def is_pending(work: Work, instant: str) -> bool:

@@ -8,7 +8,6 @@ from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import ColumnMismatch
 from airflow_provider_slshudi.hudi import evolution, exchange
 from airflow_provider_slshudi.hudi.schema import avro_schema
-from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.protocol.work import Work
 
@@ -21,7 +20,7 @@ def require_fit(work: Work) -> list[evolution.Change]:
     Raises:
         ColumnMismatch: the table's columns cannot become the pipeline's; names each with both types.
     """
-    found = evolution.require_fit(work.storage, Timeline.load(work.storage), work.pipeline)
+    found = evolution.require_fit(work.storage, work.timeline(), work.pipeline)
     for change in found:
         if change.kind is not evolution.Kind.DROPPED:
             types = " -> ".join(filter(None, (change.there, change.wanted)))
@@ -40,7 +39,7 @@ def promise(work: Work, transaction: Transaction) -> str:
     """
     instant = transaction.instant or ""
     order = exchange.read_order(work.storage, transaction.id, instant, transaction.token)
-    timeline = Timeline.load(work.storage)
+    timeline = work.timeline()
     now = evolution.schema_of_now(work.storage, timeline)
     pipeline = Pipeline.model_validate(order.pipeline)
     try:

@@ -13,11 +13,12 @@ from airflow_provider_slshudi.exceptions import (
 )
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import CHANGES, COMMITS, Phase, Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, COMMITS, Instant, Phase, Timeline
 from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.planning.recovery import InstantState, decide
 from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.ranges import overlap
 
 REBUILD = "slshudi ledger rebuild"
 # What moves rows into other files and changes none.
@@ -33,14 +34,14 @@ class Evidence:
     completion: str | None = None
 
 
-def look(storage: Storage, transaction: Transaction) -> Evidence:
-    """What the timeline shows of a transaction.
+def look(work: Work, transaction: Transaction, timeline: Timeline | None = None) -> Evidence:
+    """What the timeline, read anew unless it is given, shows of a transaction.
 
     Raises:
         TimelineUnreadable: it could not be read, so nothing is known.
     """
-    timeline = Timeline.load(storage)
-    instant = transaction.instant or _owned(storage, timeline, transaction.id)
+    timeline = timeline or work.timeline()
+    instant = transaction.instant or _owned(work.storage, timeline, transaction.id)
     if instant is None:
         return Evidence(InstantState.NOTHING)
     found = timeline.get(instant)
@@ -61,10 +62,10 @@ def state_of_pending(timeline: Timeline, instant: str) -> InstantState:
     return InstantState.REQUESTED if found.phase is Phase.REQUESTED else InstantState.INFLIGHT
 
 
-def open_instant_of(storage: Storage, transaction: Transaction) -> str | None:
+def open_instant_of(work: Work, transaction: Transaction) -> str | None:
     """The pending instant that an opener of this transaction put on the timeline, under the transaction's token."""
     wanted = transaction.id, transaction.token
-    owners = _pending_owners(storage, Timeline.load(storage))
+    owners = _pending_owners(work.storage, work.timeline())
     return next((instant for instant, owner in owners if (owner.transaction, owner.token) == wanted), None)
 
 
@@ -74,7 +75,7 @@ def pending_of(work: Work) -> list[tuple[str, str]]:
     An append that woke up after its instant's rollback leaves one without an owner; the ledger knows whose it was.
     """
     found = []
-    for instant in _pending(Timeline.load(work.storage)):
+    for instant in _pending(work.timeline()):
         owner = exchange.read_owner(work.storage, instant)
         if owner is not None and owner.pipeline == work.pipeline.name:
             found.append((instant, owner.transaction))
@@ -83,7 +84,51 @@ def pending_of(work: Work) -> list[tuple[str, str]]:
     return found
 
 
-def refuse_foreign_writes(work: Work) -> None:
+def require_agreement(work: Work) -> None:
+    """Lets nothing new begin while ledger and table disagree, or somebody else writes to the table.
+
+    Settle ends with it, and plan asks again under its lease: a person may have marked settle a success, and the
+    ledger's connection may have changed since. One listing and a few small files, however long the history.
+
+    Raises:
+        As `check_table_against_ledger` and `refuse_foreign_writes`.
+    """
+    timeline = work.timeline()
+    check_table_against_ledger(work, timeline)
+    refuse_foreign_writes(work, timeline)
+
+
+def require_known_commits(work: Work) -> None:
+    """Lets nothing be committed beside commits of this pipeline that the ledger does not know; see `require_agreement`.
+
+    Raises:
+        LedgerAhead, LedgerLost: ledger and table disagree.
+    """
+    timeline = work.timeline()
+    check_table_against_ledger(work, timeline)
+    for instant, extra in _not_in_ledger(work, timeline):
+        if extra.get(exchange.PIPELINE_KEY) == work.pipeline.name:
+            _require_known(work, instant.time, extra[exchange.TRANSACTION_KEY])
+
+
+def committed_elsewhere(work: Work, timeline: Timeline, transaction: Transaction) -> str | None:
+    """A commit of this pipeline that the ledger does not know, and that holds what the transaction read.
+
+    So it is where two ledgers planned the same ranges; None where there is none.
+    """
+    mine = work.ledger.ranges(transaction.id)
+    for instant, extra in _not_in_ledger(work, timeline):
+        if extra.get(exchange.PIPELINE_KEY) != work.pipeline.name:
+            continue
+        replays = extra[exchange.KIND_KEY] == transaction.kind.value == Kind.REPLAY.value
+        if work.ledger.find(extra[exchange.TRANSACTION_KEY]) is None and (
+            replays or overlap(mine, (item for item, _, _ in exchange.ranges_of(extra)))
+        ):
+            return instant.time
+    return None
+
+
+def refuse_foreign_writes(work: Work, timeline: Timeline | None = None) -> None:
     """Looks at what was completed on the table beside this pipeline's own transactions and table services.
 
     Reads the commits that are neither in the ledger nor accepted by its rebuild, of which there mostly are none.
@@ -91,16 +136,11 @@ def refuse_foreign_writes(work: Work) -> None:
     Raises:
         PipelineConflict: another pipeline writes to the table.
         ForeignWrite: another client does.
-        LedgerLost: a commit is of a transaction that the ledger does not know, or thinks was never committed.
+        LedgerLost: a commit, or a pending instant, is of a transaction that the ledger does not know; or a commit of
+            one that it thinks was never committed.
     """
-    name, timeline = work.pipeline.name, Timeline.load(work.storage)
-    completed = timeline.completed(*CHANGES)
-    ours = work.ledger.committed_instants(name, [instant.time for instant in completed])
-    accepted = work.ledger.accepted(name)
-    for instant in completed:
-        if instant.time in ours or str(instant.completion) <= accepted:
-            continue
-        extra = timeline.extra_metadata(instant)
+    name, timeline = work.pipeline.name, timeline or work.timeline()
+    for instant, extra in _not_in_ledger(work, timeline):
         other = extra.get(exchange.PIPELINE_KEY)
         if other == name:
             _require_known(work, instant.time, extra[exchange.TRANSACTION_KEY])
@@ -119,6 +159,18 @@ def refuse_foreign_writes(work: Work) -> None:
     for pending, owner in _pending_owners(work.storage, timeline):
         if owner.pipeline != name:
             _refuse_pipeline(work, pending, owner.pipeline)
+        elif work.ledger.find(owner.transaction) is None:
+            raise ledger_lost(work, pending, owner.transaction)
+
+
+def _not_in_ledger(work: Work, timeline: Timeline) -> Iterator[tuple[Instant, dict[str, str]]]:
+    """Completed changes, with their extra metadata, that are neither committed in the ledger nor accepted."""
+    completed = timeline.completed(*CHANGES)
+    ours = work.ledger.committed_instants(work.pipeline.name, [instant.time for instant in completed])
+    accepted = work.ledger.accepted(work.pipeline.name)
+    for instant in completed:
+        if instant.time not in ours and str(instant.completion) > accepted:
+            yield instant, timeline.extra_metadata(instant)
 
 
 def _refuse_pipeline(work: Work, instant: str, other: str) -> None:
@@ -130,7 +182,7 @@ def _refuse_pipeline(work: Work, instant: str, other: str) -> None:
     )
 
 
-def check_table_against_ledger(work: Work) -> None:
+def check_table_against_ledger(work: Work, timeline: Timeline | None = None) -> None:
     """Compares the newest commit of each side; one listing and a few small files, however long the history.
 
     Raises:
@@ -138,13 +190,14 @@ def check_table_against_ledger(work: Work) -> None:
         LedgerLost: the table's newest commit of this pipeline is of a transaction that the ledger does not know, or
             thinks was never committed.
     """
-    newest = _newest_commit(work, Timeline.load(work.storage))
+    timeline = timeline or work.timeline()
+    newest = _newest_commit(work, timeline)
     if newest is not None:
         _require_known(work, *newest)
     latest = work.ledger.latest_committed(work.pipeline.name)
     if latest is None:
         return
-    seen = look(work.storage, latest)
+    seen = look(work, latest, timeline)
     if decide(latest.state, seen.state).stops:
         raise LedgerAhead(
             f"the ledger has transaction {latest.id} committed as instant {latest.instant}, but on the timeline of "

@@ -11,14 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from airflow_provider_slshudi.exceptions import ForeignWrite, TableError
+from airflow_provider_slshudi.hudi import leftovers
 from airflow_provider_slshudi.hudi.quarantine import table_of
-from airflow_provider_slshudi.hudi.timeline import CHANGES, FOLDER, Phase, Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, FOLDER, PROPERTIES, Phase, Timeline
 from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol.evidence import check_table_against_ledger, refuse_foreign_writes
+from airflow_provider_slshudi.protocol.evidence import require_agreement
 from airflow_provider_slshudi.protocol.settle import register
-from airflow_provider_slshudi.protocol.work import Work, driver_time
+from airflow_provider_slshudi.protocol.work import Work
 
 _log = logging.getLogger(__name__)
 _PENDING_WRITES = (*CHANGES, "clustering", "compaction", "logcompaction")
@@ -94,11 +95,13 @@ def archive(work: Work) -> Archived:
         reach(Point.ARCHIVE_LEASED)
         if not fit(work):
             return Archived(0, 0, None)
-        before = _completed(Timeline.load(work.storage))
+        before = _completed(work.timeline())
+        _sweep(work)
         _run(work, lease, Verb.ARCHIVE)
-        timeline = Timeline.load(work.storage)
+        timeline = work.timeline()
         aside = _aside(work)
         if aside is not None and _may_archive(aside, timeline):
+            _sweep(aside)
             _run(aside, lease, Verb.ARCHIVE)
     commits = len(timeline.completed(*CHANGES))
     pending = (instant.time for instant in timeline.pending() if instant.action in _PENDING_WRITES)
@@ -108,10 +111,16 @@ def archive(work: Work) -> Archived:
     return Archived(len(before - _completed(timeline)), commits, held)
 
 
+def _sweep(work: Work) -> None:
+    """Before archival goes past instants that were given up, and readers that list files take theirs for committed."""
+    if left := leftovers.sweep_all(work.storage):
+        _log.warning("%s: deleted %d files of no instant: %s", work.storage.uri, len(left), ", ".join(left[:3]))
+
+
 def _aside(work: Work) -> Work | None:
     """The same for the quarantine; None where there is none."""
     aside = replace(work, pipeline=table_of(work.pipeline))
-    return aside if aside.storage.exists(".hoodie/hoodie.properties") else None
+    return aside if aside.storage.exists(PROPERTIES) else None
 
 
 def _may_archive(aside: Work, main: Timeline) -> bool:
@@ -125,13 +134,12 @@ def _may_archive(aside: Work, main: Timeline) -> bool:
 
 def fit(work: Work) -> bool:
     """Whether there is a table; one that a person has to look at is left as it is."""
-    check_table_against_ledger(work)
-    refuse_foreign_writes(work)
-    return work.storage.exists(".hoodie/hoodie.properties")
+    require_agreement(work)
+    return work.storage.exists(PROPERTIES)
 
 
 def _run(work: Work, lease: Lease, verb: Verb, instant: str = "") -> None:
-    work.launcher.run(verb, work.order(instant=instant, until=driver_time(lease)), {})
+    work.change(lease, verb, work.order(instant=instant))
 
 
 def _planned(work: Work, lease: Lease) -> str | None:
@@ -143,7 +151,7 @@ def _planned(work: Work, lease: Lease) -> str | None:
 
 
 def _pending_clean(work: Work) -> str | None:
-    return Timeline.load(work.storage).pending_clean()
+    return work.timeline().pending_clean()
 
 
 def _files(work: Work, planned: str) -> list[str]:
@@ -152,13 +160,18 @@ def _files(work: Work, planned: str) -> list[str]:
     Raises:
         ForeignWrite: somebody else did what would make deleting them wrong.
     """
-    timeline = Timeline.load(work.storage)
+    timeline = work.timeline()
     plan = timeline.clean_plan(planned)
     why = ""
     if plan.partitions:
         why = (
             f"would delete the folders of {', '.join(plan.partitions[:3])}, and a batch may be writing there: finish "
             "it with the client that planned it, while the pipeline's DAGs are paused"
+        )
+    if plan.outside:
+        why = (
+            f"names files that are not in the table's folder ({', '.join(plan.outside[:3])}): find out who planned it, "
+            f"then remove {FOLDER}/{planned}.clean.requested and, if it is there, {planned}.clean.inflight"
         )
     if any(restore.time > planned for restore in timeline.completed("restore")):
         why = (

@@ -14,7 +14,7 @@ from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.maintain import fit
 from airflow_provider_slshudi.protocol.settle import register
-from airflow_provider_slshudi.protocol.work import Work, driver_time
+from airflow_provider_slshudi.protocol.work import Work
 
 
 def check(work: Work) -> Comparison:
@@ -34,15 +34,19 @@ def rebuild(work: Work, only_damaged: bool = False) -> tuple[Comparison, Compari
 
     Gives what was found before and after.
 
+    Files of instants that were rolled back are deleted before.
+
     Raises:
-        TableError: what was made anew differs, too.
+        TableError: what was made anew differs, too; or there are files of which nobody knows whether they were
+            committed, which it would show to every reader.
     """
     with _decided(work) as lease:
         before = _compared(work, lease)
         if only_damaged and before.ok:
             return before, before
+        _refuse_unknown(work, before)
         reach(Point.METADATA_LEASED)
-        work.launcher.run(Verb.REBUILD_METADATA, work.order(until=driver_time(lease)), {})
+        work.change(lease, Verb.REBUILD_METADATA, work.order(), before.files)
         after = _compared(work, lease)
         if not after.ok:
             raise TableError(
@@ -51,6 +55,17 @@ def rebuild(work: Work, only_damaged: bool = False) -> tuple[Comparison, Compari
                 table=work.storage.uri,
             )
     return before, after
+
+
+def _refuse_unknown(work: Work, found: Comparison) -> None:
+    if found.unknown:
+        raise TableError(
+            f"{work.storage.uri}: {found.unknown} files are of instants that neither timeline nor archive knows, and "
+            f"that were not rolled back, for example {found.examples[-1]}. A metadata table that is made anew would "
+            "show their rows to every reader: move the files of that instant out of the table's folder, then run this "
+            "again",
+            table=work.storage.uri,
+        )
 
 
 @contextmanager
@@ -64,7 +79,7 @@ def _decided(work: Work) -> Iterator[Lease]:
 
 def _compared(work: Work, lease: Lease) -> Comparison:
     id_ = uuid.uuid4().hex
-    work.launcher.run(Verb.COMPARE_METADATA, work.order(transaction=id_, until=driver_time(lease)), {})
+    work.change(lease, Verb.COMPARE_METADATA, work.order(transaction=id_))
     found = metadata.take(work.storage, id_)
     if found is None:
         raise TableError(f"{work.storage.uri}: the job that compares left no findings", table=work.storage.uri)

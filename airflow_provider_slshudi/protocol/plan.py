@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from airflow_provider_slshudi.ledger.records import LedgerShard, Transaction
+from airflow_provider_slshudi.exceptions import IllegalTransition
+from airflow_provider_slshudi.ledger.records import GONE, LedgerShard, Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.planning.backfill import plan_backfill
 from airflow_provider_slshudi.planning.batch import plan_tail
-from airflow_provider_slshudi.planning.windows import ShardWindow, unread
+from airflow_provider_slshudi.planning.windows import ShardWindow, reach_of, refuse_other_shards, unread
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.columns import require_fit
+from airflow_provider_slshudi.protocol.evidence import require_agreement
 from airflow_provider_slshudi.protocol.settle import register, require_alone
-from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.protocol.work import AIRFLOW, Run, Work
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.fanout import ask_each
 from airflow_provider_slshudi.sls.service import LogService
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -33,12 +38,16 @@ def tail(work: Work) -> Transaction | None:
 
     Raises:
         ColumnMismatch: the table's columns cannot become the pipeline's.
-        DataExpired: the service dropped what should be read next and the pipeline says `on_expired: fail`.
+        DataExpired: the service dropped what should be read next, be it with its shard, and the pipeline says
+            `on_expired: fail`.
+        PipelineConflict: the logstore is not the one that was read.
         BatchUnderWay: see `settle.require_alone`.
+        LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: see `evidence.require_agreement`.
     """
     register(work)
     require_fit(work)
     with work.lease():
+        require_agreement(work)
         require_alone(work)
         return _begun(work) or _begin(work, Kind.TAIL, _tail_ranges(work, work.connect(), save=True))
 
@@ -56,12 +65,24 @@ def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
         ColumnMismatch: the table's columns cannot become the pipeline's.
         ConfigError: the request names what the source does not hold, or nothing.
         BatchUnderWay: see `settle.require_alone`.
+        LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: see `evidence.require_agreement`.
     """
     register(work)
     require_fit(work)
     with work.lease():
+        require_agreement(work)
         require_alone(work)
         return _begun(work) or _begin(work, Kind.BACKFILL, _backfill_ranges(work, work.connect(), request, save=True))
+
+
+def pinned(work: Work, request: BackfillRequest) -> BackfillRequest:
+    """The request by cursors: of a span that is not over, what the service holds of it by now."""
+    if request.span is None:
+        return request
+    service = work.connect()
+    # Shards that nobody saved yet are saved by the plan.
+    shards, _, _ = _refreshed(work, service, _taken(work), save=False)
+    return BackfillRequest(cursors=_wanted(request, service, shards))
 
 
 def preview_backfill(work: Work, request: BackfillRequest) -> list[Range]:
@@ -70,10 +91,23 @@ def preview_backfill(work: Work, request: BackfillRequest) -> list[Range]:
 
 
 def _begun(work: Work) -> Transaction | None:
-    """What a try of this run that died right after it had planned, with a new token; None where there is nothing."""
+    """What a try of this run planned that died right after it, with a new token; None where there is nothing.
+
+    Raises:
+        IllegalTransition: the run's batch is further than that.
+    """
     for live in work.ledger.live(work.pipeline.name):
-        if Run(live.dag_id, live.run_id) == work.run and live.state is State.PLANNED:
-            return work.ledger.take_over(live.id)
+        if Run(live.dag_id, live.run_id) != work.run:
+            continue
+        if live.state is not State.PLANNED:
+            raise IllegalTransition(
+                f"this run planned transaction {live.id} before, which is {live.state.value}: a run has one batch, so "
+                "nothing is planned. The next run's settle decides it; clear a run from its settle on, or leave it",
+                transaction=live.id,
+                found=live.state.value,
+                wanted=State.PLANNED.value,
+            )
+        return work.ledger.take_over(live.id)
     return None
 
 
@@ -83,35 +117,35 @@ def _begin(work: Work, kind: Kind, ranges: list[Range]) -> Transaction | None:
     reach(Point.PLAN_BEGINNING)
     begun = work.ledger.begin(work.pipeline.name, kind, ranges, work.run.dag_id, work.run.run_id)
     reach(Point.PLAN_BEGUN)
+    if work.run.airflow:
+        work.ledger.note(begun.id, AIRFLOW, work.run.airflow)
     return begun
 
 
 def _tail_ranges(work: Work, service: LogService, save: bool) -> list[Range]:
     name, taken = work.pipeline.name, _taken(work)
-    shards = _refreshed(work, service, save)
-    ends = ask_each(service.end, (shard.id for shard in shards))
+    shards, gone, ends = _refreshed(work, service, taken, save)
     left = unread(((shard.id, shard.first, ends[shard.id]) for shard in shards), taken)
-    windows = _windows(service, shards, ends, left)
-    return plan_tail(
+    ranges = plan_tail(
         name,
-        windows,
+        [*_windows(service, shards, ends, left), *_last_windows(gone, taken)],
         taken,
         work.ledger.density(name),
         work.pipeline.batch,
         work.pipeline.source.on_expired,
         lambda: work.ledger.last_shard(name, Kind.TAIL),
     )
+    if save:
+        _let_go(work, gone)
+    return ranges
 
 
 def _backfill_ranges(work: Work, service: LogService, request: BackfillRequest, save: bool) -> list[Range]:
     name, taken = work.pipeline.name, _taken(work)
-    shards = _refreshed(work, service, save)
+    shards, _, ends = _refreshed(work, service, taken, save)
     wanted = _wanted(request, service, shards)
     if request.span is not None and not wanted:
         return []
-    # Of shards that the request does not name it only counts that they are there.
-    ends = {shard.id: shard.first for shard in shards}
-    ends |= ask_each(service.end, sorted(wanted.keys() & ends.keys()))
     left = unread(((shard, *wanted[shard]) for shard in sorted(wanted.keys() & ends.keys())), taken)
     windows = _windows(service, shards, ends, left)
     return plan_backfill(name, wanted, windows, taken, work.ledger.density(name), work.pipeline.batch)
@@ -123,17 +157,63 @@ def _taken(work: Work) -> list[Range]:
     return [*work.ledger.reserved(name), *work.ledger.coverage(name)]
 
 
-def _refreshed(work: Work, service: LogService, save: bool) -> list[LedgerShard]:
-    """The service's shards with the cursor where our duty for each begins."""
-    known = {shard.id: shard.first for shard in work.ledger.shards(work.pipeline.name)}
-    found = service.shards()
-    first = known | _first_cursors(work, service, [shard.id for shard in found if shard.id not in known], not known)
-    listed = [LedgerShard(shard.id, shard.status, shard.hash_begin, shard.hash_end, first[shard.id]) for shard in found]
+def _refreshed(
+    work: Work, service: LogService, taken: list[Range], save: bool
+) -> tuple[list[LedgerShard], list[LedgerShard], dict[int, int]]:
+    """The service's shards with the cursor where our duty for each begins, those that are gone, and the former's ends.
+
+    A shard is gone where the service neither lists it nor answers for it.
+
+    Raises:
+        PipelineConflict: a shard is not the one that was read.
+    """
+    name = work.pipeline.name
+    known = {shard.id: shard for shard in work.ledger.shards(name)}
+    found = {shard.id: shard for shard in service.shards()}
+    unlisted = [shard for shard in known.values() if shard.id not in found]
+    asked = ask_each(service.end_if_there, (shard.id for shard in unlisted if shard.status != GONE))
+    gone = [shard for shard in unlisted if asked.get(shard.id) is None]
+    # After the list: a shard that was closed then does not grow any more.
+    ends = ask_each(service.end, found) | {shard: end for shard, end in asked.items() if end is not None}
+    first = {id_: shard.first for id_, shard in known.items()}
+    first |= _first_cursors(work, service, [id_ for id_ in found if id_ not in known], not known)
+    there = [
+        LedgerShard(id_, shard.status, shard.hash_begin, shard.hash_end, first[id_], ends[id_])
+        for id_, shard in sorted((known | found).items())
+        if id_ in ends
+    ]
+    refuse_other_shards(name, ((shard.id, shard.first, ends[shard.id]) for shard in there), taken)
     if save:
         reach(Point.PLAN_LEASED)
-        work.ledger.save_shards(work.pipeline.name, listed)
+        work.ledger.save_shards(name, there)
         reach(Point.PLAN_SHARDS_SAVED)
-    return listed
+    return there, gone, ends
+
+
+def _last_windows(gone: list[LedgerShard], taken: list[Range]) -> list[ShardWindow]:
+    """What shards that are gone held when they were last looked at, none of which can be read."""
+    reached = reach_of(taken)
+    windows = []
+    for shard in gone:
+        end = max(shard.first, shard.end or 0, reached.get(shard.id, 0))
+        windows.append(ShardWindow(shard.id, shard.first, end, end, open_end=not shard.end_known))
+    return windows
+
+
+def _let_go(work: Work, gone: list[LedgerShard]) -> None:
+    """Keeps that nothing about these shards' ends is left to ask; what is unread up to there is planned further on."""
+    for shard in gone:
+        if not shard.end_known:
+            _log.warning(
+                "pipeline %s: shard %d is gone and was open when its end, %s, was last asked; what it got later was "
+                "never read, which `on_expired: skip` accepts",
+                work.pipeline.name,
+                shard.id,
+                shard.end,
+            )
+    new = [replace(shard, status=GONE) for shard in gone if shard.status != GONE]
+    if new:
+        work.ledger.save_shards(work.pipeline.name, new)
 
 
 def _first_cursors(work: Work, service: LogService, shards: list[int], first_run: bool) -> dict[int, int]:

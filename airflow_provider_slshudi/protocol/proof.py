@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from airflow_provider_slshudi.job.findings import Findings, Outside, RangeFound
-from airflow_provider_slshudi.ledger.records import RecordedRange
+from airflow_provider_slshudi.ledger.records import Audit, RecordedRange
 
 _COUNTS = ("recorded", "rows", "missing", "doubled", "foreign")
 _OF_SERVICE = ("compared", "not_comparable", "lacking", "strange")
@@ -88,7 +88,10 @@ class ShardProof:
 
 @dataclass(frozen=True)
 class Proof:
-    """The whole table as of a commit; `unreadable` rows have a key that names no shard and cursor."""
+    """The whole table as of a commit; `unreadable` rows have a key that names no shard and cursor.
+
+    `audit` says where the ledger contradicts itself.
+    """
 
     as_of: str
     ranges: list[RangeProof]
@@ -96,11 +99,12 @@ class Proof:
     totals: Counts
     unreadable: int
     unreadable_example: str | None
+    audit: Audit = field(default_factory=Audit)
 
     @property
     def ok(self) -> bool:
         """Nothing is wrong."""
-        return self.totals.ok and not self.unreadable
+        return self.totals.ok and not self.unreadable and self.audit.ok
 
     @property
     def rows(self) -> int:
@@ -121,6 +125,7 @@ class Proof:
             "totals": self.totals.to_dict(),
             "unreadable": self.unreadable,
             "unreadable_example": self.unreadable_example,
+            "coverage": {name: [str(item) for item in found] for name, found in self.audit.named().items()},
             "shards": [item.to_dict() for item in self.shards],
             "ranges": [item.to_dict() for item in self.ranges],
         }
@@ -137,11 +142,30 @@ class Proof:
         if self.unreadable:
             places.append(f"keys like {self.unreadable_example!r}")
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""
-        return f"{', '.join(said)} rows: {'; '.join(places[:3])}{more}" if said else ""
+        rows = [f"{', '.join(said)} rows: {'; '.join(places[:3])}{more}"] if said else []
+        return "; ".join([*rows, *self.ledger_complaints()])
+
+    def ledger_complaints(self) -> list[str]:
+        """Where the ledger contradicts itself, a sentence for each kind."""
+        what = {
+            "uncovered": "committed and not covered, so it will be read again",
+            "unrecorded": "covered and in no committed transaction, so it is never read",
+            "twice": "in two committed transactions",
+        }
+        return [
+            f"{', '.join(map(str, found[:3]))}{' and more' if len(found) > 3 else ''}: {what[name]}"
+            for name, found in self.audit.named().items()
+            if found
+        ]
 
 
 def prove(
-    as_of: str, recorded: Sequence[RecordedRange], found: Findings, with_source: bool, with_quarantine: bool = False
+    as_of: str,
+    recorded: Sequence[RecordedRange],
+    found: Findings,
+    with_source: bool,
+    with_quarantine: bool = False,
+    audit: Audit | None = None,
 ) -> Proof:
     """Puts what was recorded and what was found side by side."""
     by_number = {item.number: item for item in found.ranges}
@@ -158,7 +182,7 @@ def prove(
         for shard in sorted({*of_shard, *outside})
     ]
     totals = _sum((item.counts for item in shards), with_source, with_quarantine)
-    return Proof(as_of, ranges, shards, totals, unreadable.rows, unreadable.example)
+    return Proof(as_of, ranges, shards, totals, unreadable.rows, unreadable.example, audit or Audit())
 
 
 def _range_proof(

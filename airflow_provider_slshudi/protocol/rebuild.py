@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_provider_slshudi.exceptions import TableError
 from airflow_provider_slshudi.hudi import exchange
-from airflow_provider_slshudi.hudi.timeline import CHANGES, COMMITS, Timeline
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import CHANGES, COMMITS, PROPERTIES, Timeline
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.records import CommittedBatch, RangeTotals
 from airflow_provider_slshudi.ledger.states import Kind
-from airflow_provider_slshudi.protocol import aside
+from airflow_provider_slshudi.protocol import aside, doubled
 from airflow_provider_slshudi.protocol.evidence import check_table_against_ledger, pending_of
 from airflow_provider_slshudi.protocol.resolve import roll_back
 from airflow_provider_slshudi.protocol.settle import register
-from airflow_provider_slshudi.protocol.work import Work, driver_time
+from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import Range
 
 
@@ -29,25 +30,32 @@ class Rebuilt:
     rolled_back: list[str]
 
 
-def rebuild(work: Work) -> Rebuilt:
+def rebuild(work: Work, table_is_gone: bool = False) -> Rebuilt:
     """Replaces what the ledger says of the pipeline by what the table says, and takes other clients' writes as meant.
 
     Pending instants of the pipeline are rolled back: what was recorded of them is lost, and their ranges are read
-    again. The pipeline's DAGs have to be paused.
+    again. The pipeline's DAGs have to be paused. With `table_is_gone` a person says that there is no table any more,
+    which nothing on storage can prove: all is forgotten, and read again as far as the service has it.
 
     Raises:
         IllegalTransition: a transaction of the ledger is live and not committed on the table; recovery decides that
             first.
         TimelineUnreadable: nothing is known, nothing was changed.
-        TableError: an instant is still pending after its rollback.
+        TableError: an instant is still pending after its rollback; or the table that is said to be gone is there.
+        RangesDoubled: commits hold the same ranges, nothing was changed.
     """
     register(work)
+    if table_is_gone:
+        return _begin_anew(work)
     name = work.pipeline.name
     with work.lease() as lease:
-        timeline = Timeline.load(work.storage)
-        batches = sorted(_committed(work, timeline), key=lambda batch: batch.completed)
+        timeline = work.timeline()
+        batches = committed_batches(work, timeline)
+        if twice := doubled.doubled(batches):
+            raise doubled.refuse(work, twice)
+        batches = doubled.without_filled_gaps(batches)
         # First: what the ledger calls committed has to be in the quarantine, too.
-        finished = _finish_quarantine(work, lease, {batch.instant: batch.id for batch in batches})
+        finished = finish_quarantine(work, lease, {batch.instant: batch.id for batch in batches})
         # Refuses live transactions before an instant of theirs is touched that is not committed.
         work.ledger.rebuild(name, batches)
         for instant in finished:
@@ -56,22 +64,41 @@ def rebuild(work: Work) -> Rebuilt:
         work.ledger.accept(name, max((str(instant.completion) for instant in completed), default=""))
         pending = pending_of(work)
         for instant, id_ in pending:
-            roll_back(work, instant, id_)
+            roll_back(work, lease, instant, id_)
             exchange.delete(work.storage, instant)
         for instant in aside.pending(work):
-            roll_back(work, instant, "")
+            roll_back(work, lease, instant, "")
     check_table_against_ledger(work)
     return Rebuilt(len(batches), [instant for instant, _ in pending])
 
 
-def _finish_quarantine(work: Work, lease: Lease, committed: Mapping[str, str]) -> list[str]:
+def _begin_anew(work: Work) -> Rebuilt:
+    with work.lease():
+        for storage in (work.storage, Storage(work.pipeline.quarantine_path)):
+            if storage.exists(PROPERTIES) or any(Timeline.load(storage)) or next(storage.walk(), None) is not None:
+                raise TableError(
+                    f"{storage.uri}: the table is said to be gone, and is there, or files of it are, which readers of "
+                    "a new one would take for its own. Remove what is left of it; or leave --table-is-gone out to "
+                    "rebuild the ledger from it; where only the quarantine is left, move it away first, since its logs "
+                    "are read again with all others",
+                    table=storage.uri,
+                )
+        for live in work.ledger.live(work.pipeline.name):
+            taken = work.ledger.take_over(live.id)
+            work.ledger.aborted(taken.id, taken.token, f"the table is gone, says {work.run}")
+        work.ledger.rebuild(work.pipeline.name, [])
+        work.ledger.accept(work.pipeline.name, "")
+    return Rebuilt(0, [])
+
+
+def finish_quarantine(work: Work, lease: Lease, committed: Mapping[str, str]) -> list[str]:
     """Completes what the quarantine has pending of batches that the main table has; gives their instants.
 
     `committed` are the main table's, with their transactions.
     """
     found = [instant for instant in aside.pending(work) if instant in committed]
     for instant in found:
-        work.launcher.run(Verb.COMMIT, _order(work, instant, committed[instant], driver_time(lease)), {})
+        work.change(lease, Verb.COMMIT, _order(work, instant, committed[instant]))
         if aside.is_pending(work, instant):
             raise TableError(
                 f"{work.pipeline.quarantine_path}: the job ended well, but instant {instant} is still pending",
@@ -81,44 +108,59 @@ def _finish_quarantine(work: Work, lease: Lease, committed: Mapping[str, str]) -
     return found
 
 
-def _order(work: Work, instant: str, id_: str, until: float) -> JobOrder:
+def _order(work: Work, instant: str, id_: str) -> JobOrder:
     """The order to commit again what the main table has; the quarantine's part is what is left to do.
 
     Raises:
         ManifestError: what that takes is not there any more.
     """
-    timeline = Timeline.load(work.storage)
+    timeline = work.timeline()
     found = timeline.get(instant)
     extra = timeline.extra_metadata(found) if found is not None else {}
     digest = json.loads(extra.get(exchange.QUARANTINE_KEY, "{}")).get("digest")
     token = exchange.token_of(work.storage, id_, instant, digest)
     batch = exchange.read_order(work.storage, id_, instant, token)
     left = exchange.write_extra(work.storage, instant, token, extra)
-    return JobOrder(batch.pipeline, id_, token, instant, digest, left, until)
+    return JobOrder(batch.pipeline, id_, token, instant, digest, left)
 
 
-def _committed(work: Work, timeline: Timeline) -> Iterator[CommittedBatch]:
+def committed_batches(work: Work, timeline: Timeline) -> list[CommittedBatch]:
+    """What the table's commits hold by now, archived ones too, in the order of their completion."""
+    batches, now = list[CommittedBatch](), dict[str, list[list[int]]]()
+    for instant, completion, extra in sorted(_commits(timeline), key=lambda item: item[1]):
+        batches += _batch(work, instant, completion, extra)
+        now |= json.loads(extra.get(exchange.RANGES_NOW_KEY, "{}"))
+    return [_as_of_now(batch, now[batch.instant]) if batch.instant in now else batch for batch in batches]
+
+
+def _as_of_now(batch: CommittedBatch, left: list[list[int]]) -> CommittedBatch:
+    """A batch some of whose rows were taken away since."""
+    totals = [RangeTotals(Range(shard, begin, end), rows, size, None, None) for shard, begin, end, rows, size in left]
+    gaps = (item for item in batch.ranges if item.gap)
+    return replace(batch, ranges=(*gaps, *(item.range for item in totals)), totals=tuple(totals))
+
+
+def _commits(timeline: Timeline) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+    """Request time, completion time and extra metadata of each commit."""
     completed = timeline.completed(*COMMITS)
     for instant in completed:
-        yield from _batch(work, instant.time, str(instant.completion), timeline.extra_metadata(instant))
+        yield instant.time, str(instant.completion), timeline.extra_metadata(instant)
     seen = {instant.time for instant in completed}
     for time, completion, extra in timeline.archived_commits():
         # Archival writes the archive first: one that was cut off leaves an instant in both, and the next in it twice.
         if time not in seen:
             seen.add(time)
-            yield from _batch(work, time, completion, extra)
+            yield time, completion, extra
 
 
 def _batch(work: Work, instant: str, completion: str, extra: Mapping[str, str]) -> Iterator[CommittedBatch]:
     if extra.get(exchange.PIPELINE_KEY) != work.pipeline.name:
         return
     ranges, totals = [], []
-    for shard, rows in json.loads(extra[exchange.RANGES_KEY]).items():
-        for begin, end, count, size in rows:
-            item = Range(int(shard), begin, end, gap=count is None)
-            ranges.append(item)
-            if count is not None:
-                totals.append(RangeTotals(item, count, size, None, None))
+    for item, count, size in exchange.ranges_of(extra):
+        ranges.append(item)
+        if count is not None and size is not None:
+            totals.append(RangeTotals(item, count, size, None, None))
     yield CommittedBatch(
         extra[exchange.TRANSACTION_KEY],
         Kind(extra[exchange.KIND_KEY]),

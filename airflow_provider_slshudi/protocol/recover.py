@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.exceptions import ConfigError, LeaseHeld
+from airflow_provider_slshudi.ledger.lease import Holding
 from airflow_provider_slshudi.ledger.records import Event
 from airflow_provider_slshudi.planning.recovery import Decision
-from airflow_provider_slshudi.protocol.settle import SILENT_AFTER, Ended, Settled, settle
+from airflow_provider_slshudi.protocol.settle import SILENT_AFTER, Ended, Settled, register, settle
 from airflow_provider_slshudi.protocol.work import Run, Work
 
+_log = logging.getLogger(__name__)
 DECISION = "decision"
 """What an event of the ledger is called that holds a decision."""
 
@@ -71,7 +74,7 @@ def recover(work: Work, ended: Ended, named: Sequence[str] = ()) -> Recovered:
         for id_, count in Counter(item.transaction for item in settled).items()
         for decision in decisions(work.ledger.events(id_))[-count:]
     ]
-    now = datetime.now(timezone.utc)
+    now = work.ledger.now()
     left = [
         Left(
             live.id,
@@ -79,11 +82,40 @@ def recover(work: Work, ended: Ended, named: Sequence[str] = ()) -> Recovered:
             live.instant,
             f"{live.dag_id}/{live.run_id}",
             live.heartbeat,
-            _why_left(ended(Run(live.dag_id, live.run_id)), now - live.heartbeat),
+            _why_left(ended(work.run_of(live)), now - live.heartbeat),
         )
         for live in work.ledger.live(work.pipeline.name)
     ]
     return Recovered(settled, made, left)
+
+
+def break_leases(work: Work, reason: str) -> list[Holding]:
+    """Ends the pipeline's leases whose holder is not sure to live, for a reason that a person gives.
+
+    What was known of each is in the log, with the reason, and in the history of every transaction that is live. A
+    holder that lives all the same finds out before it changes anything.
+
+    Raises:
+        LeaseHeld: a holder lives on this machine; nothing was done.
+    """
+    register(work)
+    found = work.ledger.holdings(work.pipeline.name)
+    for holding in found:
+        if holding.lives:
+            raise LeaseHeld(
+                f"pipeline {holding.pipeline}: {holding.holder} has the lease, and its process lives on this machine "
+                f"({holding.process}): end that, and the lease is free at once",
+                pipeline=holding.pipeline,
+                holder=holding.holder,
+                expires=holding.expires,
+            )
+    broken = [holding for holding in found if work.ledger.break_lease(holding)]
+    for holding in broken:
+        detail = {name: value for name, value in asdict(holding).items() if name not in ("nonce", "lives")}
+        _log.warning("pipeline %s: a lease is broken by %s (%s): %s", holding.pipeline, work.run, reason, detail)
+        for transaction in work.ledger.live(work.pipeline.name):
+            work.ledger.note(transaction.id, "lease broken", {"by": str(work.run), "reason": reason, **detail})
+    return broken
 
 
 def decisions(events: Sequence[Event]) -> list[Decided]:

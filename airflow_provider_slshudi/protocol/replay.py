@@ -16,6 +16,7 @@ from airflow_provider_slshudi.ledger.states import LIVE, Kind
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol import steps
 from airflow_provider_slshudi.protocol.aside import timeline_of
+from airflow_provider_slshudi.protocol.evidence import require_agreement
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
 
@@ -37,6 +38,7 @@ def replay(work: Work, selection: Selection) -> Replayed | None:
 
     Raises:
         ReplayUnderWay: another one is not decided yet.
+        LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: see `evidence.require_agreement`.
     """
     begun = plan(work)
     if begun is None:
@@ -53,6 +55,7 @@ def plan(work: Work) -> Transaction | None:
     """A replay, PLANNED; None where the quarantine never had a log. Raises as `replay`."""
     register(work)
     with work.lease():
+        require_agreement(work)
         # Two of them would both move a log, or write a file anew without what the other took from it.
         for other in work.ledger.replays(work.pipeline.name):
             if other.state in LIVE:

@@ -7,6 +7,7 @@ import logging
 
 from airflow_provider_slshudi.exceptions import (
     CommitStateUnknown,
+    JobDenied,
     JobFailed,
     LedgerAhead,
     LedgerLost,
@@ -14,7 +15,7 @@ from airflow_provider_slshudi.exceptions import (
     TableError,
     TableMismatch,
 )
-from airflow_provider_slshudi.hudi import exchange
+from airflow_provider_slshudi.hudi import exchange, marking
 from airflow_provider_slshudi.hudi.instants import action
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
@@ -24,8 +25,8 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision, InstantState, decide, why
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol import aside
-from airflow_provider_slshudi.protocol.evidence import REBUILD, Evidence, look, state_of_pending
-from airflow_provider_slshudi.protocol.work import Work, driver_time
+from airflow_provider_slshudi.protocol.evidence import REBUILD, Evidence, committed_elsewhere, look, state_of_pending
+from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import Range
 
 _log = logging.getLogger(__name__)
@@ -38,14 +39,23 @@ def resolve(work: Work, transaction: Transaction, lease: Lease) -> Decision:
         TimelineUnreadable, CommitStateUnknown: nothing is known; a later call finds out.
         LedgerAhead, LedgerLost, TableMismatch: a person has to look; the message says at what.
     """
-    seen = look(work.storage, transaction)
+    timeline = work.timeline()
+    seen = look(work, transaction, timeline)
     decision, reason = decide(transaction.state, seen.state), why(transaction.state, seen.state)
-    if decision is Decision.RECOMMIT and (other := _overtaken(work, str(seen.instant))) is not None:
+    if decision is Decision.RECOMMIT and (other := _overtaken(work, timeline, str(seen.instant))) is not None:
         decision = Decision.ROLL_BACK_AND_ABORT
         reason = f"what it merged is out of date: instant {other} was completed since"
+    if decision is Decision.RECOMMIT and (other := committed_elsewhere(work, timeline, transaction)) is not None:
+        decision = Decision.ROLL_BACK_AND_ABORT
+        reason = f"another ledger's batch has committed the same ranges as instant {other}"
+    if decision is Decision.RECOMMIT and _is_withdrawn(work, transaction):
+        decision = Decision.ROLL_BACK_AND_ABORT
+        reason = "its order was withdrawn: a rollback of it was begun, and did not end"
     _log.info(
-        "transaction %s: ledger %s, timeline %s: %s (%s)",
+        "transaction %s of %s/%s: ledger %s, timeline %s: %s (%s)",
         transaction.id,
+        transaction.dag_id,
+        transaction.run_id,
         transaction.state.value,
         seen.state.value,
         decision.value,
@@ -66,10 +76,10 @@ def resolve(work: Work, transaction: Transaction, lease: Lease) -> Decision:
     reach(Point.COMMIT_DECIDED if decision is Decision.RECOMMIT else Point.SETTLE_DECIDED)
     match decision:
         case Decision.ABORT:
-            _abort(work, transaction, seen, reason)
+            abort(work, transaction, lease, seen, reason)
         case Decision.ROLL_BACK_AND_ABORT:
-            roll_back(work, str(seen.instant), transaction.id, transaction.token)
-            _abort(work, transaction, seen, reason)
+            roll_back(work, lease, str(seen.instant), transaction.id, transaction.token)
+            abort(work, transaction, lease, seen, reason)
         case Decision.RECOMMIT:
             _commit(work, transaction, lease)
         case Decision.MARK_COMMITTED:
@@ -84,23 +94,23 @@ def resolve(work: Work, transaction: Transaction, lease: Lease) -> Decision:
     return decision
 
 
-def roll_back_orphan(work: Work, transaction: Transaction, instant: str) -> None:
+def roll_back_orphan(work: Work, lease: Lease, transaction: Transaction, instant: str) -> None:
     """Takes an instant off the timeline that its transaction does not go on with."""
     reason = why(State.ABORTED, InstantState.REQUESTED)
     detail = {
         "by": str(work.run),
         "ledger": transaction.state.value,
-        "timeline": state_of_pending(Timeline.load(work.storage), instant).value,
+        "timeline": state_of_pending(work.timeline(), instant).value,
         "instant": instant,
         "decision": Decision.ROLL_BACK.value,
         "why": reason,
     }
     work.ledger.note(transaction.id, "decision", detail)
-    roll_back(work, instant, transaction.id, transaction.token)
+    roll_back(work, lease, instant, transaction.id, transaction.token)
     exchange.delete(work.storage, instant)
 
 
-def roll_back(work: Work, instant: str, id_: str, token: int = 0) -> None:
+def roll_back(work: Work, lease: Lease, instant: str, id_: str, token: int = 0) -> None:
     """Takes a pending instant off the timeline with its files, those that a living append still writes included.
 
     Raises:
@@ -108,9 +118,11 @@ def roll_back(work: Work, instant: str, id_: str, token: int = 0) -> None:
     """
     exchange.fence(work.storage, instant)
     reach(Point.SETTLE_FENCED)
-    work.launcher.run(Verb.ROLLBACK, work.order(transaction=id_, token=token, instant=instant), {})
+    with aside.swept(work, instant):
+        order = work.order(transaction=id_, token=token, instant=instant)
+        work.change(lease, Verb.ROLLBACK, order, len(marking.marked(work.storage, instant)))
     reach(Point.SETTLE_ROLLED_BACK)
-    left = state_of_pending(Timeline.load(work.storage), instant) is not InstantState.NOTHING
+    left = state_of_pending(work.timeline(), instant) is not InstantState.NOTHING
     if left or aside.is_pending(work, instant):
         raise TableError(
             f"{work.storage.uri}: instant {instant} is still on the timeline after its rollback, or the quarantine's",
@@ -119,10 +131,15 @@ def roll_back(work: Work, instant: str, id_: str, token: int = 0) -> None:
         )
 
 
-def _abort(work: Work, transaction: Transaction, seen: Evidence, reason: str) -> None:
+def abort(work: Work, transaction: Transaction, lease: Lease, seen: Evidence, reason: str) -> None:
+    """Frees the ranges of a transaction whose instant is not pending in the main table."""
     if seen.instant is not None and aside.is_pending(work, seen.instant):
         # Somebody rolled the main table's instant back, and knew of no other.
-        roll_back(work, seen.instant, transaction.id, transaction.token)
+        roll_back(work, lease, seen.instant, transaction.id, transaction.token)
+    elif seen.instant is not None:
+        # Whoever took the instant away, and died or left something.
+        with aside.swept(work, seen.instant):
+            exchange.fence(work.storage, seen.instant)
     work.ledger.aborted(transaction.id, transaction.token, f"timeline {seen.state.value}: {reason}")
     reach(Point.SETTLE_ABORTED)
     # No other folder: its driver may put the instant on the timeline yet, and the owner's name is how that is noticed.
@@ -132,20 +149,23 @@ def _abort(work: Work, transaction: Transaction, seen: Evidence, reason: str) ->
 
 
 def _commit(work: Work, transaction: Transaction, lease: Lease) -> None:
-    order = _commit_order(work, transaction, driver_time(lease))
+    order = _commit_order(work, transaction)
+    files = int((transaction.manifest or {}).get("files", 0))
     try:
-        work.launcher.run(Verb.COMMIT, order, {})
+        work.change(lease, Verb.COMMIT, order, files)
     except JobFailed as error:
         # The job may have died after the commit: only the timeline knows.
-        after = look(work.storage, transaction)
+        after = look(work, transaction)
         if after.state is not InstantState.COMPLETED_OURS:
+            if isinstance(error, JobDenied):
+                raise
             raise CommitStateUnknown(
                 f"the commit of instant {transaction.instant} did not end well and the timeline shows "
                 f"{after.state.value}; the data is written and the next settle recommits it. {error}",
                 table=work.storage.uri,
                 instant=transaction.instant,
-            ) from error
-    after = look(work.storage, transaction)
+            ) from None
+    after = look(work, transaction)
     if after.state is not InstantState.COMPLETED_OURS:
         raise CommitStateUnknown(
             f"the commit of instant {transaction.instant} ended well, but the timeline shows {after.state.value}",
@@ -162,7 +182,7 @@ def _commit(work: Work, transaction: Transaction, lease: Lease) -> None:
     _committed(work, transaction, after)
 
 
-def _commit_order(work: Work, transaction: Transaction, until: float) -> JobOrder:
+def _commit_order(work: Work, transaction: Transaction) -> JobOrder:
     recorded = transaction.manifest
     if recorded is None or transaction.instant is None:
         raise ManifestError(
@@ -184,7 +204,7 @@ def _commit_order(work: Work, transaction: Transaction, until: float) -> JobOrde
     if recorded.get("quarantined") is not None:
         extra[exchange.QUARANTINE_KEY] = json.dumps({"rows": recorded["quarantined"], "digest": recorded["digest"]})
     left = exchange.write_extra(work.storage, transaction.instant, token, extra)
-    return JobOrder(batch.pipeline, transaction.id, token, transaction.instant, str(recorded["digest"]), left, until)
+    return JobOrder(batch.pipeline, transaction.id, token, transaction.instant, str(recorded["digest"]), left)
 
 
 def ranges_text(ranges: list[Range], totals: list[RangeTotals]) -> str:
@@ -201,12 +221,20 @@ def ranges_text(ranges: list[Range], totals: list[RangeTotals]) -> str:
     return json.dumps(by_shard, separators=(",", ":"))
 
 
-def _overtaken(work: Work, instant: str) -> str | None:
+def _is_withdrawn(work: Work, transaction: Transaction) -> bool:
+    """Whether a prepared batch was being given up when whoever did it died: from then on nothing can commit it."""
+    recorded = transaction.manifest
+    return recorded is not None and not exchange.is_ordered(
+        work.storage, str(transaction.instant), int(recorded["token"])
+    )
+
+
+def _overtaken(work: Work, timeline: Timeline, instant: str) -> str | None:
     """A write of somebody else's that was completed after an upsert began, which read the table without it."""
     table = work.pipeline.table
     if table.upsert is None:
         return None
-    written = Timeline.load(work.storage).completed(action(table), "replacecommit")
+    written = timeline.completed(action(table), "replacecommit")
     return next((other.time for other in written if str(other.completion) > instant and other.time != instant), None)
 
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.exceptions import TableError
-from airflow_provider_slshudi.hudi import clustering, compaction, exchange, rewriting
-from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.hudi import clustering, compaction, exchange, leftovers, rewriting
+from airflow_provider_slshudi.hudi.timeline import Phase
 from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.maintain import fit
 from airflow_provider_slshudi.protocol.settle import register
-from airflow_provider_slshudi.protocol.work import Work, driver_time
+from airflow_provider_slshudi.protocol.work import Work
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ def _rewrite(work: Work, service: _Service, wanted: bool) -> Rewritten:
         mine.renew()
         written = rewriting.read_manifest(work.storage, instant)
         with work.lease() as lease:
-            work.launcher.run(service.complete, work.order(instant=instant, until=driver_time(lease)), {})
-            found = Timeline.load(work.storage).get(instant)
+            work.change(lease, service.complete, work.order(instant=instant))
+            found = work.timeline().get(instant)
             if found is None or found.phase is not Phase.COMPLETED:
                 raise TableError(
                     f"{work.storage.uri}: the job ended well, but {service.action} {instant} is not completed",
@@ -116,7 +116,7 @@ def _rewrite(work: Work, service: _Service, wanted: bool) -> Rewritten:
 
 def _tidy(work: Work) -> None:
     """Removes the manifests of what is completed or gone, be it this run's or a dead one's."""
-    pending = {instant.time for instant in Timeline.load(work.storage).pending()}
+    pending = {instant.time for instant in work.timeline().pending()}
     for instant in rewriting.manifests(work.storage):
         if instant not in pending:
             exchange.delete(work.storage, instant)
@@ -125,20 +125,21 @@ def _tidy(work: Work) -> None:
 def _planned(work: Work, service: _Service, lease: Lease) -> str | None:
     """A new plan, once what was left half done is out of its way."""
     for instant in _left(work, service):
-        work.launcher.run(Verb.ROLLBACK, work.order(instant=instant, until=driver_time(lease)), {})
-    work.launcher.run(service.plan, work.order(until=driver_time(lease)), {})
+        with leftovers.swept(work.storage, instant):
+            work.change(lease, Verb.ROLLBACK, work.order(instant=instant))
+    work.change(lease, service.plan, work.order())
     return next(iter(_pending(work, service)), None)
 
 
 def _written_before(work: Work, service: _Service) -> str | None:
     """One that died before it was completed, all its files being there."""
-    undone = Timeline.load(work.storage).rolling_back
+    undone = work.timeline().rolling_back
     found = (instant for instant in _pending(work, service) if instant not in undone)
     return next((instant for instant in found if rewriting.has_manifest(work.storage, instant)), None)
 
 
 def _pending(work: Work, service: _Service) -> list[str]:
-    timeline = Timeline.load(work.storage)
+    timeline = work.timeline()
     return [
         instant.time
         for instant in timeline.pending()
@@ -148,7 +149,7 @@ def _pending(work: Work, service: _Service) -> list[str]:
 
 def _left(work: Work, service: _Service) -> list[str]:
     """What is pending of ours, and what a rollback of such took off the timeline before it died."""
-    timeline = Timeline.load(work.storage)
+    timeline = work.timeline()
     gone = [
         instant
         for instant in timeline.rolling_back

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 
 from airflow_provider_slshudi.exceptions import BatchUnderWay
+from airflow_provider_slshudi.hudi import properties
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import PROPERTIES
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol import aside
-from airflow_provider_slshudi.protocol.evidence import (
-    check_table_against_ledger,
-    ledger_lost,
-    pending_of,
-    refuse_foreign_writes,
-)
+from airflow_provider_slshudi.protocol.evidence import ledger_lost, pending_of, require_agreement
 from airflow_provider_slshudi.protocol.resolve import resolve, roll_back_orphan
 from airflow_provider_slshudi.protocol.work import Run, Work
 
+_log = logging.getLogger(__name__)
 # A step beats every ten seconds; between two steps a scheduler may take its time.
 SILENT_AFTER = timedelta(minutes=10)
 
@@ -38,17 +38,18 @@ class Settled:
 
 
 def register(work: Work) -> None:
-    """Makes the pipeline known to the ledger; refuses a table or a name that another pipeline has."""
+    """Makes the pipeline known to the ledger; refuses a table or a name that another pipeline, or user, has."""
+    work.require_owner()
     pipeline = work.pipeline
     work.ledger.register(pipeline.name, pipeline.source.identity, pipeline.table.path)
 
 
 def dangling(work: Work, ended: Ended) -> list[Transaction]:
     """Live transactions that nobody works on: of an ended run, of this very run, or silent for long."""
-    now = datetime.now(timezone.utc)
+    now = work.ledger.now()
 
     def is_dangling(transaction: Transaction) -> bool:
-        run = Run(transaction.dag_id, transaction.run_id)
+        run = work.run_of(transaction)
         if run == work.run:
             return True
         over = ended(run)
@@ -78,26 +79,61 @@ def require_alone(work: Work) -> None:
 def settle(work: Work, ended: Ended) -> list[Settled]:
     """Decides every dangling transaction of the pipeline, then checks that ledger and table agree.
 
+    An instant that two drivers completed alike has one completion afterwards.
+
     Raises:
         LeaseHeld, TimelineUnreadable, LedgerUnavailable, CommitStateUnknown: try again later.
         LedgerAhead, LedgerLost, TableMismatch, ForeignWrite, PipelineConflict: a person has to look.
     """
     register(work)
     settled = []
-    if dangling(work, ended) or _orphans(work):
+    if _cut_off(work) or _twice(work) or dangling(work, ended) or _orphans(work):
         with work.lease() as lease:
             reach(Point.SETTLE_LEASED)
+            for storage in _cut_off(work):
+                _log.warning("%s: a driver died while it changed %s, which is put back", storage.uri, PROPERTIES)
+                properties.restore(storage)
+            _leave_one_completion(work)
             for transaction in dangling(work, ended):
                 # The new token fences off whoever may still work on it.
                 taken = work.ledger.take_over(transaction.id)
                 reach(Point.SETTLE_TAKEN_OVER)
                 settled.append(Settled(taken.id, taken.instant, resolve(work, taken, lease)))
             for transaction, instant in _orphans(work):
-                roll_back_orphan(work, transaction, instant)
+                roll_back_orphan(work, lease, transaction, instant)
                 settled.append(Settled(transaction.id, instant, Decision.ROLL_BACK))
-    check_table_against_ledger(work)
-    refuse_foreign_writes(work)
+    require_agreement(work)
     return settled
+
+
+def _cut_off(work: Work) -> list[Storage]:
+    """The tables whose properties a driver was changing when it died: to open, and to some readers, they are none."""
+    return [storage for storage, _ in aside.timelines(work) if properties.is_cut_off(storage)]
+
+
+def _twice(work: Work) -> bool:
+    return any(timeline.completed_twice() for _, timeline in aside.timelines(work))
+
+
+def _leave_one_completion(work: Work) -> None:
+    """Of completions of one instant that say the same the earliest stays: what was planned since has seen it.
+
+    Raises:
+        TimelineUnreadable: they do not say the same.
+    """
+    for storage, timeline in aside.timelines(work):
+        for stays, *others in timeline.completed_twice():
+            if not timeline.say_the_same([stays, *others]):
+                timeline.get(stays.time)
+            removed = [other.file for other in others]
+            transaction = work.ledger.by_instant(work.pipeline.name, stays.time)
+            if transaction is not None:
+                detail = {"by": str(work.run), "table": storage.uri, "stays": stays.file, "removed": removed}
+                main = storage.uri == work.storage.uri
+                work.ledger.completed_once(transaction.id, stays.completion if main else None, detail)
+            _log.warning("%s: %s stays, %s says the same and is removed", storage.uri, stays.file, ", ".join(removed))
+            for file in removed:
+                storage.delete(file)
 
 
 def _orphans(work: Work) -> list[tuple[Transaction, str]]:

@@ -6,16 +6,18 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from airflow_provider_slshudi.exceptions import IllegalTransition, ManifestError, TableError
+from airflow_provider_slshudi.config import MOST_FILES
+from airflow_provider_slshudi.exceptions import IllegalTransition, ManifestError, TableError, TooManyFiles
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest, RangeDone, Selection
 from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
+from airflow_provider_slshudi.planning.recovery import InstantState
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol import columns
 from airflow_provider_slshudi.protocol.aside import require_share
-from airflow_provider_slshudi.protocol.evidence import open_instant_of
+from airflow_provider_slshudi.protocol.evidence import look, open_instant_of, require_known_commits
 from airflow_provider_slshudi.protocol.quality import judge
 from airflow_provider_slshudi.protocol.resolve import resolve
 from airflow_provider_slshudi.protocol.work import Work
@@ -29,11 +31,12 @@ def open_instant(work: Work, id_: str, token: int, replay: Selection | None = No
         return transaction.instant
     _require(transaction, State.PLANNED)
     with work.heartbeat(id_, token):
-        instant = open_instant_of(work.storage, transaction)
+        instant = open_instant_of(work, transaction)
         if instant is None:
             reach(Point.OPEN_STARTED)
-            work.launcher.run(Verb.OPEN, work.order(transaction=id_, token=token), {})
-            instant = open_instant_of(work.storage, transaction)
+            creates = not work.ledger.has_written(work.pipeline.name)
+            work.launcher.run(Verb.OPEN, work.order(transaction=id_, token=token, creates=creates), {})
+            instant = open_instant_of(work, transaction)
         if instant is None:
             raise TableError(
                 f"{work.storage.uri}: the job ended well, but no instant of transaction {id_} is on the timeline",
@@ -55,9 +58,23 @@ def open_instant(work: Work, id_: str, token: int, replay: Selection | None = No
 
 
 def append(work: Work, id_: str, token: int) -> None:
-    """Runs the append; a failed one is not continued, settle rolls its instant back."""
+    """Runs the append; a failed one is not continued, settle rolls its instant back.
+
+    Raises:
+        IllegalTransition: it ran before, or is not to run any more.
+    """
     transaction = work.held(id_, token)
     _require(transaction, State.OPEN)
+    seen = look(work, transaction)
+    if seen.state is not InstantState.REQUESTED:
+        raise IllegalTransition(
+            f"the append of transaction {id_} is not begun: its instant {seen.instant} is {seen.state.value} and not "
+            "REQUESTED, so the task was cleared after it had run, or somebody rolled the instant back. Nothing of it "
+            "is committed; the next run's settle decides it, and its ranges are read again",
+            transaction=id_,
+            found=seen.state.value,
+            wanted=InstantState.REQUESTED.value,
+        )
     order = work.order(transaction=id_, token=token, instant=transaction.instant or "")
     with work.heartbeat(id_, token):
         reach(Point.APPEND_LAUNCHED)
@@ -70,6 +87,7 @@ def record(work: Work, id_: str, token: int) -> Transaction:
     """Checks the manifest and makes it and the offsets durable: phase one.
 
     Raises:
+        TooManyFiles: it spreads over more files than one commit takes.
         CheckFailed: the batch is not what the pipeline asks for.
         TooManyMisfits: more of its logs do not fit than the pipeline's file allows.
     """
@@ -78,6 +96,7 @@ def record(work: Work, id_: str, token: int) -> Transaction:
         return transaction
     _require(transaction, State.OPEN)
     manifest, digest = exchange.read_manifest(work.storage, id_, transaction.instant or "", token)
+    _require_files(work, manifest)
     require_share(transaction, manifest, work.pipeline.max_misfits)
     warned = judge(work, transaction, manifest)
     with work.lease():
@@ -89,7 +108,7 @@ def record(work: Work, id_: str, token: int) -> Transaction:
         # The ranges are in the ledger already, and what the files are the digest vouches for.
         facts = {"token": token, "digest": digest, "files": len(manifest.stats)}
         facts |= {"misfits": manifest.misfits, "seconds": manifest.seconds, "warnings": warned}
-        facts |= {"unfit": manifest.unfit, "examples": manifest.examples}
+        facts |= {"unfit": manifest.unfit, "examples": manifest.examples, "dropped": manifest.dropped}
         facts |= {"quarantined": None if manifest.quarantine is None else manifest.quarantined}
         if transaction.kind is Kind.REPLAY:
             facts |= {"moved": manifest.taken - manifest.quarantined, "left": manifest.left}
@@ -99,7 +118,11 @@ def record(work: Work, id_: str, token: int) -> Transaction:
 
 
 def commit(work: Work, id_: str, token: int) -> Transaction:
-    """Commits the instant and says so in the ledger: phase two."""
+    """Commits the instant and says so in the ledger: phase two.
+
+    Raises:
+        LedgerAhead, LedgerLost: see `evidence.require_known_commits`; the next settle decides about the batch.
+    """
     work.held(id_, token)
     with work.lease() as lease:
         reach(Point.COMMIT_LEASED)
@@ -107,21 +130,40 @@ def commit(work: Work, id_: str, token: int) -> Transaction:
         transaction = work.held(id_, token)
         if transaction.state is not State.COMMITTED:
             _require(transaction, State.PREPARED)
+            require_known_commits(work)
             resolve(work, transaction, lease)
         committed = work.ledger.get(id_)
     _require(committed, State.COMMITTED)
     return committed
 
 
+_AND_NOW = {
+    State.PLANNED: "a step before it did not end, be it killed, cleared or marked by hand. The next run's settle "
+    "decides it, and its ranges are read again",
+    State.PREPARED: "it was recorded before, and is not written a second time. The next run's settle commits it",
+    State.COMMITTED: "the batch is in the table, and nothing is left to do",
+    State.ABORTED: "nothing of it is in the table, and the next run reads its ranges again",
+}
+_AND_NOW[State.OPEN] = _AND_NOW[State.PLANNED]
+
+
 def _require(transaction: Transaction, state: State) -> None:
     if transaction.state is not state:
         raise IllegalTransition(
             f"transaction {transaction.id} is {transaction.state.value}"
-            f"{f' ({transaction.error})' if transaction.error else ''}, this step needs {state.value}",
+            f"{f' ({transaction.error})' if transaction.error else ''}, this step needs {state.value}: "
+            f"{_AND_NOW[transaction.state]}",
             transaction=transaction.id,
             found=transaction.state.value,
             wanted=state.value,
         )
+
+
+def _require_files(work: Work, manifest: Manifest) -> None:
+    """Refuses what could be recorded and never be committed: once it is recorded it is not thrown away any more."""
+    partition = work.pipeline.table.partition
+    if len(manifest.stats) > MOST_FILES:
+        raise TooManyFiles(manifest.instant, len(manifest.stats), MOST_FILES, partition.column if partition else "")
 
 
 def _checked(work: Work, transaction: Transaction, manifest: Manifest) -> list[RangeTotals]:
@@ -139,8 +181,9 @@ def _checked(work: Work, transaction: Transaction, manifest: Manifest) -> list[R
         )
     written = exchange.rows_of(manifest.stats)
     if manifest.merged is not None:
-        if manifest.merged != manifest.rows:
-            raise _refused(work, transaction, f"{manifest.rows} rows were read, but {manifest.merged} were merged")
+        if manifest.merged + manifest.dropped != manifest.rows:
+            what = f"{manifest.merged} were merged and {manifest.dropped} dropped"
+            raise _refused(work, transaction, f"{manifest.rows} rows were read, but {what}")
     elif written + manifest.quarantined != manifest.rows + manifest.taken:
         aside = f", and {manifest.quarantined} in the quarantine" if manifest.quarantine is not None else ""
         raise _refused(

@@ -40,13 +40,14 @@ def verify(work: Work, source: bool = False) -> Proof:
             source=work.pipeline.name,
             field="table.upsert",
         )
+    work.require_owner()
     check_table_against_ledger(work)
     if not work.storage.exists(".hoodie/hoodie.properties"):
         raise TableError(
             f"{work.storage.uri} has no table yet: nothing was committed, run a batch first", table=work.storage.uri
         )
     # The timeline first: the ledger has recorded whatever is completed on it before the instant was completed.
-    timeline = Timeline.load(work.storage)
+    timeline = work.timeline()
     as_of = max((item.completion or "" for item in timeline), default="")
     completed = {item.time for item in timeline if item.phase is Phase.COMPLETED}
     undecided, aside_at = _quarantine(work, completed)
@@ -80,7 +81,7 @@ def verify(work: Work, source: bool = False) -> Proof:
         raise TableError(f"{work.storage.uri}: the job that verifies left no findings", table=work.storage.uri)
     if [item.id for item in _replays(work)] != [item.id for item in replays]:
         raise _replayed(work, "began meanwhile")
-    return prove(as_of, recorded, found, source, aside_at is not None)
+    return prove(as_of, recorded, found, source, aside_at is not None, work.ledger.audit(work.pipeline.name))
 
 
 def _quarantine(work: Work, completed: set[str]) -> tuple[list[str], str | None]:

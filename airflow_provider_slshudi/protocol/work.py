@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.exceptions import Fenced, LedgerError
+from airflow_provider_slshudi.exceptions import Fenced, LedgerError, PipelineConflict, TimelineUnreadable
+from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import PROPERTIES, Timeline
 from airflow_provider_slshudi.job.launch import Launcher
-from airflow_provider_slshudi.job.orders import JobOrder
+from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.sls.service import LogService
 
 COMMIT_SECONDS = 180.0
+COMMIT_SECONDS_PER_FILE = 0.2
+"""What each file adds to a driver's time: three times what a commit took on two very busy cores."""
+LONGEST_COMMIT_SECONDS = 3600.0
 LEASE_SECONDS = COMMIT_SECONDS + 15
 LEASE_WAIT_SECONDS = 60.0
+AIRFLOW = "airflow"
+"""What an event of the ledger is called that holds the name of a transaction's Airflow, see `Run.airflow`."""
 PULSE_SECONDS = 10.0
 
 _log = logging.getLogger(__name__)
@@ -31,10 +38,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Run:
-    """The DAG run that works, or whoever else does."""
+    """The DAG run that works, or whoever else does.
+
+    Attributes:
+        airflow: the name of the Airflow that made the run, by which that one knows its own runs again; empty where
+            nobody said.
+    """
 
     dag_id: str
     run_id: str
+    airflow: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return f"{self.dag_id}/{self.run_id}"
@@ -55,17 +68,54 @@ class Work:
         """The table's file system."""
         return Storage(self.pipeline.table.path)
 
+    def timeline(self) -> Timeline:
+        """The table's timeline.
+
+        Raises:
+            TimelineUnreadable: it could not be read; or there is no table, and the ledger knows that there was one: it
+                is not mounted, say, or this machine's settings lead to another store.
+        """
+        loaded = Timeline.load(self.storage)
+        name = self.pipeline.name
+        if not any(loaded) and not self.storage.exists(PROPERTIES) and self.ledger.has_written(name):
+            raise TimelineUnreadable(
+                f"{self.storage.uri}: there is no table here ({PROPERTIES} is missing), and the ledger knows that "
+                f"pipeline {name} wrote one. That says nothing of its commits: see whether it is mounted, and whether "
+                "this machine's settings lead to the right store. If it was really deleted, `slshudi ledger rebuild "
+                f"{name} --table-is-gone` begins anew",
+                table=self.storage.uri,
+            )
+        return loaded
+
+    def require_owner(self) -> None:
+        """To be asked before anything is written, be it to the ledger.
+
+        Raises:
+            TableDenied: the table, or its quarantine, is another user's, who could not change what is written.
+        """
+        self.storage.require_owner()
+        if self.pipeline.quarantines:
+            Storage(self.pipeline.quarantine_path).require_owner()
+
     def order(self, **fields: Any) -> JobOrder:
         """A job's order for this pipeline."""
         return JobOrder(self.pipeline.model_dump(mode="json"), **fields)
 
+    def run_of(self, transaction: Transaction) -> Run:
+        """The run that planned a transaction."""
+        events = self.ledger.events(transaction.id)
+        airflow = next((event.detail for event in events if event.what == AIRFLOW), "")
+        return Run(transaction.dag_id, transaction.run_id, airflow)
+
     def held(self, id_: str, token: int) -> Transaction:
-        """The transaction, if `token` is still its token.
+        """The transaction, if `token` is still its token and this pipeline is the one that it was planned for.
 
         Raises:
             Fenced: it changed hands.
+            PipelineConflict: the pipeline's name, source or table is another one by now.
         """
         transaction = self.ledger.get(id_)
+        self._require_same(transaction)
         if transaction.token != token:
             raise Fenced(
                 f"transaction {id_} changed hands: its token is {transaction.token}, this run's is {token}. "
@@ -76,6 +126,17 @@ class Work:
             )
         return transaction
 
+    def _require_same(self, transaction: Transaction) -> None:
+        pipeline = self.pipeline
+        if transaction.pipeline != pipeline.name:
+            raise PipelineConflict(
+                f"transaction {transaction.id} is of pipeline {transaction.pipeline}, not of {pipeline.name}: the name "
+                "in the pipeline's file was changed; put it back until the transaction is decided",
+                pipeline=pipeline.name,
+                other=transaction.pipeline,
+            )
+        self.ledger.require(pipeline.name, pipeline.source.identity, pipeline.table.path)
+
     @contextmanager
     def lease(self) -> Iterator[Lease]:
         """The right to decide for the pipeline, renewed while the block runs.
@@ -84,7 +145,9 @@ class Work:
 
         Raises:
             LeaseHeld: somebody else has it and keeps it.
+            TableDenied: as `require_owner`.
         """
+        self.require_owner()
         with (
             self.ledger.lease(self.pipeline.name, str(self.run), LEASE_SECONDS, LEASE_WAIT_SECONDS) as lease,
             _pulse(lease.renew),
@@ -104,22 +167,35 @@ class Work:
         ):
             yield lease
 
+    def change(self, lease: Lease, verb: Verb, order: JobOrder, files: int = 0) -> None:
+        """Runs a driver that changes the table's timeline: the one way of all that the lease's holder starts.
+
+        Its time begins before the lease's, so it is over first, whatever stops this process or the driver. It follows
+        from the number of `files` that the driver tells the table of, and the lease outlasts it. The claim holds where
+        time does not: a driver that is still alive when the next one is started changes nothing.
+
+        Raises:
+            LeaseHeld: somebody else decides by now.
+            JobFailed: the driver did not end well.
+        """
+        seconds = commit_seconds(files)
+        until = clock() + seconds
+        lease.extend(seconds + LEASE_SECONDS - COMMIT_SECONDS)
+        claim = exchange.claim(self.storage, by=str(self.run), to=verb.value, instant=order.instant)
+        self.launcher.run(verb, replace(order, until=until, claim=claim), {})
+
     @contextmanager
     def heartbeat(self, id_: str, token: int) -> Iterator[None]:
-        """Says, while the block runs, that somebody works on the transaction."""
+        """Says, while the block runs, that somebody works on the transaction; raises as `require_owner`."""
+        self.require_owner()
         self.ledger.heartbeat(id_, token)
         with _pulse(lambda: self.ledger.heartbeat(id_, token)):
             yield
 
 
-def driver_time(lease: Lease) -> float:
-    """When a driver that changes the table has to be over, on `time.monotonic`'s clock; renews the lease.
-
-    The driver's time begins before the lease's, so it is over first, whatever stops this process or the driver.
-    """
-    until = time.monotonic() + COMMIT_SECONDS
-    lease.renew()
-    return until
+def commit_seconds(files: int) -> float:
+    """How long a driver may take that tells the table of so many files."""
+    return min(COMMIT_SECONDS + files * COMMIT_SECONDS_PER_FILE, LONGEST_COMMIT_SECONDS)
 
 
 @contextmanager

@@ -40,7 +40,7 @@ class Credentials:
 
 
 Provider = Callable[[], Credentials]
-"""Gives the credentials of this moment; must pickle. Raises OSError where it may be asked again, else ConfigError."""
+"""Gives the credentials of this moment. Raises OSError where it may be asked again, else ConfigError."""
 
 
 @dataclass(frozen=True, slots=True)

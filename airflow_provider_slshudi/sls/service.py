@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
-from airflow_provider_slshudi.exceptions import ConfigError, SourceCorrupt, SourceError, SourceThrottled
+from airflow_provider_slshudi.exceptions import ConfigError, SourceCorrupt, SourceError, SourceRefused, SourceThrottled
 from airflow_provider_slshudi.sls import answers, cursors
 from airflow_provider_slshudi.sls.answers import Doubt, Pull, Shard
 from airflow_provider_slshudi.sls.connection import SlsConnection
@@ -24,7 +24,7 @@ PULL_GROUPS = 1000
 
 
 class LogService:
-    """The shards and log groups of one logstore. Pickles, so that Spark tasks can carry it.
+    """The shards and log groups of one logstore. Does not pickle: its credentials must not get into what tasks carry.
 
     `budget` is how many seconds a call may take with its retries before SourceUnavailable, SourceThrottled or
     SourceCorrupt is raised; `compression` is asked for in pulls; `provider` gives credentials in place of the
@@ -52,9 +52,8 @@ class LogService:
     def __repr__(self) -> str:
         return f"LogService({self.connection!r}, {self.project!r}, {self.logstore!r})"
 
-    def __reduce__(self) -> tuple[Callable[..., LogService], tuple[object, ...]]:
-        provider = self._credentials.provider
-        return _rebuild, (self.connection, self.project, self.logstore, self.budget, self.compression, provider)
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a LogService holds credentials, which do not travel by pickle")
 
     def shards(self) -> list[Shard]:
         """All shards, readonly ones included, by id.
@@ -70,6 +69,15 @@ class LogService:
     def end(self, shard: int) -> int:
         """The cursor that the next log group written will get."""
         return self._cursor(shard, "end")
+
+    def end_if_there(self, shard: int) -> int | None:
+        """`end`, or None where the service says that it has no such shard."""
+        try:
+            return self.end(shard)
+        except SourceRefused as refused:
+            if refused.code != "ShardNotExist":
+                raise
+            return None
 
     def at(self, shard: int, unix_seconds: int) -> int:
         """The cursor of the first log group that the service received at or after `unix_seconds`, or `end`."""
@@ -157,14 +165,3 @@ class LogService:
     ) -> SourceError:
         text = f"{what} failed with {code} ({message}){advice(code)}"
         return self.error(error_class(code, status), text, shard, cursor, code=code, request_id=request_id)
-
-
-def _rebuild(
-    connection: SlsConnection,
-    project: str,
-    logstore: str,
-    budget: float,
-    compression: Compression,
-    provider: Provider,
-) -> LogService:
-    return LogService(connection, project, logstore, budget=budget, compression=compression, provider=provider)

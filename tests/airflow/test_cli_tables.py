@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,18 +16,23 @@ from airflow.sdk.exceptions import AirflowFailException
 from sqlalchemy import create_engine, update
 
 from airflow_provider_slshudi import cli
+from airflow_provider_slshudi.cli import common
 from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.hudi.metadata import FOLDER
+from airflow_provider_slshudi.exceptions import LeaseHeld
+from airflow_provider_slshudi.hooks import work as hooks_work
+from airflow_provider_slshudi.hudi.timeline import METADATA_FOLDER
 from airflow_provider_slshudi.job.orders import Verb
+from airflow_provider_slshudi.ledger import lease as lease_module
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.operators.verify import SlsHudiVerifyOperator
 from airflow_provider_slshudi.protocol import plan
-from airflow_provider_slshudi.protocol.settle import SILENT_AFTER
+from airflow_provider_slshudi.protocol.settle import SILENT_AFTER, dangling
 from tests.airflow.conftest import connection
 from tests.protocol.conftest import Scenario
 from tests.protocol.damage import damaged_batch
+from tests.scenarios import forget_all_instants
 
 LOGS = 50
 
@@ -42,7 +48,7 @@ def pipeline(scenario: Callable[..., Scenario], tmp_path: Path, monkeypatch: pyt
     made.put(LOGS)
     made.batch("run-1")
     made.put(LOGS, first=LOGS)
-    for command in (cli.recover, cli.verify, cli.table):
+    for command in (cli.recover, cli.abandon, cli.ledger, cli.verify, cli.table):
         monkeypatch.setattr(command, "work_of", lambda name: made.by("by-hand"))
     return made
 
@@ -134,6 +140,54 @@ def test_a_transaction_that_may_be_worked_on_is_left_alone_unless_it_is_named(
     assert pipeline.work.ledger.get(opened.id).state is State.ABORTED
 
 
+def test_a_lease_whose_holder_is_unknown_is_broken_for_a_reason_and_with_evidence(
+    pipeline: Scenario, slshudi: Callable[..., tuple[int, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = pipeline.prepare(pipeline.by("run-2"))
+    with pipeline.work.ledger.lease("ad_events", "tail/run-2", seconds=195):
+        code, told = slshudi("recover", "ad_events", "--break-lease", "nobody answers")
+        assert code == 1 and "tail/run-2 has the lease, and its process lives on this machine" in told
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(lease_module, "this_process", lambda: "another-boot/pid:[1]/7/7")
+        lost = pipeline.work.ledger.lease("ad_events", "tail/run-2", seconds=195)
+        held = lost.__enter__()
+    code, told = slshudi("recover", "ad_events", "--transaction", prepared.id, "--break-lease", "its machine burnt")
+    assert code == 0 and "RECOMMIT" in told
+    for shown in ("tail/run-2", "another-boot/pid:[1]/7/7", f"{held.expires:%Y-%m-%d %H:%M:%S}", "nothing: it is not"):
+        assert shown in told
+    (event,) = (event for event in pipeline.work.ledger.events(prepared.id) if event.what == "lease broken")
+    assert "its machine burnt" in event.detail and "another-boot" in event.detail
+    with pytest.raises(LeaseHeld):
+        held.renew()
+
+
+def test_a_second_command_takes_nothing_of_the_first_for_its_own(
+    pipeline: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two containers, whose processes have the same number."""
+    monkeypatch.setattr(os, "getpid", lambda: 7)
+    monkeypatch.setattr(hooks_work, "work_of", lambda name, run: replace(pipeline.work, run=run))
+    first, second = common.work_of("ad_events"), common.work_of("ad_events")
+    assert plan.tail(first) is not None
+    assert dangling(second, lambda run: None) == []
+    assert [live.run_id for live in dangling(first, lambda run: None)] == [first.run.run_id]
+
+
+def test_a_batch_is_given_up_with_a_reason_after_what_is_known_of_it_was_shown(
+    pipeline: Scenario, slshudi: Callable[..., tuple[int, Any]]
+) -> None:
+    planned = plan.tail(pipeline.by("run-2"))
+    assert planned is not None
+    code, told = slshudi("abandon", "ad_events", planned.id)
+    assert code == 0 and "PLANNED" in told and "NOTHING" in told and "nothing was changed" in told
+    assert pipeline.work.ledger.get(planned.id).state is State.PLANNED
+    code, told = slshudi("abandon", "ad_events", planned.id, "--reason", "no more room")
+    assert code == 0 and "its ranges are free" in told
+    assert "no more room" in str(pipeline.work.ledger.get(planned.id).error)
+    code, told = slshudi("abandon", "ad_events", planned.id, "--reason", "again")
+    assert code == 1 and "those are none" in told
+
+
 def test_a_late_instant_of_a_decided_transaction_is_told_with_both_sides(
     pipeline: Scenario, slshudi: Callable[..., tuple[int, Any]]
 ) -> None:
@@ -152,9 +206,15 @@ def test_a_late_instant_of_a_decided_transaction_is_told_with_both_sides(
 def test_what_a_person_has_to_look_at_has_an_exit_code_of_its_own(
     pipeline: Scenario, slshudi: Callable[..., tuple[int, Any]]
 ) -> None:
-    shutil.rmtree(pipeline.work.storage.full(""))
+    forget_all_instants(pipeline)
     code, told = slshudi("recover", "ad_events")
     assert code == 3 and "slshudi ledger rebuild ad_events" in told
+    shutil.rmtree(pipeline.work.storage.full(""))
+    code, told = slshudi("recover", "ad_events")
+    assert code == 1 and "slshudi ledger rebuild ad_events --table-is-gone" in told
+    assert slshudi("ledger", "rebuild", "ad_events")[0] == 1
+    code, told = slshudi("ledger", "rebuild", "ad_events", "--table-is-gone", "--json")
+    assert (code, told["committed"]) == (0, 0)
 
 
 def test_a_proof_is_a_table_for_people_json_for_programs_and_a_task_for_airflow(
@@ -162,7 +222,7 @@ def test_a_proof_is_a_table_for_people_json_for_programs_and_a_task_for_airflow(
 ) -> None:
     monkeypatch.setattr(SlsHudiVerifyOperator, "work", lambda self, context: pipeline.work)
     task = SlsHudiVerifyOperator(task_id="verify", pipeline="ad_events")
-    proven = task.execute({"params": {"source": True}})
+    proven = task.execute({"params": {"source": True}, "dag_run": None})
     assert (proven["rows"], proven["compared"], proven["lacking"], proven["ranges"]) == (LOGS, 5, 0, 1)
     code, told = slshudi("verify", "ad_events")
     assert code == 0 and "every log once" in told and "Ranges that are not" not in told
@@ -183,7 +243,7 @@ def test_a_proof_is_a_table_for_people_json_for_programs_and_a_task_for_airflow(
     with pytest.raises(
         AirflowFailException, match=rf"3 missing, 1 doubled, 1 foreign, 1 unreadable rows: .*{batch.id}"
     ):
-        task.execute({"params": {}})
+        task.execute({"params": {}, "dag_run": None})
 
 
 def test_a_damaged_metadata_table_is_looked_at_and_made_anew(
@@ -191,9 +251,20 @@ def test_a_damaged_metadata_table_is_looked_at_and_made_anew(
 ) -> None:
     code, told = slshudi("table", "rebuild-metadata", "ad_events", "--check")
     assert code == 0 and "before" in told
-    pipeline.work.storage.delete_folder(FOLDER)
+    pipeline.work.storage.delete_folder(METADATA_FOLDER)
     code, told = slshudi("table", "rebuild-metadata", "ad_events", "--check", "--json")
     assert code == 1 and not told["before"]["ok"] and told["before"]["unreadable"] and "after" not in told
     code, told = slshudi("table", "rebuild-metadata", "ad_events", "--json")
     assert code == 0 and told["after"]["ok"] and told["after"]["files"] > 0
     assert pipeline.batch("run-2").rows == LOGS
+
+
+def test_a_table_that_holds_nothing_twice_stays_as_it_is(
+    pipeline: Scenario, slshudi: Callable[..., tuple[int, Any]]
+) -> None:
+    code, told = slshudi("table", "drop-doubled", "ad_events")
+    assert code == 0 and "ad_events: taken out of the table by instant (none): none" in told
+    assert slshudi("table", "drop-doubled", "ad_events", "--json") == (
+        0,
+        {"pipeline": "ad_events", "instant": None, "dropped": []},
+    )

@@ -24,9 +24,9 @@ _COMPLETED = re.compile(r"(\d+)_\d+\.([a-z]+)")
 
 def faults(work: Work, logs: int) -> list[str]:
     """All that is wrong with the table and ledger of a pipeline that nobody works on; `logs` were put, from 0 on."""
-    found = [*_row_faults(work, logs), *_ledger_faults(work)]
+    found = [*_row_faults(work, logs), *ledger_faults(work)]
     for table in tables(work):
-        found += [f"{table.uri}: {fault}" for fault in (*_timeline_faults(table), *_file_faults(table))]
+        found += [f"{table.uri}: {fault}" for fault in (*timeline_faults(table), *file_faults(table))]
     return found
 
 
@@ -38,7 +38,7 @@ def tables(work: Work) -> list[Storage]:
 
 def lost_and_doubled(work: Work, logs: int) -> tuple[int, int]:
     """Logs that are in no table, and rows too many, as hudi-rs reads them."""
-    found = Counter(_events(work))
+    found = Counter(events(work))
     lost = sum(1 for number in range(logs) if f"event-{number}" not in found)
     return lost, sum(times - 1 for times in found.values())
 
@@ -93,14 +93,15 @@ def _commits(table: Storage) -> list[dict[str, Any]]:
 
 def _row_faults(work: Work, logs: int) -> list[str]:
     lost, doubled = lost_and_doubled(work, logs)
-    keys = [key for table in tables(work) for key in _column(table, "_hoodie_record_key")]
+    keys = [key for table in tables(work) for key in column(table, "_hoodie_record_key")]
     found = [f"{lost} logs lost"] if lost else []
     if doubled or len(set(keys)) != len(keys):
         found.append(f"{doubled} logs doubled, {len(keys) - len(set(keys))} keys")
     return found
 
 
-def _timeline_faults(table: Storage) -> list[str]:
+def timeline_faults(table: Storage) -> list[str]:
+    """Instants that are completed twice, or pending."""
     twice = {time: count for time, count in completed_files(table).items() if count > 1}
     if twice:
         return [f"completed more than once: {twice}"]
@@ -108,32 +109,35 @@ def _timeline_faults(table: Storage) -> list[str]:
     return [f"pending: {pending}"] if pending else []
 
 
-def _file_faults(table: Storage) -> list[str]:
+def file_faults(table: Storage) -> list[str]:
+    """Files that no commit lists, and listed ones that are not there."""
     there, listed = data_files(table), listed_files(table)
     gone = listed - there - replaced_files(table)
     found = [f"files that no commit lists: {sorted(there - listed)}"] if there - listed else []
     return [*found, *([f"listed files that are not there: {sorted(gone)}"] if gone else [])]
 
 
-def _ledger_faults(work: Work) -> list[str]:
+def ledger_faults(work: Work) -> list[str]:
+    """Transactions that nobody decided, and rows that the ledger counts otherwise."""
     name = work.pipeline.name
     live = work.ledger.live(name)
     recorded = sum(item.rows or 0 for item in work.ledger.recorded(name))
-    rows = len(_events(work))
+    rows = len(events(work))
     found = [f"live transactions: {live}"] if live else []
     return [*found, *([f"the ledger counts {recorded} rows, the tables have {rows}"] if recorded != rows else [])]
 
 
-def _events(work: Work) -> list[str]:
+def events(work: Work) -> list[str]:
     """The `event_id` of each row: a column of the main table, among the contents of a log in the quarantine."""
     main, *aside = tables(work)
-    found = _column(main, "event_id")
-    for pairs in (pairs for table in aside for pairs in _column(table, "contents")):
+    found = column(main, "event_id")
+    for pairs in (pairs for table in aside for pairs in column(table, "contents")):
         found += [pair["value"].decode() for pair in pairs if pair["key"] == b"event_id"]
     return found
 
 
-def _column(table: Storage, name: str) -> list[Any]:
+def column(table: Storage, name: str) -> list[Any]:
+    """A column of all rows, as hudi-rs reads them."""
     from hudi import HudiReadOptions, HudiTableBuilder
 
     reader = HudiTableBuilder.from_base_uri(table.uri).build()

@@ -39,10 +39,10 @@ def main(setup: dict[str, Any]) -> None:
         lambda: LogService(SlsConnection.from_env(os.environ), source.project, source.logstore, budget=10),
         work.Run("tail", setup["run"]),
     )
-    _STEPS[Step(setup["step"])](working, setup.get("transaction", ""), setup.get("token", 0))
+    STEPS[Step(setup["step"])](working, setup.get("transaction", ""), setup.get("token", 0))
 
 
-_STEPS: dict[Step, Callable[[work.Work, str, int], object]] = {
+STEPS: dict[Step, Callable[[work.Work, str, int], object]] = {
     Step.SETTLE: lambda working, _, __: settle.settle(working, lambda run: True),
     Step.PLAN: lambda working, _, __: plan.tail(working),
     Step.OPEN: steps.open_instant,

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_slshudi.exceptions import ManifestError, TransientError
+from airflow_provider_slshudi.exceptions import ManifestError, TooManyFiles, TransientError
 from airflow_provider_slshudi.hudi import basefile, spill
 from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS
@@ -342,3 +342,16 @@ def test_an_attempt_that_is_refused_at_a_later_file_leaves_none_that_it_has_open
         writer.write(rows, keys, "day", days)
         writer.close()
     assert not files(storage) and len(markers(storage)) == 1
+
+
+def test_a_task_whose_rows_have_more_partitions_than_a_commit_takes_ends_early_and_leaves_no_file(
+    storage: Storage, local_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(basefile, "MOST_FILES", 3)
+    (rows, keys, partitions), *_ = pulls(1, 100, 4)
+    with (
+        pytest.raises(TooManyFiles, match=r"4 files or more, .* partition column event_date"),
+        BaseFileWriter(storage, INSTANT, "0-0-0", MIB, lambda: None) as writer,
+    ):
+        writer.write(rows, keys, "event_date", partitions)
+    assert list(storage.walk()) == []

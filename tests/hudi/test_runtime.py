@@ -153,19 +153,44 @@ class TestConf:
     def test_local_masters_have_hudi_on_their_own_class_path(self):
         conf = runtime.session_conf("local[2]")
         assert conf["spark.driver.extraClassPath"] == str(runtime.jars()[0])
-        assert conf["spark.driver.host"] == "127.0.0.1"
+        assert conf["spark.driver.host"] == "127.0.0.1" and conf["spark.ui.enabled"] == "false"
         assert "spark.jars" not in conf
 
     def test_other_masters_send_the_jars_and_choose_their_own_host(self):
         conf = runtime.session_conf("spark://spark-master:7077")
         assert conf["spark.jars"] == str(runtime.jars()[0])
-        assert not {"spark.driver.extraClassPath", "spark.driver.host"} & set(conf)
+        assert not {"spark.driver.extraClassPath", "spark.driver.host", "spark.authenticate"} & set(conf)
 
     def test_an_endpoint_of_s3_reaches_the_jvm_only_where_s3_is_asked_for(self, monkeypatch):
         monkeypatch.setenv("AWS_ENDPOINT_URL", "http://s3:8333")
         monkeypatch.setattr(runtime, "jars", lambda s3: [Path("/jar")])
         assert runtime.session_conf("local[1]", s3=True)["spark.hadoop.fs.s3a.endpoint"] == "http://s3:8333"
         assert "spark.hadoop.fs.s3a.endpoint" not in runtime.session_conf("local[1]")
+
+    def test_a_pipelines_java_options_and_environment_take_none_of_ours_away(self):
+        conf = runtime.session_conf("spark://master:7077")
+        asked = {
+            "spark.executor.extraJavaOptions": "-Xss4m -Duser.language=tr",
+            "spark.executorEnv.LC_ALL": "C",
+            "spark.executorEnv.MINE": "1",
+            "spark.executor.memory": "2g",
+        }
+        made = runtime.with_asked(conf, asked)
+        first, *_, last = made["spark.executor.extraJavaOptions"].split()
+        # Of one that is there twice Java takes the last.
+        assert (first, last) == ("-Xss4m", "-Duser.timezone=UTC") and "-Duser.language=en" in made[
+            "spark.executor.extraJavaOptions"
+        ].partition("tr")[2]
+        assert made["spark.executorEnv.LC_ALL"].upper().endswith("UTF-8") and made["spark.executorEnv.MINE"] == "1"
+        assert made["spark.driver.extraJavaOptions"] == conf["spark.driver.extraJavaOptions"]
+        assert made["spark.executor.memory"] == "2g"
+
+    def test_a_machine_without_a_locale_of_utf8_says_so(self, monkeypatch):
+        packages._utf8_locale.cache_clear()
+        monkeypatch.setattr(packages, "_is_installed", lambda locale: False)
+        with pytest.raises(RuntimeMissing, match=r"no locale with UTF-8.*install C\.UTF-8"):
+            runtime.environment()
+        packages._utf8_locale.cache_clear()
 
 
 @pytest.fixture(scope="session")

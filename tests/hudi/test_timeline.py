@@ -180,9 +180,9 @@ def test_a_planned_clean_tells_which_files_it_deletes_and_none_outside_of_the_ta
     assert timeline.clean_plan("20260101000000001") == CleanPlan(["a=1/x y%2F.parquet"], [])
     planned(partitions=["a=1"])
     assert Timeline.load(storage).clean_plan("20260101000000001") == CleanPlan([], ["a=1"])
-    planned(f"{base}{storage.full('')}-other/x.parquet")
-    with pytest.raises(TimelineUnreadable, match="is not within the table"):
-        Timeline.load(storage).clean_plan("20260101000000001")
+    outside = [f"{base}{storage.full('')}-other/x.parquet", f"{base}{storage.full('')}/a=1/../../x.parquet"]
+    planned(*outside)
+    assert Timeline.load(storage).clean_plan("20260101000000001") == CleanPlan([], [], outside)
     storage.write(f"{FOLDER}/20260101000000001_20260101000000002.clean", b"")
     assert Timeline.load(storage).pending_clean() is None
 

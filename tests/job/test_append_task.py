@@ -47,7 +47,7 @@ def task(tmp_path: Path, ranges: tuple[LogService, list[Range]]) -> AppendTask:
     exchange.write_order(storage, BatchOrder("t1", 1, INSTANT, {}, [], {}))
     limits = {0: Limits(1e9, 1e3)}
     service, _ = ranges
-    read = ReadSpec(service, "events", RowSpec.of(pipeline), limits)
+    read = ReadSpec(lambda: service, "events", RowSpec.of(pipeline), limits)
     return AppendTask(read, storage, "t1", 1, INSTANT, None, 1 << 20)
 
 

@@ -105,6 +105,63 @@ def test_missing_and_too_large_values_follow_the_rule(rule: str) -> None:
     assert (made.unfit, made.misfits) == (3, {"event_id": 2, "tags": 1})
 
 
+@pytest.mark.parametrize("rule", ["nullify", "fail", "quarantine"])
+def test_a_value_that_no_partitions_folder_can_hold_follows_the_rule(rule: str) -> None:
+    table = {"path": "file:///t", "name": "t", "partition": {"by": "field", "column": "event_id"}}
+    made = RowMaker(RowSpec.of(ad_events(Path("/t"), table=table, misfits=rule)))
+    given = logs(ts=[b"0"] * 5, event_id=[b"a", b"x.marker", b"", None, b"y" * 300])
+    if rule == "fail":
+        with pytest.raises(ValueMisfit, match=r"'x\.marker' of log 0-100-1 cannot be the name of a"):
+            made.rows(given, 0)
+        return
+    rows = made.rows(given, 0)
+    assert rows.partitions is not None
+    if rule == "nullify":
+        assert rows.data["event_id"].to_pylist() == rows.partitions.to_pylist() == ["a", None, None, None, None]
+    else:
+        assert rows.data["event_id"].to_pylist() == rows.partitions.to_pylist() == ["a", None]
+        assert [found[:3] for found in aside(rows)] == [(place, "event_id", "partition") for place in (1, 2, 4)]
+    assert (made.unfit, made.misfits) == (3, {"event_id": 3})
+
+
+@pytest.mark.parametrize("every", ["hour", "month"])
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Shanghai", "America/New_York"])
+def test_an_event_time_beyond_the_years_of_folders_does_not_fit_and_stops_nothing(zone: str, every: str) -> None:
+    partition = {"by": "event_time", "column": "event_time", "every": every, "timezone": zone}
+    table = {"path": "file:///t", "name": "t", "partition": partition}
+    columns = [{"name": "event_time", "key": "ts", "type": "timestamp", "format": "seconds"}]
+    spec = RowSpec.of(ad_events(Path("/t"), table=table, columns=columns, rest_column=None))
+    # Milliseconds, where seconds are expected; and one that Arrow would name after a year of four digits again.
+    for odd in (b"1700000000000", b"-99999999999", b"2131000000000"):
+        for given in ([odd], [b"1700000000", odd]):
+            maker = RowMaker(spec)
+            rows = maker.rows(logs(ts=given), 0)
+            assert rows.partitions is not None
+            *fitting, unfit = rows.partitions.to_pylist()
+            assert unfit is None and all(value.startswith("2023-11") for value in fitting)
+            assert maker.misfits == {"event_time": 1}
+
+
+@pytest.mark.parametrize(
+    ("zone", "first", "last"),
+    [
+        ("UTC", b"0001-01-01T00:00:00Z", b"9999-12-31T23:59:59.999999Z"),
+        ("Asia/Shanghai", b"0001-01-01T08:05:43+08:05", b"9999-12-31T15:59:59Z"),
+        ("America/New_York", b"0001-01-01T05:00:00Z", b"9999-12-31T23:59:59-05:00"),
+    ],
+)
+def test_the_first_and_the_last_year_have_folders_in_every_zone(zone: str, first: bytes, last: bytes) -> None:
+    partition = {"by": "event_time", "column": "event_time", "timezone": zone}
+    table = {"path": "file:///t", "name": "t", "partition": partition}
+    columns = [{"name": "event_time", "key": "ts", "type": "timestamp", "format": "iso8601"}]
+    spec = RowSpec.of(ad_events(Path("/t"), table=table, columns=columns, rest_column=None))
+    for given in ([first], [last], [first, last]):
+        maker = RowMaker(spec)
+        partitions = maker.rows(logs(ts=given), 0).partitions
+        assert partitions is not None and not maker.misfits
+        assert {*partitions.to_pylist()} <= {"0001-01-01", "9999-12-31"}
+
+
 def test_late_and_future_logs_are_told_by_when_the_batch_was_planned() -> None:
     times = millis(-25, -24, 0, 1, 1.5)
     made = maker(bounds={"late": "1d", "future": "1h", "rule": "quarantine"})

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
+from sqlalchemy import Engine, update
 
+from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Density, LedgerShard, RangeTotals, RecordedRange
+from airflow_provider_slshudi.ledger.records import Audit, Density, LedgerShard, RangeTotals, RecordedRange
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.ranges import Range, merge
 
@@ -47,6 +49,23 @@ def test_any_order_of_commits_covers_what_was_committed(ledger: Ledger, seed: in
         done += batch
         assert ledger.coverage(PIPELINE) == merge(done)
     assert ledger.coverage(PIPELINE) == [Range(shard, 0, 30) for shard in range(3)]
+
+
+def test_a_coverage_that_is_not_what_was_committed_is_told_by_kind(ledger: Ledger, engine: Engine) -> None:
+    commit(ledger, [Range(0, 0, 10), Range(1, 0, 10)], "run-1")
+    commit(ledger, [Range(0, 10, 20, gap=True)], "run-2")
+    ledger.begin(PIPELINE, Kind.TAIL, [Range(0, 20, 30)], "dag", "not committed")
+    assert ledger.audit(PIPELINE).ok
+    commit(ledger, [Range(2, 0, 5)], "run-3")
+    with engine.begin() as connection:
+        table = models.coverage
+        connection.execute(update(table).where(table.c.shard == 0).values(end_cursor=15))
+        connection.execute(update(table).where(table.c.shard == 1).values(end_cursor=99))
+        ranges = models.ranges
+        connection.execute(update(ranges).where(ranges.c.shard == 2).values(shard=1, begin_cursor=7, end_cursor=12))
+    assert ledger.audit(PIPELINE) == Audit(
+        uncovered=[Range(0, 15, 20)], unrecorded=[Range(1, 12, 99), Range(2, 0, 5)], twice=[Range(1, 7, 10)]
+    )
 
 
 def test_density_is_learnt_from_commits_and_follows_them(ledger: Ledger) -> None:

@@ -17,6 +17,7 @@ from sqlalchemy import Engine
 from airflow_provider_slshudi.exceptions import LeaseHeld, LedgerError, LedgerUnavailable
 from airflow_provider_slshudi.ledger import engine as engine_module
 from airflow_provider_slshudi.ledger import lease as lease_module
+from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.ledger import Ledger
 
 PIPELINE = "clicks"
@@ -96,6 +97,41 @@ def test_renewing_holds_for_the_full_time_again_also_when_expired_but_free(ledge
         assert lease.expires > first
         with pytest.raises(LeaseHeld), ledger.lease(PIPELINE, "other"):
             pytest.fail("a renewed lease was taken")
+
+
+def test_who_lost_the_lease_does_not_get_it_back_by_renewing_though_it_is_free_again(ledger: Ledger) -> None:
+    with ledger.lease(PIPELINE, "slow", seconds=0.05) as slow:
+        time.sleep(0.1)
+        with ledger.lease(PIPELINE, "next", seconds=30):
+            pass
+        with pytest.raises(LeaseHeld, match="the lease was lost"):
+            slow.renew()
+        with ledger.lease(PIPELINE, "third"):
+            pass
+
+
+@pytest.mark.parametrize("days", [1 / 24, 400])
+def test_a_lease_that_was_taken_by_a_clock_of_the_future_is_none(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, days: float
+) -> None:
+    """Its holder is in another container, of which nothing is known here, and is gone."""
+    with monkeypatch.context() as ahead:
+        ahead.setattr(lease_module, "now", lambda connection: now(connection) + timedelta(days=days))
+        ahead.setattr(lease_module, "this_process", lambda: "another-boot/pid:[1]/7/7")
+        lost = ledger.lease(PIPELINE, "from the future", seconds=195)
+        held = lost.__enter__()
+    with ledger.lease(PIPELINE, "second") as lease:
+        assert lease.holder == "second"
+    assert "a clock was wrong when it was taken" in caplog.text
+    with pytest.raises(LeaseHeld):
+        held.renew()
+
+
+def test_a_clock_that_is_set_right_by_seconds_ends_no_lease(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ledger.lease(PIPELINE, "first", seconds=195):
+        monkeypatch.setattr(lease_module, "now", lambda connection: now(connection) - timedelta(seconds=5))
+        with pytest.raises(LeaseHeld, match="first"), ledger.lease(PIPELINE, "second"):
+            pytest.fail("a living holder lost the lease")
 
 
 def test_waiting_gets_the_lease_when_it_is_released(ledger: Ledger) -> None:

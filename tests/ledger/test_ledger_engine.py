@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import socket
 import sqlite3
 import threading
@@ -20,8 +21,20 @@ from airflow_provider_slshudi.exceptions import ConfigError, LedgerError, Ledger
 from airflow_provider_slshudi.ledger.engine import VERSION_TABLE, migrate, now, open_engine, transaction
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.models import metadata
+from tests.users import NOBODY, open_folder, run_as
 
 PASSWORD = "s3cret-word"
+USE = """
+import sys
+from airflow_provider_slshudi.exceptions import SlsHudiError
+from airflow_provider_slshudi.ledger.engine import open_engine
+from airflow_provider_slshudi.ledger.ledger import Ledger
+try:
+    Ledger(open_engine(f"sqlite:///{sys.argv[1]}")).register("ads", "sls://shop/ads", "file:///lake/ads")
+    print("written")
+except SlsHudiError as error:
+    print(type(error).__name__, *(vars(error).get(name) for name in ("path", "owner", "user")), error, sep="\\n")
+"""
 
 
 @pytest.mark.parametrize(
@@ -70,6 +83,34 @@ def test_an_unreachable_server_is_unavailable_and_its_password_stays_hidden() ->
 def test_a_missing_directory_is_unavailable_and_named(tmp_path: Path) -> None:
     with pytest.raises(LedgerUnavailable, match="nowhere/ledger"):
         Ledger(open_engine(f"sqlite:///{tmp_path}/nowhere/ledger.db")).pipelines()
+
+
+@pytest.mark.parametrize("refusing", ["ledger.db", "ledger.db-wal", "."])
+def test_a_file_that_this_user_may_not_write_is_named_with_its_owner(refusing: str, sqlite_template: Path) -> None:
+    with open_folder() as place:
+        file = place / "ledger.db"
+        file.write_bytes(sqlite_template.read_bytes())
+        file.chmod(0o666)
+        if refusing == "ledger.db-wal":
+            (place / refusing).touch()
+        path = (place / refusing).resolve()
+        path.chmod(0o555 if refusing == "." else 0o444)
+        kind, named, owner, user, said = run_as(NOBODY, USE, file).splitlines()
+        path.chmod(0o777)
+    assert (kind, named, owner) == ("LedgerDenied", str(path), path_owner := Path("/proc/self").owner()), said
+    assert user == ("nobody" if os.geteuid() == 0 else path_owner)
+    assert str(path) in said and f"belongs to {owner}" in said and f"works as {user}" in said
+
+
+def test_what_root_does_in_the_ledger_of_another_user_does_not_lock_that_user_out(sqlite_template: Path) -> None:
+    with open_folder() as place:
+        file = place / "ledger.db"
+        file.write_bytes(sqlite_template.read_bytes())
+        if os.geteuid() == 0:
+            os.chown(file, NOBODY, NOBODY)
+        ledger = Ledger(open_engine(f"sqlite:///{file}"))
+        ledger.register("clicks", "sls://shop/clicks", "file:///lake/clicks")
+        assert run_as(NOBODY, USE, file).strip() == "written"
 
 
 def test_values_stay_out_of_errors(engine: Engine) -> None:

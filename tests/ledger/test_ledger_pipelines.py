@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from airflow_provider_slshudi.exceptions import LedgerError, PipelineConflict
+from airflow_provider_slshudi.exceptions import Fenced, LedgerError, PipelineConflict
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import LedgerPipeline, LedgerShard
+from airflow_provider_slshudi.ledger.records import GONE, LedgerPipeline, LedgerShard, Transaction
+from airflow_provider_slshudi.ledger.states import Kind, State
+from airflow_provider_slshudi.ranges import Range
 
 PIPELINE = "clicks"
 SOURCE, TABLE = "sls://shop/clicks", "file:///lake/clicks"
@@ -22,18 +26,64 @@ def test_registering_again_is_fine(ledger: Ledger) -> None:
     assert ledger.pipelines() == [LedgerPipeline(PIPELINE, SOURCE, TABLE)]
 
 
+def begin(ledger: Ledger) -> Transaction:
+    return ledger.begin(PIPELINE, Kind.TAIL, [Range(0, 0, 10)], "dag", "run")
+
+
 def test_a_table_belongs_to_one_pipeline(ledger: Ledger) -> None:
+    begin(ledger)
     with pytest.raises(PipelineConflict, match="belongs to pipeline clicks; pipeline views") as caught:
         ledger.register("views", "sls://shop/views", TABLE)
     assert (caught.value.pipeline, caught.value.other) == ("views", PIPELINE)
 
 
-@pytest.mark.parametrize(("source", "table"), [("sls://shop/views", TABLE), (SOURCE, "file:///lake/views")])
-def test_a_name_belongs_to_one_source_and_table(ledger: Ledger, source: str, table: str) -> None:
-    with pytest.raises(PipelineConflict) as caught:
-        ledger.register(PIPELINE, source, table)
-    assert all(text in str(caught.value) for text in (SOURCE, TABLE, source, table))
+CHANGED = [("sls://shop/views", TABLE), (SOURCE, "file:///lake/views")]
+
+
+@pytest.mark.parametrize(("source", "table"), CHANGED)
+def test_a_name_belongs_to_one_source_and_table_once_something_was_written(
+    ledger: Ledger, source: str, table: str
+) -> None:
+    ledger.opened(begin(ledger).id, 1, "instant")
+    for ask in (ledger.register, ledger.require):
+        with pytest.raises(PipelineConflict) as caught:
+            ask(PIPELINE, source, table)
+        assert all(text in str(caught.value) for text in (SOURCE, TABLE, source, table))
     assert ledger.pipelines() == [LedgerPipeline(PIPELINE, SOURCE, TABLE)]
+
+
+@pytest.mark.parametrize(("source", "table"), CHANGED)
+def test_a_pipeline_that_was_refused_may_be_corrected(ledger: Ledger, source: str, table: str) -> None:
+    ledger.save_shards(PIPELINE, [shard(0, first=5)])
+    given_up = begin(ledger)
+    ledger.aborted(given_up.id, 1, "refused")
+    planned = begin(ledger)
+    with pytest.raises(PipelineConflict):
+        ledger.require(PIPELINE, source, table)
+    ledger.register(PIPELINE, source, table)
+    ledger.require(PIPELINE, source, table)
+    assert ledger.pipelines() == [LedgerPipeline(PIPELINE, source, table)]
+    assert ledger.get(planned.id).state is State.ABORTED
+    with pytest.raises(Fenced):
+        ledger.opened(planned.id, 1, "instant")
+    assert [found.first for found in ledger.shards(PIPELINE)] == ([5] if source == SOURCE else [])
+
+
+def test_a_name_that_was_refused_leaves_its_table_to_the_corrected_one(ledger: Ledger) -> None:
+    given_up = begin(ledger)
+    ledger.aborted(given_up.id, 1, "refused")
+    ledger.register("views", SOURCE, TABLE)
+    assert ledger.pipelines() == [LedgerPipeline("views", SOURCE, TABLE)]
+    with ledger.lease("views", "me"), ledger.service_lease("views", "me"):
+        pass
+
+
+def test_a_table_that_another_pipeline_writes_is_not_to_be_had_by_a_correction(ledger: Ledger) -> None:
+    ledger.opened(begin(ledger).id, 1, "instant")
+    ledger.register("views", "sls://shop/views", "file:///lake/views")
+    with pytest.raises(PipelineConflict, match="belongs to pipeline clicks"):
+        ledger.register("views", "sls://shop/views", TABLE)
+    assert LedgerPipeline("views", "sls://shop/views", "file:///lake/views") in ledger.pipelines()
 
 
 @pytest.mark.parametrize(
@@ -59,6 +109,22 @@ def test_shards_come_and_change_but_their_first_cursor_stays(ledger: Ledger) -> 
     ledger.save_shards(PIPELINE, [])
     assert ledger.shards(PIPELINE) == expected
     assert ledger.density(PIPELINE) == {}
+
+
+def test_where_a_shard_ended_is_kept_and_goes_by_the_status_that_was_seen_with_it(ledger: Ledger) -> None:
+    def seen(status: str, end: int | None) -> LedgerShard:
+        ledger.save_shards(PIPELINE, [replace(shard(0, status=status), end=end)])
+        return ledger.shards(PIPELINE)[0]
+
+    assert [seen("readwrite", 2**62), seen("readonly", None)] == [
+        replace(shard(0), end=2**62),
+        shard(0, status="readonly"),
+    ]
+    assert [found.end_known for found in (seen("readwrite", 7), seen("readonly", 9), seen(GONE, None))] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_shards_of_an_unknown_pipeline_are_refused(ledger: Ledger) -> None:

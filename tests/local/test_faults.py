@@ -212,6 +212,27 @@ def test_log_groups_expire_by_ttl_and_readers_go_on_at_the_oldest(tmp_path: Path
         assert by_ip(server.connection()).get_begin_cursor(PROJECT, "short", 0).get_cursor() >= oldest
 
 
+def test_a_closed_shard_is_deleted_once_all_of_it_has_expired(tmp_path: Path) -> None:
+    with LocalSls(tmp_path, day=1) as server:
+        client = by_ip(server.connection())
+        client.create_project(PROJECT, "")
+        client.create_logstore(PROJECT, "short", ttl=2, shard_count=1)
+        client.create_logstore(PROJECT, "kept", preserve_storage=True, shard_count=1)
+
+        def shards(logstore: str) -> list[int]:
+            listed = by_ip(server.connection()).list_shards(PROJECT, logstore).get_shards_info()
+            return [shard["shardID"] for shard in listed]
+
+        for logstore in ("short", "kept"):
+            client.split_shard(PROJECT, logstore, 0, "8" + "0" * 31)
+        assert shards("short") == [0, 1, 2]
+        server.stop()
+        server.start()
+        time.sleep(3.2)
+        assert shards("short") == [1, 2]
+        assert shards("kept") == [0, 1, 2]
+
+
 def test_bodies_without_an_announced_length_and_endless_heads_are_bounded(calm: LocalSls) -> None:
     def endless() -> Any:
         for _ in range(1000):

@@ -29,11 +29,12 @@ STOPS = {
             "commit-decided",
             "commit-started",
             "reconcile",
-            "complete",
+            "commit-listed",
+            "commit-looked",
             "commit-completed",
-            "complete aside",
+            "commit-looked aside",
         ),
-        ("settle-taken-over", "commit-decided", "commit-started", "complete", "commit-seen", "end"),
+        ("settle-taken-over", "commit-decided", "commit-started", "commit-looked", "commit-seen", "end"),
     ),
 }
 

@@ -28,7 +28,6 @@ _POINTS = (point.value for point in Point)
 STOPS = [name for name in _POINTS if not name.endswith("-half") and not name.startswith(_OF_SERVICES)] + [
     "to inflight",
     "reconcile",
-    "complete",
     "plan rollback",
     "execute rollback",
     "complete rollback",

@@ -61,6 +61,9 @@ class ModelService:
     def end(self, shard: int) -> int:
         return self._ends[shard]
 
+    def end_if_there(self, shard: int) -> int | None:
+        return self._ends.get(shard)
+
     def at(self, shard: int, unix_seconds: int) -> int:
         return self._ends[shard]
 

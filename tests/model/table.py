@@ -40,7 +40,11 @@ _PLAN = fastavro.parse_schema(
         "fields": [
             {
                 "name": "instantToRollback",
-                "type": {"type": "record", "name": "Info", "fields": [{"name": "commitTime", "type": "string"}]},
+                "type": {
+                    "type": "record",
+                    "name": "Info",
+                    "fields": [{"name": "commitTime", "type": "string"}, {"name": "action", "type": "string"}],
+                },
             },
             {"name": "files", "type": {"type": "array", "items": "string"}},
         ],
@@ -100,7 +104,9 @@ class ModelTable:
         for marked in self._marked(instant):
             if marked not in files:
                 (self.base / marked).unlink(missing_ok=True)
-        self._stop("complete")
+        self._stop("commit-listed")
+        in_time()
+        self._stop("commit-looked")
         if not self._file(f"{instant}.inflight").exists():
             raise JavaError(f"{instant} is not inflight")
         record = {"extraMetadata": dict(extra), "operationType": "BULK_INSERT", "files": files, "commitsRollback": []}
@@ -123,7 +129,7 @@ class ModelTable:
                 return
             time = self._time()
             files = [*self._marked(instant), *self._files_listed(instant)]
-            plan = {"instantToRollback": {"commitTime": instant}, "files": files}
+            plan = {"instantToRollback": {"commitTime": instant, "action": "commit"}, "files": files}
             self._create(f"{time}.rollback.requested", plan, _PLAN)
         yield "execute rollback"
         with suppress(JavaError):

@@ -12,10 +12,14 @@ import pytest
 from hypothesis import seed
 from hypothesis.stateful import run_state_machine_as_test
 
+from airflow_provider_slshudi.exceptions import JobFailed
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.protocol.abandon import abandon
+from airflow_provider_slshudi.protocol.resolve import roll_back
 from tests.model.interleavings import Case, until
 from tests.model.invariants import Invariants
 from tests.model.machine import Protocol, thorough
-from tests.model.world import World
+from tests.model.world import PIPELINE, World
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +36,45 @@ def quiet() -> Iterator[None]:
 def test_an_instant_that_is_opened_while_its_transaction_is_aborted_is_rolled_back(first: str, second: str) -> None:
     """Its owner's name went with the folder, and it stayed pending for ever."""
     Case("open", first, second, False).run()
+
+
+def test_a_giving_up_that_dies_between_fence_and_rollback_is_carried_on_by_the_next_settle() -> None:
+    """The prepared batch had no order any more, so no settle could commit it, and none rolled it back."""
+    with World() as world:
+        promises = Invariants(world)
+        world.source.put(0, 3)
+        first = world.start_run().tries[0]
+        until(world, first, lambda: first.at == "before commit")
+        (prepared,) = world.ledger.live(PIPELINE)
+        person = world.actors.spawn("person", "task", lambda: abandon(world.work("person"), prepared.id, "too large"))
+        until(world, person, lambda: person.at == "settle-fenced")
+        world.kill_task(person, drivers_too=True)
+        world.actors.kill(first)
+        world.settle_down()
+        assert world.ledger.get(prepared.id).state is State.ABORTED
+        promises.check()
+        promises.check_end()
+
+
+def test_what_is_committed_but_for_the_quarantine_is_not_rolled_back() -> None:
+    """Hudi undoes a completed instant as well as a pending one."""
+    with World() as world:
+        world.source.put(0, 3)
+        first = world.start_run().tries[0]
+        until(world, first, lambda: any(actor.at == "commit-completed" for actor in world.actors.all))
+        world.kill_task(first, drivers_too=True)
+        (prepared,) = world.ledger.live(PIPELINE)
+        instant = str(prepared.instant)
+
+        def undo() -> None:
+            work = world.work("person")
+            with work.lease() as lease:
+                roll_back(work, lease, instant, prepared.id)
+
+        person = world.actors.spawn("person", "task", undo)
+        until(world, person, lambda: False)
+        assert isinstance(person.error, JobFailed) and "is committed is not rolled back" in str(person.error)
+        assert [found for found, *_ in world.table.commits()] == [instant]
 
 
 def test_a_rollback_by_hand_that_dies_after_the_decision_to_commit_is_seen_by_the_commits_driver() -> None:
@@ -51,8 +94,8 @@ def test_a_rollback_by_hand_that_dies_after_the_decision_to_commit_is_seen_by_th
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        ("write marker", "complete rollback"),
-        ("write marker", "delete_folder folder"),
+        ("create marker", "complete rollback"),
+        ("create marker", "delete_folder folder"),
         ("append-task-marked", "execute rollback"),
         ("exists batch", "settle-fenced"),
     ],

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import seed
 from hypothesis.stateful import run_state_machine_as_test
 
-from airflow_provider_slshudi.hudi import exchange, quarantine
+from airflow_provider_slshudi.hudi import exchange, leftovers, quarantine
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision, InstantState
@@ -36,9 +36,17 @@ def no_fence(patch: Patch, world: World) -> None:
     patch.setattr(exchange, "fence", lambda *_: None)
 
 
+def no_fence_nor_sweep(patch: Patch, world: World) -> None:
+    no_fence(patch, world)
+    patch.setattr(leftovers, "sweep", lambda *_: [])
+
+
 def no_lease(patch: Patch, world: World) -> None:
     class Nothing:
         def renew(self) -> None:
+            pass
+
+        def extend(self, seconds: float) -> None:
             pass
 
     @contextmanager
@@ -46,13 +54,31 @@ def no_lease(patch: Patch, world: World) -> None:
         yield Nothing()
 
     patch.setattr(work.Work, "lease", lease)
+    no_looks(patch, world)
+
+
+def no_looks(patch: Patch, world: World) -> None:
+    """A driver looks neither at time and claim nor at the timeline."""
+    patch.setattr(verbs, "_in_time", lambda *_: None)
+    patch.setattr(verbs, "_may_complete", lambda *_: None)
 
 
 def no_deadline(patch: Patch, world: World) -> None:
-    """The driver is not ended when its time is over, nor does it look at the time or at the timeline."""
+    """The driver is not ended when its time is over, nor does it look."""
     world.timers = False
+    no_looks(patch, world)
+
+
+def no_clock(patch: Patch, world: World) -> None:
+    """No clock ends a driver, nor does it see what others did on the timeline; the claim is what is left."""
+    world.timers = False
+    patch.setattr(verbs, "clock", lambda: 0.0)
     patch.setattr(verbs, "_require_inflight", lambda *_: None)
-    patch.setattr(verbs, "time", type("Never", (), {"monotonic": staticmethod(lambda: 0.0)}))
+
+
+def no_clock_and_no_claim(patch: Patch, world: World) -> None:
+    no_clock(patch, world)
+    patch.setattr(exchange, "require_claim", lambda *_: None)
 
 
 def committed_is_rolled_back(patch: Patch, world: World) -> None:
@@ -93,9 +119,10 @@ def find(plant: Plant, cases: list[Case]) -> str | None:
 @pytest.mark.parametrize(
     ("plant", "promise", "cases"),
     [
-        (no_fence, "no commit lists", [Case("append", "exists batch", "settle-rolled-back", False)]),
+        (no_fence_nor_sweep, "no commit lists", [Case("append", "exists batch", "settle-rolled-back", False)]),
         (no_lease, "completed twice", [Case("commit", "commit-started", "end", False)]),
         (no_deadline, "completed twice", [Case("commit", "commit-started", "end", True)]),
+        (no_clock_and_no_claim, "completed twice", [Case("commit", "commit-listed", "end", True)]),
         (committed_is_rolled_back, "vanishes", [Case("commit", "commit-completed", "end", True)]),
         (quarantine_is_forgotten, "is in the quarantine, too", [Case("commit", "commit-completed", "end", True)]),
         (
@@ -114,7 +141,7 @@ def test_a_fence_that_is_left_out_is_found(plant: Plant, promise: str, cases: li
 
 
 @pytest.mark.parametrize(
-    ("plant", "promise", "number"), [(no_fence, "no commit lists", 1), (no_lease, "completed twice", 1)]
+    ("plant", "promise", "number"), [(no_fence_nor_sweep, "no commit lists", 2), (no_lease, "completed twice", 1)]
 )
 def test_a_fence_that_is_left_out_is_found_by_chance(plant: Plant, promise: str, number: int) -> None:
     with pytest.raises(Broken, match=promise):
@@ -134,6 +161,15 @@ def planted(plant: Plant) -> type[Protocol]:
                 self.patch.undo()
 
     return Planted
+
+
+@pytest.mark.parametrize("stop", ["commit-started", "reconcile", "commit-listed"])
+def test_without_any_clock_the_claim_still_holds(stop: str) -> None:
+    assert find(no_clock, [Case("commit", stop, "end", True)]) is None
+
+
+def test_without_the_withdrawn_order_the_sweep_of_what_markers_name_still_holds() -> None:
+    assert find(no_fence, [Case("append", "exists batch", "settle-rolled-back", False)]) is None
 
 
 def test_without_the_look_at_the_token_the_ledgers_compare_and_set_still_holds() -> None:

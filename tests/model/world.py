@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -22,7 +22,7 @@ from airflow_provider_slshudi import points
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed, SlsHudiError, TransientError
 from airflow_provider_slshudi.hudi import commit, instants
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.job import append, reading, tasks, verbs
+from airflow_provider_slshudi.job import access, append, reading, tasks, verbs
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger import engine as ledger_engine
 from airflow_provider_slshudi.ledger import lease, models
@@ -31,7 +31,6 @@ from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.planning.recovery import Decision
 from airflow_provider_slshudi.protocol import plan, rebuild, settle, steps, work
 from airflow_provider_slshudi.protocol.work import Run, Work
-from airflow_provider_slshudi.sls import connection, service
 from tests.model.actors import Actor, Actors, Killed
 from tests.model.service import BYTES_PER_GROUP, ModelReader, ModelService, in_turn, whole
 from tests.model.table import ModelTable
@@ -323,9 +322,9 @@ class World:
         patch.setenv(points.FOLDER, "model")
         patch.setattr(points, "_meet", lambda armed: self.actors.stop(armed.name))
         patch.setattr(ledger_engine, "datetime", self.clock)
-        patch.setattr(settle, "datetime", self.clock)
-        for module in (lease, work, verbs):
-            patch.setattr(module, "time", self.clock)
+        patch.setattr(lease, "time", self.clock)
+        for module in (work, verbs):
+            patch.setattr(module, "clock", self.clock.monotonic)
         patch.setattr(work, "LEASE_WAIT_SECONDS", 0)
         patch.setattr(work, "_pulse", self._pulse)
         patch.setattr(lease, "this_process", lambda: self.actors.current.process if self.actors.current else "nobody")
@@ -339,8 +338,7 @@ class World:
             patch.setattr(commit, name, self._of_table(name, lambda pipeline: pipeline.table.path))
         patch.setattr(append, "decode", whole)
         patch.setattr(verbs, "Gateway", types.SimpleNamespace(of=lambda spark: None))
-        patch.setattr(connection.SlsConnection, "from_env", lambda environment: None)
-        patch.setattr(service, "LogService", lambda *arguments: self.source)
+        patch.setattr(access.Access, "grant", lambda spark, source, environment: lambda: self.source)
         patch.setattr(reading, "Reader", ModelReader)
         patch.setattr(reading, "together", in_turn)
         patch.setattr(tasks, "_runner", lambda task: task)
@@ -348,6 +346,7 @@ class World:
             patch.setattr(module, "print", lambda *arguments: None, raising=False)
         for name in ("write", "delete", "delete_folder", "create", "exists"):
             patch.setattr(Storage, name, self._stopping(name, getattr(Storage, name)))
+        patch.setattr(Storage, "delete_files", _delete_in_turn)
 
     def _of_table(self, name: str, path_of: Callable[[Any], str]) -> Callable[..., None]:
         """A function of Hudi's, of the table that its second argument names."""
@@ -359,11 +358,11 @@ class World:
         return call
 
     def _stopping(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        def method(storage: Storage, *arguments: Any) -> Any:
+        def method(storage: Storage, *arguments: Any, **options: Any) -> Any:
             kind = _kind(arguments[0])
             if name != "exists" or kind == "batch":
                 self.actors.stop(f"{name} {kind}")
-            return original(storage, *arguments)
+            return original(storage, *arguments, **options)
 
         return method
 
@@ -452,6 +451,11 @@ class _Spark:
 
 def _is_over(worker: Actor) -> bool:
     return worker.over or worker.lost
+
+
+def _delete_in_turn(storage: Storage, paths: Iterable[str]) -> None:
+    for path in paths:
+        storage.delete(path)
 
 
 def _kind(path: str) -> str:

@@ -12,7 +12,13 @@ from airflow_provider_slshudi.config import Batch
 from airflow_provider_slshudi.exceptions import DataExpired, PipelineConflict, TerminalError
 from airflow_provider_slshudi.ledger.records import Density, RangeTotals
 from airflow_provider_slshudi.planning.batch import plan_tail
-from airflow_provider_slshudi.planning.windows import DEFAULT_BYTES_PER_GROUP, MOST_RANGES, ShardWindow, estimate
+from airflow_provider_slshudi.planning.windows import (
+    DEFAULT_BYTES_PER_GROUP,
+    MOST_RANGES,
+    ShardWindow,
+    estimate,
+    refuse_other_shards,
+)
 from airflow_provider_slshudi.protocol.resolve import ranges_text
 from airflow_provider_slshudi.ranges import Range, merge, overlap, subtract
 
@@ -106,8 +112,21 @@ def test_what_expired_before_the_duty_or_after_it_was_read_is_no_loss() -> None:
 @pytest.mark.parametrize("taken", [[Range(0, 0, 100)], []])
 def test_a_logstore_that_counts_from_elsewhere_stops_the_pipeline(taken: list[Range]) -> None:
     with pytest.raises(PipelineConflict, match=r"shard 0 ends at cursor 40.* up to 100") as caught:
-        plan_tail("p", [window(0, 0, 40, duty=0 if taken else 100)], taken, ONE_BYTE, limits(10), "skip")
+        refuse_other_shards("p", [(0, 0 if taken else 100, 40)], taken)
     assert caught.value.pipeline == "p"
+    refuse_other_shards("p", [(0, 0, 100)], taken)
+
+
+def test_a_shard_that_is_gone_and_was_open_is_a_loss_whose_end_nobody_knows() -> None:
+    gone = [ShardWindow(0, 10, 30, 30, open_end=True), window(1, 0, 5)]
+    for taken, begin in (([Range(0, 10, 20)], 20), ([Range(0, 10, 30)], 30)):
+        with pytest.raises(DataExpired, match="still open") as caught:
+            plan_tail("p", gone, taken, ONE_BYTE, limits(100), "fail")
+        assert (caught.value.shard, caught.value.begin, caught.value.end, caught.value.more) == (0, begin, 30, True)
+    assert plan_tail("p", gone, [Range(0, 10, 20)], ONE_BYTE, limits(100), "skip") == [
+        Range(0, 20, 30, gap=True),
+        Range(1, 0, 5),
+    ]
 
 
 def test_more_shards_than_a_batch_takes_have_turns() -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.exceptions import JobFailed, LeaseHeld
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import maintain, metadata, steps
@@ -234,4 +236,30 @@ def test_log_files_are_read_though_their_commits_are_archived(table: Table) -> N
     table.batch()
     table.check()
     assert compact(table.scenario.by("maintenance")).into_files == 8
+    table.check()
+
+
+def test_a_compaction_that_stood_still_through_its_rollback_leaves_no_file(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver, executors included, wakes before it has written a file, and dies as soon as it has."""
+    pipeline = table.scenario
+    for _ in range(2):
+        table.batch()
+    files = table.files("*.parquet")
+
+    def meanwhile(point: Point) -> None:
+        if point is Point.COMPACT_INFLIGHT:
+            (instant,) = table.timeline.pending()
+            with pipeline.work.lease() as lease:
+                pipeline.work.change(lease, Verb.ROLLBACK, pipeline.work.order(instant=instant.time))
+        if point is Point.COMPACT_WRITTEN:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as points:
+        points.setattr(verbs, "reach", meanwhile)
+        with pytest.raises((Py4JJavaError, KeyboardInterrupt)):
+            compact(pipeline.by("maintenance"))
+    assert table.files("*.parquet") == files
+    assert compact(pipeline.by("maintenance")).into_files == 8
     table.check()

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from py4j.protocol import Py4JJavaError
 from pydantic import ValidationError
 
 from airflow_provider_slshudi.config import PROTOCOL_OPTIONS
 from airflow_provider_slshudi.exceptions import (
     ForeignWrite,
+    IllegalTransition,
     LedgerAhead,
     ManifestError,
     PipelineConflict,
@@ -30,13 +30,16 @@ from airflow_provider_slshudi.exceptions import (
 from airflow_provider_slshudi.hudi import commit, exchange, instants
 from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
-from airflow_provider_slshudi.job.orders import Verb
+from airflow_provider_slshudi.job.launch import Launcher
+from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import LedgerShard, Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision
+from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.protocol import maintain, plan, steps
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.resolve import _commit_order
@@ -64,6 +67,9 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "test_an_older_dangling_instant_is_rolled_back_after_newer_commits",
     ),
     "commitStats called twice leaves two completed files": (
+        "test_every_driver_that_changes_the_timeline_finds_out_that_it_may_not_any_more",
+        "protocol/test_two_drivers.py::test_a_committer_whom_no_clock_ends_finds_that_its_successor_has_claimed_the_table",
+        "protocol/test_recovery.py::test_of_two_completions_that_say_the_same_the_earlier_stays",
         "test_a_driver_commits_no_instant_that_is_not_inflight",
         "protocol/test_recovery.py::test_committed_and_completed_is_left_alone",
         "hudi/test_timeline.py::test_an_instant_completed_twice_is_not_believed",
@@ -112,9 +118,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "the table is restored to an earlier instant": (
         "test_a_table_restored_to_a_savepoint_is_noticed_before_the_next_write_and_read_again",
     ),
-    "the table is dropped": (
-        "protocol/test_rebuild.py::test_a_ledger_that_is_ahead_of_a_dropped_table_reads_all_again",
-    ),
+    "the table is dropped": ("protocol/test_rebuild.py::test_of_a_dropped_table_all_is_read_again",),
     "another client writes to the table": (
         "test_another_clients_write_stops_the_pipeline_until_it_is_known_to_be_meant",
     ),
@@ -250,7 +254,7 @@ def test_an_older_dangling_instant_is_rolled_back_after_newer_commits(spark: Spa
 @pytest.mark.parametrize("left", ["completed", "rolled back"])
 def test_a_driver_commits_no_instant_that_is_not_inflight(gateway: Gateway, pipeline: Scenario, left: str) -> None:
     found = prepared(pipeline, "run-1")
-    order = _commit_order(pipeline.work, found, until=0.0)
+    order = _commit_order(pipeline.work, found)
     if left == "completed":
         pipeline.work.launcher.run(Verb.COMMIT, order, {})
     else:
@@ -261,6 +265,44 @@ def test_a_driver_commits_no_instant_that_is_not_inflight(gateway: Gateway, pipe
         pipeline.work.launcher.run(Verb.COMMIT, order, {})
     assert [pipeline.work.storage.names(folder) for folder in folders] == before
     assert settled(pipeline, "run-2") == [Decision.MARK_COMMITTED if left == "completed" else Decision.ABORT]
+    assert_exact(pipeline, LOGS)
+
+
+@dataclass(frozen=True)
+class Overtaken:
+    """Runs jobs; before each of them somebody else gets the lease, and claims the table, or the job's time passes."""
+
+    launcher: Launcher
+    how: str
+
+    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
+        if self.how == "claimed":
+            exchange.claim(Storage(order.pipeline["table"]["path"]), by="somebody else")
+        else:
+            order = replace(order, until=clock() - 1)
+        self.launcher.run(verb, order, secrets)
+
+
+@pytest.mark.parametrize("how", ["claimed", "too late"])
+def test_every_driver_that_changes_the_timeline_finds_out_that_it_may_not_any_more(
+    pipeline: Scenario, how: str
+) -> None:
+    """A driver that stood still, its task too, and wakes after the lease went to somebody else."""
+    found = prepared(pipeline, "run-1")
+    work = pipeline.by("run-1", launcher=Overtaken(pipeline.work.launcher, how))
+    folders = (".hoodie/timeline", ".hoodie/metadata/.hoodie/timeline", f".hoodie/.temp/{found.instant}")
+    before = [work.storage.names(folder) for folder in folders]
+    orders = {
+        Verb.COMMIT: _commit_order(work, found),
+        Verb.ROLLBACK: work.order(transaction=found.id, instant=found.instant),
+        **{verb: work.order() for verb in (Verb.PLAN_CLEAN, Verb.ARCHIVE, Verb.REBUILD_METADATA)},
+        **{verb: work.order() for verb in (Verb.PLAN_CLUSTERING, Verb.PLAN_COMPACTION, Verb.CLEAN)},
+    }
+    for verb, order in orders.items():
+        with work.lease() as lease, pytest.raises(TableError, match=r"may not \w+ .*any more|the time to .* was over"):
+            work.change(lease, verb, order)
+        assert [work.storage.names(folder) for folder in folders] == before, verb
+    assert settled(pipeline, "run-2") == [Decision.RECOMMIT]
     assert_exact(pipeline, LOGS)
 
 
@@ -291,7 +333,7 @@ def test_an_append_run_twice_is_read_anew_under_a_new_instant(pipeline: Scenario
     register(pipeline.work)
     opened = pipeline.open(pipeline.by("run-1"))
     steps.append(pipeline.by("run-1"), opened.id, opened.token)
-    with pytest.raises(Py4JJavaError):
+    with pytest.raises(IllegalTransition, match="is INFLIGHT and not REQUESTED"):
         steps.append(pipeline.by("run-1"), opened.id, opened.token)
     assert settled(pipeline, "run-2") == [Decision.ROLL_BACK_AND_ABORT]
     assert base_files(pipeline) == []
@@ -321,7 +363,7 @@ def test_a_crash_between_the_metadata_tables_commit_and_the_tables_own_is_recomm
     root = Path(pipeline.work.storage.full(""))
     markers = root / ".hoodie/.temp" / str(found.instant)
     shutil.copytree(markers, tmp_path / "markers")
-    pipeline.work.launcher.run(Verb.COMMIT, _commit_order(pipeline.work, found, until=0.0), {})
+    pipeline.work.launcher.run(Verb.COMMIT, _commit_order(pipeline.work, found), {})
     completed = Timeline.load(pipeline.work.storage).get(str(found.instant))
     assert completed is not None
     (root / completed.file).unlink()
@@ -395,7 +437,7 @@ def test_a_pending_instant_holds_archival_back_and_an_archived_commit_is_still_f
     assert phase(pipeline, held) is Phase.INFLIGHT
     assert len(Timeline.load(pipeline.work.storage).completed("commit")) == 4
     # It is committed, the ledger is never told, and others archive.
-    pipeline.work.launcher.run(Verb.COMMIT, _commit_order(pipeline.work, held, until=0.0), {})
+    pipeline.work.launcher.run(Verb.COMMIT, _commit_order(pipeline.work, held), {})
     completed = Timeline.load(pipeline.work.storage).get(str(held.instant))
     assert completed is not None
     maintain.archive(pipeline.by("maintenance"))

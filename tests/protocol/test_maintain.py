@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import fastavro
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_slshudi.exceptions import ForeignWrite, JobFailed, LeaseHeld, LedgerAhead, TimelineUnreadable
-from airflow_provider_slshudi.hudi import commit
+from airflow_provider_slshudi.hudi import commit, slices
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.timeline import FOLDER, Phase, Timeline
 from airflow_provider_slshudi.job.orders import Verb
@@ -62,6 +63,22 @@ def with_new_ledger(pipeline: Scenario, folder: Path, name: str = "new") -> Scen
     engine = open_engine(f"sqlite:///{folder / name}.db")
     migrate(engine)
     return replace(pipeline, work=replace(pipeline.work, ledger=Ledger(engine)))
+
+
+def test_files_of_a_clustering_are_committed_ones_when_that_was_archived(
+    spark: SparkSession, pipeline: Scenario
+) -> None:
+    logs = batches(pipeline, 2)
+    cluster(spark, pipeline)
+    rewritten = [instant.time for instant in timeline_of(pipeline).completed("replacecommit")]
+    logs = batches(pipeline, 4, first=logs)
+    maintain.clean(pipeline.by("maintenance"))
+    maintain.archive(pipeline.by("maintenance"))
+    assert timeline_of(pipeline).get(rewritten[0]) is None
+    files = slices.committed_files(Gateway.of(spark.sparkContext), pipeline.work.pipeline)
+    assert rewritten[0] in {file.instant for file in files}
+    held = sum(pq.read_metadata(pipeline.work.storage.full(file.name)).num_rows for file in files)
+    assert held == logs
 
 
 def test_replaced_files_are_deleted_while_a_prepared_batch_waits_and_is_committed_afterwards(
@@ -262,12 +279,17 @@ def test_a_clean_that_somebody_else_planned_is_carried_out_unless_it_would_delet
         fastavro.writer(changed, reader.writer_schema, [{**next(iter(reader)), **changes}])
         file.write_bytes(changed.getvalue())
 
+    outside = Path(pipeline.work.storage.full("")).parent / "another" / next(iter(there)).rpartition("/")[2]
+    outside.parent.mkdir()
+    outside.touch()
+    leads_out = f"{pipeline.work.storage.uri}/event_date=2026-01-01/../../another/{outside.name}"
+    for path in ("/etc/hosts", leads_out):
+        plan(filePathsToBeDeletedPerPartition={"event_date": [{"filePath": path, "isBootstrapBaseFile": False}]})
+        with pytest.raises(ForeignWrite, match=rf"clean {planned} names files that are not in the table's .*{FOLDER}"):
+            maintain.clean(pipeline.by("maintenance"))
+    assert outside.exists() and base_files(pipeline) == there
     plan(partitionsToBeDeleted=["event_date=2026-01-01"])
     with pytest.raises(ForeignWrite, match=rf"pending clean {planned} would delete the folders of event_date="):
-        maintain.clean(pipeline.by("maintenance"))
-    elsewhere = [{"filePath": "/etc/hosts", "isBootstrapBaseFile": False}]
-    plan(filePathsToBeDeletedPerPartition={"event_date=2026-01-01": elsewhere})
-    with pytest.raises(TimelineUnreadable, match="/etc/hosts is not within the table"):
         maintain.clean(pipeline.by("maintenance"))
     assert base_files(pipeline) == there
     file.write_bytes(ours)
@@ -309,7 +331,7 @@ def test_services_do_nothing_without_a_table_nor_where_a_person_has_to_look(pipe
     batches(pipeline, 1)
     shutil.rmtree(pipeline.work.storage.full(""))
     for service in (maintain.clean, maintain.archive):
-        with pytest.raises(LedgerAhead, match="slshudi ledger rebuild"):
+        with pytest.raises(TimelineUnreadable, match="see whether it is mounted"):
             service(pipeline.by("maintenance"))
 
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_slshudi.exceptions import JobFailed, LedgerAhead, TableError
-from airflow_provider_slshudi.hudi.metadata import FOLDER
-from airflow_provider_slshudi.hudi.timeline import Phase
+from airflow_provider_slshudi.exceptions import JobFailed, TableError, TimelineUnreadable
+from airflow_provider_slshudi.hudi.timeline import METADATA_FOLDER, Phase
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import metadata, steps
@@ -43,7 +42,7 @@ def rows(spark: SparkSession, pipeline: Scenario) -> int:
 
 def lose_last_delta(pipeline: Scenario) -> None:
     """Takes the newest commit off the metadata table's timeline, as where a backup was put back."""
-    timeline = root(pipeline) / FOLDER / ".hoodie/timeline"
+    timeline = root(pipeline) / METADATA_FOLDER / ".hoodie/timeline"
     newest = max(file.name for file in timeline.glob("*_*.deltacommit"))
     for file in timeline.glob(f"{newest.partition('_')[0]}*"):
         file.unlink()
@@ -82,15 +81,15 @@ def test_one_that_cannot_be_read_or_is_gone_is_made_anew_and_a_healthy_one_is_le
     batches(pipeline, 2)
     healthy, after = metadata.rebuild(pipeline.by("check"), only_damaged=True)
     assert healthy is after and healthy.ok and healthy.files == 2
-    for file in (root(pipeline) / FOLDER / "files").glob("*.hfile"):
+    for file in (root(pipeline) / METADATA_FOLDER / "files").glob("*.hfile"):
         file.write_bytes(b"damaged")
-    for file in (root(pipeline) / FOLDER / "files").glob(".*.log*"):
+    for file in (root(pipeline) / METADATA_FOLDER / "files").glob(".*.log*"):
         file.write_bytes(b"damaged")
     damaged, after = metadata.rebuild(pipeline.by("check"), only_damaged=True)
     assert (damaged.unreadable or damaged.lacking) and after.ok
     assert rows(spark, pipeline) == 20 and verify(pipeline.work).ok
     # Without its folder no commit would get through.
-    shutil.rmtree(root(pipeline) / FOLDER)
+    shutil.rmtree(root(pipeline) / METADATA_FOLDER)
     missing, after = metadata.rebuild(pipeline.by("check"), only_damaged=True)
     assert missing.unreadable and after.ok
     assert_exact(pipeline, 20)
@@ -114,5 +113,5 @@ def test_nothing_is_done_without_a_table_nor_where_a_person_has_to_look(pipeline
         metadata.check(pipeline.by("check"))
     batches(pipeline, 1)
     shutil.rmtree(root(pipeline))
-    with pytest.raises(LedgerAhead, match="slshudi ledger rebuild"):
+    with pytest.raises(TimelineUnreadable, match="see whether it is mounted"):
         metadata.rebuild(pipeline.by("check"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_slshudi.exceptions import IllegalTransition, LedgerAhead, LedgerLost
+from airflow_provider_slshudi.exceptions import IllegalTransition, LedgerLost, TimelineUnreadable
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
@@ -64,14 +64,14 @@ def test_a_lost_ledger_is_rebuilt_and_the_pipeline_goes_on(
     engine.dispose()
 
 
-def test_a_ledger_that_is_ahead_of_a_dropped_table_reads_all_again(scenario: Callable[..., Scenario]) -> None:
+def test_of_a_dropped_table_all_is_read_again(scenario: Callable[..., Scenario]) -> None:
     pipeline = scenario()
     pipeline.put(60)
     pipeline.batch("run-1")
     shutil.rmtree(pipeline.work.storage.full(""))
-    with pytest.raises(LedgerAhead):
+    with pytest.raises(TimelineUnreadable):
         settle(pipeline.by("run-2"), lambda run: True)
-    assert rebuild(pipeline.work).committed == 0
+    assert rebuild(pipeline.work, table_is_gone=True).committed == 0
     assert pipeline.batch("run-3").rows == 60
     assert verify(pipeline.work).ok
 

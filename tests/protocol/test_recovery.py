@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from typing_extensions import Self
 
 from airflow_provider_slshudi.exceptions import (
     CommitStateUnknown,
@@ -26,6 +28,7 @@ from airflow_provider_slshudi.hudi import commit, exchange
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.job.orders import Verb
+from airflow_provider_slshudi.ledger import engine as engine_module
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
@@ -33,11 +36,11 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import plan, steps
-from airflow_provider_slshudi.protocol.recover import decisions
+from airflow_provider_slshudi.protocol.recover import decisions, recover
 from airflow_provider_slshudi.protocol.resolve import _commit_order
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Work
-from tests.scenarios import DyingLauncher, Scenario
+from tests.scenarios import DyingLauncher, Scenario, forget_all_instants
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,6 +92,23 @@ def test_planned_and_nothing_on_the_timeline_is_aborted(spark: SparkSession, pip
     assert settled(pipeline.by("run-2")) == [Decision.ABORT]
     assert pipeline.work.ledger.get(planned.id).state is State.ABORTED
     assert_healthy(pipeline, spark)
+
+
+def test_a_healthy_batch_is_left_alone_where_the_databases_clock_is_behind_the_workers(
+    pipeline: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Behind(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return super().now(tz) - timedelta(minutes=11)
+
+    monkeypatch.setattr(engine_module, "datetime", Behind)
+    planned = plan.tail(pipeline.by("run-1"))
+    assert planned is not None
+    # Of runs that Airflow does not know.
+    done = recover(pipeline.by("run-2"), lambda run: None)
+    assert (done.settled, [left.transaction for left in done.left]) == ([], [planned.id])
+    assert "its heartbeat is 0 s old" in done.left[0].why or "its heartbeat is 1 s old" in done.left[0].why
 
 
 def test_a_plan_that_died_right_after_it_had_begun_is_gone_on_with_by_its_retry(
@@ -164,7 +184,7 @@ def test_prepared_and_inflight_is_recommitted(spark: SparkSession, pipeline: Sce
 def test_prepared_and_completed_is_marked_committed(spark: SparkSession, pipeline: Scenario) -> None:
     prepared = pipeline.prepare(pipeline.by("run-1"))
     with pytest.raises(JobFailed):
-        order = _commit_order(pipeline.work, prepared, until=0.0)
+        order = _commit_order(pipeline.work, prepared)
         DyingLauncher(Point.COMMIT_COMPLETED).run(Verb.COMMIT, order, {})
     assert phase(pipeline, prepared) is Phase.COMPLETED
     assert settled(pipeline.by("run-2")) == [Decision.MARK_COMMITTED]
@@ -228,11 +248,10 @@ def test_committed_and_completed_is_left_alone(spark: SparkSession, pipeline: Sc
 def test_committed_and_gone_from_the_timeline_stops(pipeline: Scenario) -> None:
     before = pipeline.work.ledger.latest_committed("ad_events")
     assert before is not None
-    shutil.rmtree(pipeline.work.storage.full(""))
+    forget_all_instants(pipeline)
     with pytest.raises(LedgerAhead, match="slshudi ledger rebuild ad_events") as stopped:
         settle(pipeline.by("run-1"), lambda run: True)
     assert (stopped.value.transaction, stopped.value.instant) == (before.id, before.instant)
-    assert not Path(pipeline.work.storage.full("")).exists()
 
 
 def test_a_timeline_that_cannot_be_read_decides_nothing(spark: SparkSession, pipeline: Scenario) -> None:
@@ -366,3 +385,46 @@ def assert_rolled_back(pipeline: Scenario, transaction: Transaction) -> None:
     for folder in (".hoodie/.temp", ".hoodie/slshudi"):
         assert not pipeline.work.storage.exists(f"{folder}/{transaction.instant}")
     assert pipeline.work.ledger.reserved("ad_events") == []
+
+
+@pytest.mark.parametrize("told", ["the later", "nothing yet"])
+def test_of_two_completions_that_say_the_same_the_earlier_stays(
+    spark: SparkSession, pipeline: Scenario, told: str
+) -> None:
+    prepared = pipeline.prepare(pipeline.by("run-1"))
+    if told == "the later":
+        steps.commit(pipeline.by("run-1"), prepared.id, prepared.token)
+    else:
+        pipeline.work.launcher.run(Verb.COMMIT, _commit_order(pipeline.work, prepared), {})
+    earlier, later = completed_again(pipeline, prepared)
+    with pytest.raises(TimelineUnreadable, match="completed 2 times"):
+        phase(pipeline, prepared)
+
+    assert settled(pipeline.by("run-2")) == ([] if told == "the later" else [Decision.MARK_COMMITTED])
+    assert earlier.exists() and not later.exists()
+    assert pipeline.work.ledger.get(prepared.id).completed == earlier.name.split(".")[0].split("_")[1]
+    (note,) = [event for event in pipeline.work.ledger.events(prepared.id) if event.what == "completed once"]
+    assert earlier.name in note.detail and later.name in note.detail
+    assert_healthy(pipeline, spark)
+
+
+def test_two_completions_that_differ_are_left_to_a_person_and_both_named(pipeline: Scenario) -> None:
+    prepared = pipeline.prepare(pipeline.by("run-1"))
+    steps.commit(pipeline.by("run-1"), prepared.id, prepared.token)
+    timeline = Path(pipeline.work.storage.full(".hoodie/timeline"))
+    other = next(file for file in timeline.glob("*.commit") if not file.name.startswith(f"{prepared.instant}_"))
+    earlier, later = completed_again(pipeline, prepared, other.read_bytes())
+    with pytest.raises(TimelineUnreadable, match="remove the extra file after comparing") as caught:
+        settled(pipeline.by("run-2"))
+    assert earlier.name in str(caught.value) and later.name in str(caught.value)
+    assert earlier.exists() and later.exists()
+
+
+def completed_again(pipeline: Scenario, transaction: Transaction, content: bytes | None = None) -> tuple[Path, Path]:
+    """A second completion of a transaction's instant, a moment before the one that is there; both files."""
+    timeline = Path(pipeline.work.storage.full(".hoodie/timeline"))
+    (later,) = timeline.glob(f"{transaction.instant}_*.commit")
+    completion = int(later.name.split(".")[0].split("_")[1])
+    earlier = timeline / f"{transaction.instant}_{completion - 1}.commit"
+    earlier.write_bytes(content or later.read_bytes())
+    return earlier, later

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -19,17 +20,20 @@ from tests.services import postgres, s3_store, spark_cluster
 
 
 def test_batches_and_a_recommit_with_postgresql_a_cluster_and_s3(
-    scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch
+    scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from hudi import HudiTableBuilder
 
+    events = tmp_path / "events"
+    events.mkdir()
+    logged = {"conf": {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}}
     with postgres() as ledger_url, s3_store("lake") as aws, spark_cluster(aws) as master:
         for name, value in aws.items():
             monkeypatch.setenv(name, value)
         launcher = SubprocessLauncher(master)
         checks = [{"name": "some", "batch": "count(*) > 100"}]
         location = "s3a://lake/tests/ad_events"
-        pipeline = scenario(ledger_url=ledger_url, location=location, launcher=launcher, checks=checks)
+        pipeline = scenario(ledger_url=ledger_url, location=location, launcher=launcher, checks=checks, spark=logged)
         pipeline.put(300)
         assert pipeline.batch("run-1").state is State.COMMITTED
 
@@ -51,3 +55,7 @@ def test_batches_and_a_recommit_with_postgresql_a_cluster_and_s3(
         }
         table = HudiTableBuilder.from_base_uri("s3a://lake/tests/ad_events").with_storage_options(options).build()
         assert sum(batch.num_rows for batch in table.read()) == 500
+
+        history = b"".join(file.read_bytes() for file in events.iterdir())
+        assert b"slshudi.sls.half" in history
+        assert pipeline.work.connect().connection.access_key_secret.encode() not in history

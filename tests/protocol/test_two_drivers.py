@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from threading import Thread
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import psutil
@@ -17,12 +17,11 @@ import pytest
 
 from airflow_provider_slshudi.exceptions import LeaseHeld
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.job.launch import SubprocessLauncher
-from airflow_provider_slshudi.job.orders import Verb
+from airflow_provider_slshudi.ledger import lease as lease_module
+from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.points import FOLDER, Point
-from airflow_provider_slshudi.protocol.resolve import _commit_order
+from airflow_provider_slshudi.points import Point
 from tests.crash.cases import Step, Victim
 from tests.crash.counts import completed_files, data_files, listed_files
 from tests.crash.held import HeldStep, Holds
@@ -132,21 +131,33 @@ def test_a_committer_that_was_stopped_and_wakes_after_its_successor_commits_noth
     assert line.ends_well() == []
 
 
-def test_without_a_deadline_the_woken_committer_would_commit_a_second_time(line: Line) -> None:
-    # What the kernel's timer is for: the same order without `until`, as the test above has it.
+@pytest.mark.parametrize("point", [Point.COMMIT_LISTED, Point.COMMIT_LOOKED])
+def test_a_committer_whom_no_clock_ends_finds_that_its_successor_has_claimed_the_table(
+    line: Line, held: Callable[..., HeldStep], monkeypatch: pytest.MonkeyPatch, point: Point
+) -> None:
+    """The successor's clock is an hour ahead, so the lease of a committer that stands still is over to it."""
     prepared, holds = before(line, Step.COMMIT), line.holds()
-    holds.arm(Point.COMMIT_STARTED)
-    order = _commit_order(line.work, prepared, until=0.0)
-    launcher = SubprocessLauncher()
-    driver = Thread(target=launcher.run, args=(Verb.COMMIT, order, {FOLDER: str(holds.folder)}))
-    driver.start()
-    try:
-        holds.wait(Point.COMMIT_STARTED)
+    holds.arm(point)
+    old = held(Step.COMMIT, prepared, holds)
+    holds.wait(point, old.child)
+    old.processes()
+    with monkeypatch.context() as ahead:
+        ahead.setattr(lease_module, "now", lambda connection: now(connection) + timedelta(hours=1))
         assert line.settle("run-2") == ["RECOMMIT"]
-    finally:
-        holds.release(Point.COMMIT_STARTED)
-        driver.join(120)
-    assert completed_files(line.work.storage)[prepared.instant or ""] == 2
+    first = str(line.work.ledger.get(prepared.id).completed)
+    holds.release(point)
+    old.wait()
+    if point is Point.COMMIT_LISTED:
+        assert "this driver may not commit instant" in old.log.read_text()
+    else:
+        # It had looked already: nothing but a write was left. What it did twice is put right.
+        assert completed_files(line.work.storage)[prepared.instant or ""] == 2
+        assert line.settle("run-3") == []
+        assert "completed once" in [event.what for event in line.work.ledger.events(prepared.id)]
+    assert_one_commit(line, prepared)
+    found = Timeline.load(line.work.storage).get(prepared.instant or "")
+    assert found is not None and found.completion == first == line.work.ledger.get(prepared.id).completed
+    assert line.ends_well() == []
 
 
 def test_commit_called_twice_at_the_same_moment_commits_once(line: Line, held: Callable[..., HeldStep]) -> None:

@@ -166,6 +166,36 @@ def test_a_log_without_a_key_is_named(upserts: Callable[..., Scenario]) -> None:
         pipeline.batch("run-1")
 
 
+def test_logs_without_a_key_are_dropped_and_counted_where_the_file_says_so(
+    spark: SparkSession, upserts: Callable[..., Scenario]
+) -> None:
+    refusing = upserts()
+    whole = {"id": "c1", "updated_at": 1, "region": "a", "number": 7}
+    no_order = {name: value for name, value in whole.items() if name != "updated_at"}
+    # The third has two columns that do not fit, and counts once; of a log group the places stay those of the service.
+    raw(
+        refusing, {**whole, "id": ""}, no_order, {**whole, "id": "", "updated_at": "soon"}, {**whole, "id": "c2"}, whole
+    )
+    with pytest.raises(Exception, match="missing_key: drop"):
+        refusing.batch("run-1")
+
+    table = refusing.work.pipeline.model_dump(mode="json")["table"]
+    dropping = {**table, "upsert": {**table["upsert"], "missing_key": "drop"}}
+    with pytest.raises(TooManyMisfits, match="3 of 5 logs"):
+        with_fields(refusing, table=dropping, max_misfits=0.5).batch("run-2")
+    pipeline = with_fields(refusing, table=dropping)
+    recorded = pipeline.batch("run-3").manifest or {}
+    assert (recorded["dropped"], recorded["unfit"]) == (3, 3)
+    assert recorded["misfits"] == {"id": 2, "updated_at": 2}
+    assert [example.partition(" of log")[0] for example in recorded["examples"]] == [
+        "column updated_at",
+        *["column id"] * 2,
+    ]
+    assert {row[1] for row in rows_by_spark(spark, pipeline.work.storage.full(""))} == {"c1", "c2"}
+    raw(refusing, {**whole, "updated_at": 2, "number": 8})
+    assert pipeline.batch("run-4").rows == 1
+
+
 def test_rows_without_a_partition_value_have_one_of_their_own(
     spark: SparkSession, upserts: Callable[..., Scenario]
 ) -> None:

@@ -53,6 +53,18 @@ def only_wrong(wrong: list[RangeProof], batch: Transaction, of: Range) -> Mappin
     return found.counts.to_dict()
 
 
+def test_a_ledger_whose_coverage_is_not_what_was_committed_proves_nothing(pipeline: Scenario) -> None:
+    (covered,) = pipeline.work.ledger.coverage("ad_events")
+    engine = pipeline.work.ledger._engine
+    with engine.begin() as connection:
+        connection.execute(update(models.coverage).values(end_cursor=covered.end - 1))
+    proof = verify(pipeline.work)
+    assert proof.totals.ok and not proof.ok
+    lost = Range(0, covered.end - 1, covered.end)
+    assert proof.complaint() == f"{lost}: committed and not covered, so it will be read again"
+    assert proof.to_dict()["coverage"] == {"uncovered": [str(lost)], "unrecorded": [], "twice": []}
+
+
 def test_a_healthy_table_is_proven_per_shard_and_range_and_against_the_service(scenario: Make) -> None:
     pipeline = scenario(shards=3)
     pipeline.put(300)
@@ -225,6 +237,6 @@ def test_a_batch_that_commits_while_the_table_is_verified_is_left_out(pipeline: 
 def test_a_commit_that_the_ledger_was_not_told_of_yet_is_compared(pipeline: Scenario) -> None:
     work: Work = pipeline.by("run-2")
     prepared = pipeline.prepare(work)
-    work.launcher.run(Verb.COMMIT, _commit_order(work, prepared, until=0.0), {})
+    work.launcher.run(Verb.COMMIT, _commit_order(work, prepared), {})
     proof = verify(pipeline.work)
     assert proof.ok and proof.rows == 2 * LOGS and len(proof.ranges) == 2

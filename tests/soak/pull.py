@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import pickle
 import random
 import sys
 import tempfile
@@ -103,7 +102,8 @@ def soak(directory: Path, logs: int, failing: float, seed: int) -> Outcome:
     with _counted() as sent, LocalSls(directory, security_token="temporary") as server:
         outcome.put = _put(server, logs)
         connection = server.connection()
-        service = LogService(connection, PROJECT, LOGSTORE, budget=30.0, provider=Issued(connection))
+        connect = partial(LogService, connection, PROJECT, LOGSTORE, budget=30.0, provider=Issued(connection))
+        service = connect()
         server.faults = plan(failing, seed)
         ends = {shard: _patient(partial(_bounds, service, shard)) for shard in _patient(partial(_ids, service))}
         work = [
@@ -111,9 +111,8 @@ def soak(directory: Path, logs: int, failing: float, seed: int) -> Outcome:
             for shard, (begin, end) in ends.items()
             for at in range(begin, end, GROUPS_PER_RANGE)
         ]
-        carried = pickle.dumps(service)
         with ThreadPoolExecutor(READERS) as pool:
-            done = list(pool.map(partial(_task, carried), work))
+            done = list(pool.map(partial(_task, connect), work))
         outcome.requests = len(sent)
         outcome.tasks, outcome.retried = len(work), sum(tries > 1 for _, tries in done)
         for (_, kind), count in server.injected().items():
@@ -149,14 +148,14 @@ def _bounds(service: LogService, shard: int) -> tuple[int, int]:
     return service.begin(shard), service.end(shard)
 
 
-def _task(carried: bytes, item: Range) -> tuple[NDArray[np.int64], int]:
+def _task(connect: Callable[[], LogService], item: Range) -> tuple[NDArray[np.int64], int]:
     """The numbers in a range, and how many tries it took."""
     tries = 0
 
     def read() -> NDArray[np.int64]:
         nonlocal tries
         tries += 1
-        reader = Reader(pickle.loads(carried), "soak")
+        reader = Reader(connect(), "soak")
         values = pa.concat_tables(table for _, table in reader.tables(item, ["value"]))["value"]
         return np.asarray(values.cast(pa.string()).cast(pa.int64()))
 

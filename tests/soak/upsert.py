@@ -12,7 +12,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,8 +107,8 @@ class Outcome:
 class Changes:
     """Random changes. After a delete a key's next change is later: which of them wins is a matter of compaction."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self._rng, self._clock = rng, 0
+    def __init__(self, rng: random.Random, regions: Sequence[str] = REGIONS, ids: Sequence[str] = ()) -> None:
+        self._rng, self._clock, self._regions, self._ids = rng, 0, regions, ids
         self._deleted: dict[Key, int] = {}
 
     def some(self, count: int) -> list[Change]:
@@ -118,7 +118,7 @@ class Changes:
     def _one(self) -> Change:
         rng = self._rng
         self._clock += rng.randrange(3)
-        key = rng.choice(REGIONS), f"c{int(rng.paretovariate(0.5)) % 500}"
+        key = rng.choice(self._regions), rng.choice(self._ids or [f"c{int(rng.paretovariate(0.5)) % 500}"])
         at = self._clock - (rng.randrange(60) if rng.random() < 0.2 else 0)
         at = max(at, self._deleted.get(key, -1) + 1, 0)
         gone = rng.random() < 0.15

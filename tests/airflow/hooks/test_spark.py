@@ -18,7 +18,7 @@ from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from tests.machine import connection
-from tests.pipelines import ad_events
+from tests.pipelines import wide
 
 SPARK = "AIRFLOW_CONN_SPARK_DEFAULT"
 SECRET = "never-to-be-seen-0451"
@@ -33,7 +33,7 @@ def names(processes: list[psutil.Process]) -> list[str]:
 
 
 def order_without_batch(table: Path) -> JobOrder:
-    return JobOrder(ad_events(table).model_dump(mode="json"), "t-1", 1, "20260101000000000")
+    return JobOrder(wide(table).model_dump(mode="json"), "t-1", 1, "20260101000000000")
 
 
 def test_a_job_that_fails_tells_its_last_lines_and_no_secret(
@@ -56,10 +56,11 @@ def test_a_driver_ends_with_the_process_that_started_it(tmp_path: Path, monkeypa
     code = (
         "import sys; from airflow_provider_slshudi.hooks.spark import SparkLauncher; "
         "from airflow_provider_slshudi.job.orders import JobOrder, Verb; "
-        "SparkLauncher('spark_default').run(Verb.APPEND, JobOrder.from_json(sys.argv[1]), {})"
+        "SparkLauncher('spark_default').run(Verb.APPEND, JobOrder.from_json(sys.stdin.read()), {})"
     )
-    order = order_without_batch(tmp_path / "t").to_json()
-    worker = subprocess.Popen([sys.executable, "-c", code, order], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with order_without_batch(tmp_path / "t").as_input() as order:
+        nothing = subprocess.DEVNULL
+        worker = subprocess.Popen([sys.executable, "-c", code], stdin=order, stdout=nothing, stderr=nothing)
     try:
         deadline = time.monotonic() + 60
         # spark-submit's JVM and the Python that it starts.

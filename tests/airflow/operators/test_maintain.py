@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_slshudi.hudi.metadata import FOLDER
+from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER
 from airflow_provider_slshudi.operators.base import PipelineTask
 from airflow_provider_slshudi.operators.maintain import (
     SlsHudiArchiveOperator,
@@ -68,7 +68,7 @@ def test_clustering_and_a_rebuild_tell_what_they_did(pipeline: Scenario, capsys:
 
     rebuild = SlsHudiRebuildMetadataOperator(task_id="rebuild", pipeline="ad_events")
     assert rebuild.execute(CONTEXT)["rebuilt"] is False
-    pipeline.work.storage.delete_folder(FOLDER)
+    pipeline.work.storage.delete_folder(METADATA_FOLDER)
     capsys.readouterr()
     done = rebuild.execute(CONTEXT)
     assert done["rebuilt"] and done["files"] == 3 and done["unreadable"]
@@ -92,6 +92,7 @@ def test_compaction_tells_what_it_did(
 
 def test_a_service_fails_at_once_where_a_person_has_to_look(pipeline: Scenario) -> None:
     batches(pipeline, 1)
-    pipeline.work.storage.delete_folder("")
+    storage = pipeline.work.storage
+    storage.delete_files([f"{FOLDER}/{name}" for name in storage.names(FOLDER) or [] if name != "history"])
     with pytest.raises(AirflowFailException, match="slshudi ledger rebuild"):
         SlsHudiCleanOperator(task_id="clean", pipeline="ad_events").execute(CONTEXT)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSkipException, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
@@ -18,7 +19,7 @@ from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator
+from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
 from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
 from airflow_provider_slshudi.operators.steps import (
     SlsHudiAppendOperator,
@@ -33,18 +34,25 @@ from tests.local.sdk import PROJECT, by_ip, make_logstore
 from tests.machine import connection, write_pipeline
 
 RUN = ("tail", "run-1")
+NO_SUCH_RUN = {"status_code": 404, "message": "Server returned error", "detail": {"detail": {"reason": "not_found"}}}
 
 
-def in_run(run: tuple[str, str] = RUN, states: dict[str, str] | None = None, **params: Any) -> Context:
-    """A task's context; `states` are what Airflow knows of runs, others it does not know."""
+def in_run(
+    run: tuple[str, str] = RUN,
+    states: dict[str, str] | None = None,
+    conf: dict[str, Any] | None = None,
+    answer: dict[str, Any] | None = None,
+    **params: Any,
+) -> Context:
+    """A task's context; `states` are what Airflow knows of runs, others it does not know, and says so by `answer`."""
 
     def get_dagrun_state(dag_id: str, run_id: str) -> str:
         if (state := (states or {}).get(f"{dag_id}/{run_id}")) is None:
-            detail = {"status_code": 404, "message": "not found"}
+            detail = answer or NO_SUCH_RUN
             raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail=detail))
         return state
 
-    dag_run = SimpleNamespace(dag_id=run[0], run_id=run[1])
+    dag_run = SimpleNamespace(dag_id=run[0], run_id=run[1], conf=conf)
     ti = SimpleNamespace(get_dagrun_state=get_dagrun_state)
     return cast(Context, {"dag_run": dag_run, "ti": ti, "params": params})
 
@@ -95,7 +103,9 @@ def test_a_backfill_subtracts_what_the_tail_reserved(put: Callable[[int], None])
     put(3)
     backfill = SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events")
     (shard,) = LedgerHook().ledger().shards("ad_events")
-    planned = backfill.execute(in_run(("backfill", "run-1"), cursors={str(shard.id): [shard.first, shard.first + 8]}))
+    cursors = {str(shard.id): [str(shard.first), str(shard.first + 8)]}
+    planned = backfill.execute(in_run(("backfill", "run-1"), cursors=cursors))
+    assert planned["cursors"] == cursors
     ranges = LedgerHook().ledger().ranges(planned["transaction"])
     assert ranges == [Range(shard.id, shard.first + 5, shard.first + 8)]
 
@@ -105,13 +115,16 @@ def test_a_backfill_subtracts_what_the_tail_reserved(put: Callable[[int], None])
     [
         ({}, "give `cursors`"),
         ({"from": "2026-01-01T00:00:00Z"}, "both `from` and `to`"),
-        ({"cursors": {"0": [1, 2]}, "to": "2026-01-01T00:00:00Z"}, "not both"),
-        ({"cursors": {"0": [2, 2]}}, "cursors.0: [2, 2]: its begin is not before its end"),
-        ({"cursors": {"0": ["%", 2]}}, "'%' is no SLS cursor"),
-        ({"cursors": {"zero": [1, 2]}}, "a shard is a number"),
+        ({"cursors": {"0": ["1", "2"]}, "to": "2026-01-01T00:00:00Z"}, "not both"),
+        ({"cursors": {"0": ["2", "2"]}}, "cursors.0: ['2', '2']: its begin is not before its end"),
+        ({"cursors": {"0": ["%", "2"]}}, "'%' is no SLS cursor"),
+        ({"cursors": {"0": ["1", 2]}}, "cursors.0: 2: expected a cursor in quotes"),
+        ({"cursors": {"zero": ["1", "2"]}}, "a shard is a number"),
+        ({"cursors": {"0": ["1", "2"], "00": ["2", "3"]}}, "cursors.00: '00': a shard is a number"),
         ({"from": "2026-01-01T00:00:00", "to": "2026-01-02T00:00:00Z"}, "expected a time with its zone"),
         ({"from": "2026-01-02T00:00:00Z", "to": "2026-01-02T08:00:00+08:00"}, "is not before `to`"),
-        ({"cursors": {"7": [1, 2]}}, "has no shard 7"),
+        ({"cursors": {"7": ["1", "2"]}}, "has no shard 7"),
+        ({"from": "2150-01-01T00:00:00Z", "to": "2151-01-01T00:00:00Z"}, "'2150-01-01T00:00:00Z': is yet to come"),
     ],
 )
 def test_a_backfill_that_asks_wrongly_fails_at_once_and_plans_nothing(
@@ -121,6 +134,40 @@ def test_a_backfill_that_asks_wrongly_fails_at_once_and_plans_nothing(
         SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run(**params))
     assert told in str(failed.value)
     assert LedgerHook().ledger().live("ad_events") == []
+
+
+def test_a_backfill_to_a_time_that_is_yet_to_come_ends_with_what_there_is_when_it_is_asked_for(
+    put: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(5)
+    plan = SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events")
+    span = {"from": "2026-01-01T00:00:00Z", "to": "2150-01-01T00:00:00Z"}
+    planned = plan.execute(in_run(("backfill", "run-1"), **span))
+    (shard,) = LedgerHook().ledger().shards("ad_events")
+    assert planned["cursors"] == {str(shard.id): [str(shard.first), str(shard.first + 5)]}
+    # Logs that come meanwhile are the tail's: without an end of its own the backfill would follow them for ever.
+    put(3)
+    rest = SlsHudiBackfillRestOperator(task_id="rest", pipeline="ad_events", planned=planned)
+    with pytest.raises(AirflowSkipException, match="all of the backfill is covered or reserved"):
+        rest.execute(in_run(("backfill", "run-1"), **span))
+
+    LedgerHook().ledger().aborted(planned["transaction"], planned["token"], "so that all of it is left")
+    triggered: list[Any] = []
+    monkeypatch.setattr(TriggerDagRunOperator, "execute", lambda self, context: triggered.append(self.conf))
+    rest.execute(in_run(("backfill", "run-1"), **span))
+    assert triggered == [{"cursors": planned["cursors"]}]
+    again = plan.execute(in_run(("backfill", "run-1.part2"), **triggered[0]))
+    assert sum(map(len, LedgerHook().ledger().ranges(again["transaction"]))) == 5
+
+
+def test_what_no_param_is_is_refused_by_name(put: Callable[[int], None]) -> None:
+    put(1)
+    given = {"form": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
+    told = "the run was given 'form', which is none of the DAG's params: those are cursors, from, to"
+    with pytest.raises(AirflowFailException, match=told):
+        SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run(conf=given, **given))
+    with pytest.raises(AirflowFailException, match=r"was given 'transaction', .* those are transactions"):
+        SlsHudiRecoverOperator(task_id="recover", pipeline="ad_events").execute(in_run(conf={"transaction": ["one"]}))
 
 
 def test_a_step_whose_transaction_changed_hands_fails_at_once(put: Callable[[int], None]) -> None:
@@ -164,6 +211,45 @@ def test_settle_decides_for_ended_runs_and_for_no_others(put: Callable[[int], No
     assert ledger.get(ended.id).state is State.ABORTED
     # A run that Airflow does not know may be another Airflow's: its heartbeat decides, and that is fresh.
     assert [item.id for item in ledger.live("ad_events")] == [running.id, unknown.id]
+
+
+def called(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets Airflow's variable say that this Airflow has this name."""
+    monkeypatch.setenv("AIRFLOW_VAR_SLSHUDI_AIRFLOW", name)
+
+
+def test_the_batch_of_a_run_that_was_deleted_is_decided_at_once(
+    put: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called("here", monkeypatch)
+    deleted = planned_by(put, "deleted")
+    called("elsewhere", monkeypatch)
+    of_another = planned_by(put, "of another Airflow")
+    settle = SlsHudiSettleSensor(task_id="settle", pipeline="ad_events")
+    ledger = LedgerHook().ledger()
+
+    called("here", monkeypatch)
+    for unsure in (
+        {"status_code": None, "message": "connection refused"},
+        {"status_code": 502, "message": "bad gateway"},
+        {"status_code": 404, "message": "Not Found", "detail": {"detail": "Not Found"}},
+    ):
+        assert settle.poke(in_run(("tail", "next"), answer=unsure)).xcom_value == []
+    answer = settle.poke(in_run(("tail", "next")))
+    assert answer.xcom_value == [{"transaction": deleted.id, "instant": None, "decision": "ABORT"}]
+    assert ledger.get(deleted.id).state is State.ABORTED
+    assert [item.id for item in ledger.live("ad_events")] == [of_another.id]
+
+
+def test_a_task_that_is_only_tried_out_reserves_nothing(
+    put: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(5)
+    monkeypatch.setenv("AIRFLOW_TEST_MODE", "True")  # as `airflow tasks test` does
+    for operator in (SlsHudiPlanOperator, SlsHudiBackfillPlanOperator):
+        with pytest.raises(AirflowFailException, match="`airflow tasks test` plans nothing"):
+            operator(task_id="plan", pipeline="ad_events").execute(in_run())
+    assert LedgerHook().ledger().live("ad_events") == []
 
 
 def test_settle_waits_while_something_cannot_be_known(pipelines: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,143 @@
+"""Takes rows out of the table that another commit has already: the base files that hold them are written anew.
+
+A row is known by the instant that wrote it and by its key's shard and cursor, wherever a clustering has put it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.hudi import exchange, instants, quarantine, slices
+from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest
+from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.schema import RECORD_KEY
+from airflow_provider_slshudi.hudi.slices import Slice
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.job.rows import flat
+from airflow_provider_slshudi.job.tasks import each, leave
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+Parts = Mapping[str, Sequence[tuple[int, int, int, bool]]]
+"""Of each instant the parts of its ranges: shard, begin, end, and whether its rows go."""
+_WRITTEN_BY = "_hoodie_commit_time"
+
+
+@dataclass(frozen=True)
+class DropResult:
+    """What one task did: write stats, rows of the files that it wrote anew, and the rows of each part."""
+
+    stats: list[dict[str, Any]]
+    taken: int
+    found: dict[str, list[int]]
+
+
+@dataclass(frozen=True)
+class DropTask:
+    """The work of every task but for its files; travels to the executors."""
+
+    main: Storage
+    table: Storage
+    transaction: str
+    token: int
+    instant: str
+    parts: Parts
+
+    def __call__(self, files: Sequence[Slice], write_token: str) -> DropResult:
+        """Writes those files anew that hold rows that go."""
+        stats, taken = [], 0
+        found = {instant: [0] * len(parts) for instant, parts in self.parts.items()}
+        for file in files:
+            with pq.ParquetFile(self.table.filesystem.open_input_file(self.table.full(file.name))) as parquet:
+                columns = [_WRITTEN_BY, RECORD_KEY]
+                stay = [self._stay(rows, found) for rows in _row_groups(parquet, columns)]
+                if all(kept.all() for kept in stay):
+                    continue
+                kept_rows = (rows.filter(pa.array(kept)) for rows, kept in zip(_row_groups(parquet), stay, strict=True))
+                stats.append(slices.rewrite(self.table, self.instant, write_token, file, kept_rows, self._still_wanted))
+                taken += parquet.metadata.num_rows
+        return DropResult(stats, taken, found)
+
+    def _stay(self, rows: pa.Table, found: dict[str, list[int]]) -> NDArray[Any]:
+        """Which rows stay; counts in `found` those of each part."""
+        stay = np.ones(rows.num_rows, np.bool_)
+        for instant, parts in self.parts.items():
+            places = np.nonzero(pc.equal(flat(rows[_WRITTEN_BY]), instant).to_numpy(zero_copy_only=False))[0]
+            if not len(places):
+                continue
+            keys = pc.split_pattern(flat(rows[RECORD_KEY]).take(pa.array(places)), "-", max_splits=2)
+            shards, cursors = (pc.cast(pc.list_element(keys, at), pa.int64()).to_numpy() for at in (0, 1))
+            for number, (shard, begin, end, goes) in enumerate(parts):
+                inside = (shards == shard) & (cursors >= begin) & (cursors < end)
+                found[instant][number] += int(inside.sum())
+                if goes:
+                    stay[places[inside]] = False
+        return stay
+
+    def _still_wanted(self) -> None:
+        exchange.require_order(self.main, self.transaction, self.instant, self.token)
+
+
+def drop(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, parts: Parts) -> Manifest:
+    """Carries out the order of a repair and leaves its manifest.
+
+    Of a table with upserts no row goes, since they are merged by their keys: what is read again is merged again.
+    """
+    started = time.monotonic()
+    pipeline = Pipeline.model_validate(order.pipeline)
+    instants.to_inflight(gateway, storage.uri, order.instant, instants.action(pipeline.table))
+    done, aside, opened = list[DropResult](), list[DropResult](), False
+    if pipeline.table.upsert is None:
+        run = partial(_in_table, spark, gateway, storage, order, parts)
+        done = run(pipeline)
+        table = quarantine.table_of(pipeline)
+        if opened := Storage(table.table.path).exists(".hoodie/hoodie.properties"):
+            quarantine.open_instant(gateway, pipeline, order.instant)
+            aside = run(table)
+    found = {instant: [0] * len(items) for instant, items in parts.items()}
+    for result in (*done, *aside):
+        for instant, counts in result.found.items():
+            found[instant] = [before + count for before, count in zip(found[instant], counts, strict=True)]
+    return leave(
+        storage,
+        Manifest(
+            order.transaction,
+            order.token,
+            order.instant,
+            [stat for result in done for stat in result.stats],
+            [],
+            seconds=time.monotonic() - started,
+            quarantine=[stat for result in aside for stat in result.stats] if opened else None,
+            taken=sum(result.taken for result in (*done, *aside)),
+            found=found,
+        ),
+    )
+
+
+def _in_table(
+    spark: SparkContext, gateway: Gateway, main: Storage, order: BatchOrder, parts: Parts, table: Pipeline
+) -> list[DropResult]:
+    # A file that is older than an instant holds no row of it.
+    oldest = min(parts)
+    files = [file for file in slices.committed_files(gateway, table) if file.instant >= oldest]
+    task = DropTask(main, Storage(table.table.path), order.transaction, order.token, order.instant, parts)
+    tasks = min(len(files), spark.defaultParallelism)
+    results: list[DropResult] = each(spark, task, [files[number::tasks] for number in range(tasks)])
+    return results
+
+
+def _row_groups(parquet: pq.ParquetFile, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    for number in range(parquet.num_row_groups):
+        yield parquet.read_row_group(number, columns=columns)

@@ -1,0 +1,70 @@
+"""A batch given up by a person: one that nothing decides by itself, like a prepared one whose commit always fails."""
+
+from __future__ import annotations
+
+from airflow_provider_slshudi.exceptions import ConfigError, IllegalTransition
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.planning.recovery import InstantState
+from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.protocol.evidence import Evidence, look
+from airflow_provider_slshudi.protocol.resolve import abort, roll_back
+from airflow_provider_slshudi.protocol.work import Work
+
+ABANDONED = "abandoned"
+"""What an event of the ledger is called that says who gave a transaction up, and why."""
+
+_COMPLETED = (InstantState.COMPLETED_OURS, InstantState.COMPLETED_FOREIGN)
+_NOTHING_PENDING = (InstantState.NOTHING, InstantState.ROLLED_BACK)
+
+
+def evidence(work: Work, id_: str) -> tuple[Transaction, Evidence]:
+    """The live transaction, and what the table shows of it; nothing is changed.
+
+    Raises:
+        ConfigError: it is none of this pipeline that is live.
+        PipelineConflict: name, source or table of the pipeline's file are not those of the ledger.
+        TimelineUnreadable: nothing is known.
+    """
+    pipeline = work.pipeline
+    work.ledger.require(pipeline.name, pipeline.source.identity, pipeline.table.path)
+    live = {found.id: found for found in work.ledger.live(pipeline.name)}
+    if id_ not in live:
+        raise ConfigError(
+            f"transaction: {id_!r} is none of pipeline {pipeline.name} that may be given up; those are "
+            f"{', '.join(live) or 'none'}",
+            source="transaction",
+            field="transaction",
+            value=id_,
+        )
+    return live[id_], look(work, live[id_])
+
+
+def abandon(work: Work, id_: str, reason: str) -> Evidence:
+    """Gives a live transaction up: its instant is rolled back, and its ranges are read again by a later batch.
+
+    Whoever works on it finds out by the fencing token. Gives what the table showed before; raises as `evidence`.
+
+    Raises:
+        IllegalTransition: the table has its commit.
+        LeaseHeld: it is as it was; try again.
+        JobFailed, TableError: try again, or leave it to the next settle, which ends a rollback that was begun.
+    """
+    with work.lease() as lease:
+        transaction, seen = evidence(work, id_)
+        if seen.state in _COMPLETED:
+            raise IllegalTransition(
+                f"transaction {id_} is {transaction.state.value}, but its instant {seen.instant} is {seen.state.value} "
+                f"on {work.storage.uri}, and what is committed is not given up. Run `slshudi recover "
+                f"{transaction.pipeline} --transaction {id_}`",
+                transaction=id_,
+                found=seen.state.value,
+                wanted="an instant that is not completed",
+            )
+        taken = work.ledger.take_over(id_)
+        detail = {"by": str(work.run), "why": reason, "ledger": transaction.state.value}
+        work.ledger.note(id_, ABANDONED, {**detail, "timeline": seen.state.value, "instant": seen.instant})
+        reach(Point.SETTLE_TAKEN_OVER)
+        if seen.state not in _NOTHING_PENDING:
+            roll_back(work, lease, str(seen.instant), id_, taken.token)
+        abort(work, taken, lease, seen, f"given up by {work.run}: {reason}")
+    return seen

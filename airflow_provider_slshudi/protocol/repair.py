@@ -1,0 +1,237 @@
+"""The way back to each log once, for a table that two ledgers have written to.
+
+The ledger has no part in it until the end: it is one of two that were wrong. Whatever dies on the way leaves a pending
+instant of a transaction that no ledger knows, which stops settle and plan, and which the next try takes away.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_slshudi.exceptions import CommitStateUnknown, IllegalTransition, JobFailed, TableError
+from airflow_provider_slshudi.hudi import clustering, compaction, exchange
+from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest
+from airflow_provider_slshudi.hudi.timeline import Phase
+from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from airflow_provider_slshudi.ledger.lease import Lease
+from airflow_provider_slshudi.ledger.records import CommittedBatch, RangeTotals
+from airflow_provider_slshudi.ledger.states import Kind
+from airflow_provider_slshudi.protocol import aside
+from airflow_provider_slshudi.protocol.columns import require_fit
+from airflow_provider_slshudi.protocol.doubled import Doubled, doubled
+from airflow_provider_slshudi.protocol.evidence import pending_of
+from airflow_provider_slshudi.protocol.rebuild import committed_batches, finish_quarantine, rebuild
+from airflow_provider_slshudi.protocol.resolve import roll_back
+from airflow_provider_slshudi.protocol.settle import register
+from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.ranges import Range, overlap, subtract
+
+_TOKEN = 1
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """What a commit lost: its ranges, and their rows, which an earlier commit has."""
+
+    transaction: str
+    instant: str
+    ranges: list[Range]
+    rows: int
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What was taken out of the table, by which instant; None where nothing was doubled."""
+
+    instant: str | None
+    dropped: list[Dropped]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of a range that a commit recorded, and whether its rows go."""
+
+    of: Range
+    range: Range
+    goes: bool
+
+
+def drop_doubled(work: Work) -> Repaired:
+    """Takes what later commits hold of earlier ones' ranges out of the table, then makes the ledger anew from it.
+
+    Of a table with upserts, whose rows are merged, no row goes. What was read from the first doubled cursor of a shard
+    on is read again, in order, so that what was read twice leaves nothing older behind.
+
+    The pipeline's DAGs have to be paused. It may be repeated.
+
+    Raises:
+        IllegalTransition: a transaction of the ledger is live and not committed on the table; recovery decides that
+            first.
+        TableError: the rows are not those that the commits recorded; the table is as it was.
+        CommitStateUnknown: the commit ended badly; a second try finds out.
+        ColumnMismatch: the table's columns cannot become the pipeline's.
+    """
+    register(work)
+    require_fit(work)
+    with work.service_lease(), work.lease() as lease:
+        batches = committed_batches(work, work.timeline())
+        found = doubled(batches)
+        if found:
+            # First: what is pending afterwards is nothing of a commit, and goes.
+            for instant in finish_quarantine(work, lease, {batch.instant: batch.id for batch in batches}):
+                exchange.delete(work.storage, instant)
+            _clear(work, lease, {batch.id for batch in batches})
+            parts = _parts(work, batches, found)
+            done = _drop(work, lease, {batch.instant: batch for batch in batches}, parts)
+        else:
+            done = Repaired(None, [])
+    rebuild(work)
+    return done
+
+
+def _clear(work: Work, lease: Lease, committed: set[str]) -> None:
+    """Takes pending instants away: they were written beside rows that go now."""
+    for live in work.ledger.live(work.pipeline.name):
+        if live.id not in committed:
+            raise IllegalTransition(
+                f"transaction {live.id} is {live.state.value}: let recovery decide it first (`slshudi recover`)",
+                transaction=live.id,
+                found=live.state.value,
+                wanted="COMMITTED or ABORTED",
+            )
+    services = (clustering.ACTION, compaction.ACTION)
+    rewriting = [item.time for item in work.timeline().pending() if item.action in services]
+    for instant in dict.fromkeys([*(instant for instant, _ in pending_of(work)), *rewriting, *aside.pending(work)]):
+        roll_back(work, lease, instant, "")
+        exchange.delete(work.storage, instant)
+
+
+def _parts(work: Work, batches: Sequence[CommittedBatch], found: Sequence[Doubled]) -> dict[str, list[_Part]]:
+    """The parts of the ranges of each commit that loses some."""
+    if work.pipeline.table.upsert is None:
+        going = {item.batch.instant: item.ranges for item in found}
+    else:
+        first: dict[int, int] = {}
+        for twice in (part for item in found for part in item.ranges):
+            first[twice.shard] = min(twice.begin, first.get(twice.shard, twice.begin))
+        since = [Range(shard, begin, 2**63 - 1) for shard, begin in first.items()]
+        going = {batch.instant: since for batch in batches if overlap(_read(batch), since)}
+    parts: dict[str, list[_Part]] = {}
+    for batch in batches:
+        for item in _read(batch) if batch.instant in going else ():
+            goes = overlap([item], going[batch.instant])
+            stays = subtract([item], goes)
+            parts.setdefault(batch.instant, []).extend(
+                _Part(item, part, part in goes) for part in sorted([*goes, *stays])
+            )
+    return parts
+
+
+def _read(batch: CommittedBatch) -> list[Range]:
+    return [item for item in batch.ranges if not item.gap]
+
+
+def _drop(work: Work, lease: Lease, batches: dict[str, CommittedBatch], parts: dict[str, list[_Part]]) -> Repaired:
+    id_ = f"repair-{uuid.uuid4().hex}"
+    work.launcher.run(Verb.OPEN, work.order(transaction=id_, token=_TOKEN), {})
+    instant = next(instant for instant, owner in pending_of(work) if owner == id_)
+    try:
+        order = work.order(transaction=id_, token=_TOKEN, instant=instant)
+        drop = {
+            of: [(part.range.shard, part.range.begin, part.range.end, part.goes) for part in items]
+            for of, items in parts.items()
+        }
+        exchange.write_order(work.storage, BatchOrder(id_, _TOKEN, instant, order.pipeline, [], {}, drop=drop))
+        work.launcher.run(Verb.APPEND, order, {})
+        manifest, digest = exchange.read_manifest(work.storage, id_, instant, _TOKEN)
+        now, dropped = _checked(work, manifest, batches, parts)
+    except Exception:
+        roll_back(work, lease, instant, id_)
+        exchange.delete(work.storage, instant)
+        raise
+    extra = {
+        exchange.TRANSACTION_KEY: id_,
+        exchange.PIPELINE_KEY: work.pipeline.name,
+        exchange.KIND_KEY: Kind.REPAIR.value,
+        exchange.DAG_KEY: work.run.dag_id,
+        exchange.RUN_KEY: work.run.run_id,
+        exchange.RANGES_KEY: "{}",
+        exchange.RANGES_NOW_KEY: json.dumps(now),
+    }
+    if manifest.quarantine is not None:
+        extra[exchange.QUARANTINE_KEY] = json.dumps({"rows": manifest.quarantined, "digest": digest})
+    left = exchange.write_extra(work.storage, instant, _TOKEN, extra)
+    _commit(work, lease, JobOrder(order.pipeline, id_, _TOKEN, instant, digest, left))
+    return Repaired(instant, dropped)
+
+
+def _commit(work: Work, lease: Lease, order: JobOrder) -> None:
+    """Commits the instant; the quarantine's part that a dead driver left is the rebuild's."""
+    failed: JobFailed | None = None
+    try:
+        work.change(lease, Verb.COMMIT, order)
+    except JobFailed as error:
+        failed = error
+    found = work.timeline().get(order.instant)
+    if found is None or found.phase is not Phase.COMPLETED:
+        raise CommitStateUnknown(
+            f"the commit of instant {order.instant}, which takes doubled rows out of {work.storage.uri}, did not end "
+            f"well, and the timeline does not show it; try again. {failed or ''}",
+            table=work.storage.uri,
+            instant=order.instant,
+        )
+    if not aside.is_pending(work, order.instant):
+        exchange.delete(work.storage, order.instant)
+
+
+def _checked(
+    work: Work, manifest: Manifest, batches: dict[str, CommittedBatch], parts: dict[str, list[_Part]]
+) -> tuple[dict[str, list[list[int]]], list[Dropped]]:
+    """What the commits' ranges are from now on, with rows and bytes; and what goes.
+
+    Raises:
+        TableError: there are other rows than were recorded.
+    """
+    now: dict[str, list[list[int]]] = {}
+    dropped = []
+    for instant, items in parts.items():
+        recorded = {item.range: item for item in batches[instant].totals}
+        rows = dict(zip(items, _rows(work, manifest, instant, items, recorded), strict=True))
+        for of in dict.fromkeys(part.of for part in items):
+            there = sum(count for part, count in rows.items() if part.of == of)
+            if there != recorded[of].rows:
+                raise TableError(
+                    f"{work.storage.uri}: instant {instant} recorded {recorded[of].rows} rows of {of}, and the table "
+                    f"has {there} of them: a replay moved some, or another client changed them. The table is as it "
+                    "was; restore it with Hudi to before the first doubled commit, then run `slshudi ledger rebuild "
+                    f"{work.pipeline.name}`",
+                    table=work.storage.uri,
+                    instant=instant,
+                )
+        now[instant] = [
+            [
+                *(part.range.shard, part.range.begin, part.range.end, count),
+                recorded[part.of].bytes * count // max(1, recorded[part.of].rows),
+            ]
+            for part, count in rows.items()
+            if not part.goes
+        ]
+        gone = {part: count for part, count in rows.items() if part.goes}
+        dropped.append(Dropped(batches[instant].id, instant, [part.range for part in gone], sum(gone.values())))
+    return now, dropped
+
+
+def _rows(
+    work: Work, manifest: Manifest, instant: str, items: Sequence[_Part], recorded: Mapping[Range, RangeTotals]
+) -> list[int]:
+    """The rows of each part. Rows with keys of their own do not tell: then a part has its share of its range's."""
+    if work.pipeline.table.upsert is None:
+        return manifest.found[instant]
+
+    def until(part: _Part, cursor: int) -> int:
+        return recorded[part.of].rows * (cursor - part.of.begin) // len(part.of)
+
+    return [until(part, part.range.end) - until(part, part.range.begin) for part in items]

@@ -1,0 +1,183 @@
+"""A table that is not there, or a file that names another one: nothing is concluded from what is absent."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_slshudi.config import Source
+from airflow_provider_slshudi.exceptions import PipelineConflict, TableError, TimelineUnreadable
+from airflow_provider_slshudi.job.access import Access
+from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.planning.recovery import Decision
+from airflow_provider_slshudi.protocol import maintain, metadata, plan, rewrite, steps
+from airflow_provider_slshudi.protocol.rebuild import rebuild
+from airflow_provider_slshudi.protocol.settle import settle
+from airflow_provider_slshudi.protocol.verify import verify
+from airflow_provider_slshudi.protocol.work import Work
+from tests.scenarios import Scenario
+
+Make = Callable[..., Scenario]
+NAME = "ad_events"
+
+
+def table(pipeline: Scenario) -> Path:
+    return Path(pipeline.work.storage.full(""))
+
+
+def edited(work: Work, **changes: Any) -> Work:
+    """The same by a pipeline's file that was changed meanwhile."""
+    described = work.pipeline.model_dump(mode="json")
+    return replace(work, pipeline=type(work.pipeline).model_validate({**described, **changes}))
+
+
+def elsewhere(work: Work) -> Work:
+    described = work.pipeline.table.model_dump(mode="json")
+    return edited(work, table={**described, "path": f"{described['path']}_elsewhere"})
+
+
+def test_a_table_that_is_not_mounted_is_waited_for_and_its_prepared_batch_is_committed_afterwards(
+    scenario: Make, tmp_path: Path
+) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(10)
+    prepared = pipeline.prepare(pipeline.by("run-1"))
+    table(pipeline).rename(tmp_path / "unmounted")
+    for act in (
+        lambda: steps.commit(pipeline.by("run-1"), prepared.id, prepared.token),
+        lambda: settle(pipeline.by("run-2"), lambda run: True),
+        lambda: plan.tail(pipeline.by("run-3")),
+        lambda: maintain.clean(pipeline.by("clean")),
+        lambda: rebuild(pipeline.by("rebuild")),
+    ):
+        with pytest.raises(TimelineUnreadable, match="see whether it is mounted"):
+            act()
+    assert pipeline.work.ledger.get(prepared.id).state is State.PREPARED
+    assert not table(pipeline).exists()
+    table(pipeline).mkdir()  # the place where it is mounted, with nothing in it
+    with pytest.raises(TimelineUnreadable, match="table-is-gone"):
+        settle(pipeline.by("run-4"), lambda run: True)
+    table(pipeline).rmdir()
+    (tmp_path / "unmounted").rename(table(pipeline))
+    assert [item.decision for item in settle(pipeline.by("run-5"), lambda run: True)] == [Decision.RECOMMIT]
+    assert plan.tail(pipeline.by("run-6")) is None
+
+
+def test_no_table_is_made_where_one_was_when_the_batch_was_planned(scenario: Make, tmp_path: Path) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(10)
+    pipeline.prepare(pipeline.by("run-0"))  # its instant is on the table
+    pipeline.put(10, first=10)
+    planned = plan.tail(pipeline.by("run-1"))
+    assert planned is not None
+    order = {}
+
+    def unmounted(verb: Verb, job: JobOrder, secrets: object) -> None:
+        order[verb] = job
+        table(pipeline).rename(tmp_path / "unmounted")
+        pipeline.work.launcher.run(verb, job, {})
+
+    launcher = type("Launcher", (), {"run": staticmethod(unmounted)})()
+    with pytest.raises(TimelineUnreadable, match="none is made in its place"):
+        steps.open_instant(pipeline.by("run-1", launcher=launcher), planned.id, planned.token)
+    assert not order[Verb.OPEN].creates
+    assert not table(pipeline).exists()
+
+
+def test_each_step_holds_name_source_and_path_against_what_the_batch_was_planned_for(scenario: Make) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(10)
+    planned = plan.tail(pipeline.by("run-1"))
+    assert planned is not None
+    held = planned.id, planned.token
+    changes: list[Callable[[Work], Work]] = [
+        elsewhere,
+        lambda work: edited(work, source={**work.pipeline.source.model_dump(), "logstore": "another"}),
+        lambda work: edited(work, name="renamed"),
+    ]
+
+    def refused(act: Callable[[Work], object]) -> None:
+        for change in changes:
+            with pytest.raises(PipelineConflict):
+                act(change(pipeline.by("run-1")))
+
+    refused(lambda work: steps.open_instant(work, *held))
+    steps.open_instant(pipeline.by("run-1"), *held)
+    refused(lambda work: steps.append(work, *held))
+    steps.append(pipeline.by("run-1"), *held)
+    refused(lambda work: steps.record(work, *held))
+    steps.record(pipeline.by("run-1"), *held)
+    refused(lambda work: steps.commit(work, *held))
+    changes.pop()  # a new name for another table is a new pipeline
+    refused(lambda work: settle(work, lambda run: True))
+    for act in (maintain.clean, maintain.archive, metadata.check, rewrite.cluster, rebuild):
+        refused(act)
+    assert pipeline.work.ledger.get(planned.id).state is State.PREPARED
+    assert steps.commit(pipeline.by("run-1"), *held).rows == 10
+
+
+def test_an_append_reads_the_source_of_its_order_whatever_the_file_says_by_now(
+    scenario: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(10)
+    opened = pipeline.open(pipeline.by("run-1"))
+    changed = edited(pipeline.work, source={**pipeline.work.pipeline.source.model_dump(), "logstore": "another"})
+    read = []
+    whole = Access.grant
+
+    def granted(spark: Any, source: Source, environ: Mapping[str, str]) -> Access:
+        read.append(source.logstore)
+        return whole(spark, source, environ)
+
+    monkeypatch.setattr(Access, "grant", granted)
+    order = changed.order(transaction=opened.id, token=opened.token, instant=str(opened.instant))
+    pipeline.work.launcher.run(Verb.APPEND, order, pipeline.work.connect().connection.to_env())
+    assert read == [pipeline.work.pipeline.source.logstore]
+    assert steps.record(pipeline.by("run-1"), opened.id, opened.token).rows == 10
+
+
+def test_properties_that_a_killed_driver_left_under_their_other_name_are_put_back(scenario: Make) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(10)
+    pipeline.batch("run-1")
+    properties = table(pipeline) / ".hoodie" / "hoodie.properties"
+    properties.rename(properties.with_name("hoodie.properties.backup"))  # as Hudi begins to change them
+    with pytest.raises(TableError, match="said to be gone, and is there"):
+        rebuild(pipeline.work, table_is_gone=True)
+    pipeline.put(10, first=10)
+    assert pipeline.batch("run-2").rows == 10
+    assert properties.exists()
+    assert verify(pipeline.work).ok
+
+
+def test_a_table_of_which_files_are_left_is_not_begun_anew(scenario: Make) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(10)
+    pipeline.batch("run-1")
+    shutil.rmtree(table(pipeline) / ".hoodie")
+    with pytest.raises(TableError, match="or files of it are"):
+        rebuild(pipeline.work, table_is_gone=True)
+
+
+def test_a_table_that_was_deleted_for_good_is_begun_anew_by_a_word_of_its_own(scenario: Make) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(20)
+    pipeline.batch("run-1")
+    pipeline.put(10, first=20)
+    prepared = pipeline.prepare(pipeline.by("run-2"))
+    with pytest.raises(TableError, match="said to be gone, and is there"):
+        rebuild(pipeline.work, table_is_gone=True)
+    shutil.rmtree(table(pipeline))
+    with pytest.raises(TimelineUnreadable, match=f"slshudi ledger rebuild {NAME} --table-is-gone"):
+        settle(pipeline.by("run-3"), lambda run: True)
+    assert rebuild(pipeline.work, table_is_gone=True).committed == 0
+    assert pipeline.work.ledger.find(prepared.id) is None
+    assert pipeline.batch("run-4").rows == 30
+    assert verify(pipeline.work).ok

@@ -1,0 +1,165 @@
+"""A shard was split, and the service deleted it once its logs had expired: what nobody read of it is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_slshudi.exceptions import DataExpired, PipelineConflict
+from airflow_provider_slshudi.ledger.records import GONE, LedgerShard
+from airflow_provider_slshudi.protocol import plan
+from airflow_provider_slshudi.protocol.settle import settle
+from airflow_provider_slshudi.protocol.verify import verify
+from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.sls.answers import Shard
+from tests.scenarios import PROJECT, Scenario
+
+Make = Callable[..., Scenario]
+NAME = "ad_events"
+HALF = "8" + "0" * 31
+
+
+@pytest.fixture
+def pipeline(scenario: Make) -> Scenario:
+    """One shard with a hundred logs that a plan has seen and nobody has read."""
+    made = scenario(shards=1)
+    made.put(100)
+    look(made, "run-0")
+    return made
+
+
+def look(pipeline: Scenario, run_id: str) -> list[Range]:
+    """A batch that is planned and given up; its ranges."""
+    planned = plan.tail(pipeline.by(run_id))
+    ranges = [] if planned is None else pipeline.work.ledger.ranges(planned.id)
+    settle(pipeline.by(f"{run_id}-settle"), lambda run: True)
+    return ranges
+
+
+def split(pipeline: Scenario) -> None:
+    pipeline.client.split_shard(PROJECT, pipeline.work.pipeline.source.logstore, 0, HALF)
+
+
+def vanish(pipeline: Scenario, shard: int = 0) -> None:
+    """What the service does once all of a closed shard has expired."""
+    pipeline.client.delete_shard(PROJECT, pipeline.work.pipeline.source.logstore, shard)
+
+
+def known(pipeline: Scenario) -> dict[int, LedgerShard]:
+    return {shard.id: shard for shard in pipeline.work.ledger.shards(NAME)}
+
+
+def skipping(pipeline: Scenario) -> Scenario:
+    source = pipeline.work.pipeline.source.model_copy(update={"on_expired": "skip"})
+    changed = pipeline.work.pipeline.model_copy(update={"source": source})
+    return replace(pipeline, work=replace(pipeline.work, pipeline=changed))
+
+
+def test_what_was_unread_of_a_closed_shard_is_named_to_the_cursor_and_skipped_as_a_gap(pipeline: Scenario) -> None:
+    pipeline.put(50, first=100)
+    split(pipeline)
+    (unread,) = look(pipeline, "run-1")
+    assert known(pipeline)[0].end == unread.end, "the end is asked anew at every plan"
+    pipeline.put(20, first=150)
+    vanish(pipeline)
+    with pytest.raises(DataExpired, match="no longer holds") as lost:
+        plan.tail(pipeline.by("run-2"))
+    assert (lost.value.shard, lost.value.begin, lost.value.end, lost.value.more) == (0, unread.begin, unread.end, False)
+    with pytest.raises(DataExpired):
+        plan.tail(pipeline.by("run-3"))
+
+    committed = skipping(pipeline).batch("run-4")
+    assert committed.rows == 20
+    assert Range(0, unread.begin, unread.end, gap=True) in pipeline.work.ledger.ranges(committed.id)
+    assert plan.tail(pipeline.by("run-5")) is None
+    assert verify(pipeline.work).ok
+
+
+def test_a_gap_that_was_given_up_is_planned_again(pipeline: Scenario) -> None:
+    split(pipeline)
+    (unread,) = look(pipeline, "run-1")
+    vanish(pipeline)
+    gap = replace(unread, gap=True)
+    assert look(skipping(pipeline), "run-2") == [gap]
+    assert known(pipeline)[0].status == GONE
+    assert look(skipping(pipeline), "run-3") == [gap]
+    with pytest.raises(DataExpired):
+        plan.tail(pipeline.by("run-4"))
+
+
+def test_of_a_shard_that_was_open_when_it_was_last_seen_nobody_knows_what_followed(pipeline: Scenario) -> None:
+    read = pipeline.batch("run-1")
+    (covered,) = pipeline.work.ledger.ranges(read.id)
+    pipeline.put(10, first=100)
+    split(pipeline)
+    vanish(pipeline)
+    with pytest.raises(DataExpired, match=f"read up to cursor {covered.end}, .* still open then") as lost:
+        plan.tail(pipeline.by("run-2"))
+    assert (lost.value.begin, lost.value.end, lost.value.more) == (covered.end, covered.end, True)
+    assert known(pipeline)[0].status == "readwrite", "nothing is accepted before somebody says so"
+
+    assert plan.tail(skipping(pipeline).by("run-3")) is None
+    assert plan.tail(pipeline.by("run-4")) is None
+
+
+def test_a_shard_that_was_read_to_its_end_goes_without_a_word_and_is_not_asked_for_any_more(
+    pipeline: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split(pipeline)
+    pipeline.batch("run-1")
+    vanish(pipeline)
+    assert plan.tail(pipeline.by("run-2")) is None
+    assert known(pipeline)[0].status == GONE
+    service = pipeline.work.connect()
+    monkeypatch.setattr(service, "end_if_there", None)
+    assert plan.tail(pipeline.by("run-3", connect=lambda: service)) is None
+
+
+def test_a_shard_that_a_listing_leaves_out_and_that_answers_is_there(
+    pipeline: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split(pipeline)
+    (unread,) = look(pipeline, "run-1")
+    service = pipeline.work.connect()
+    whole = service.shards()
+    monkeypatch.setattr(service, "shards", lambda: [shard for shard in whole if shard.id != 0])
+    planned = plan.tail(pipeline.by("run-2", connect=lambda: service))
+    assert planned is not None
+    assert pipeline.work.ledger.ranges(planned.id) == [unread]
+
+
+def test_a_shard_of_a_ledger_that_never_kept_its_end_is_not_believed_to_be_read(pipeline: Scenario) -> None:
+    split(pipeline)
+    pipeline.batch("run-1")
+    (shard,) = [shard for shard in known(pipeline).values() if shard.id == 0]
+    pipeline.work.ledger.save_shards(NAME, [replace(shard, end=None)])  # of before ends were kept
+    vanish(pipeline)
+    with pytest.raises(DataExpired) as lost:
+        plan.tail(pipeline.by("run-2"))
+    assert lost.value.more
+
+
+def test_a_backfill_keeps_the_ends_of_all_shards_too(pipeline: Scenario) -> None:
+    pipeline.put(10, first=100)
+    split(pipeline)
+    begin = pipeline.work.connect().begin(0)
+    assert plan.backfill(pipeline.by("backfill"), plan.BackfillRequest(cursors={0: (begin, begin + 1)})) is not None
+    assert known(pipeline)[0].end == pipeline.work.connect().end(0)
+    assert known(pipeline)[0].end_known
+
+
+def test_another_logstore_of_the_same_name_changes_nothing_that_is_known(
+    pipeline: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.batch("run-1")
+    before = known(pipeline)
+    service = pipeline.work.connect()
+    monkeypatch.setattr(service, "shards", lambda: [Shard(0, "readonly", "0" * 32, "f" * 32, 0)])
+    monkeypatch.setattr(service, "end", lambda shard: 7)
+    work = pipeline.by("run-2", connect=lambda: service)
+    for ask in (plan.tail, lambda work: plan.backfill(work, plan.BackfillRequest(cursors={0: (1, 2)}))):
+        with pytest.raises(PipelineConflict, match="ends at cursor 7"):
+            ask(work)
+    assert known(pipeline) == before
