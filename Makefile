@@ -1,7 +1,7 @@
 # PYTHON=/path/to/python3.11 chooses the interpreter; otherwise the first Python 3.10-3.12 that runs is taken.
 VENV := .venv
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint conformance soak soak-tables soak-upsert chaos crash-matrix fuzz bench bench-exactness bench-growth bench-upsert constraints clean
+.PHONY: help setup demo test lint conformance soak soak-tables soak-upsert chaos crash-matrix worlds fuzz bench bench-exactness bench-growth bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -36,6 +36,9 @@ chaos: setup ## Two hundred batches under Airflow while random processes are kil
 
 crash-matrix: setup ## Every process killed at every point where state changes; each case ends with exact counts
 	@$(VENV)/bin/python -m tests.crash
+
+worlds: setup ## Five hundred drawn worlds: zones, clocks, locales, users, disks, hands; SEED=7 repeats one
+	@$(VENV)/bin/python -m tests.worlds $(if $(SEED),--seed $(SEED),--worlds 500)
 
 fuzz: setup ## Mutated requests to the local server, mutated answers to the client
 	@$(VENV)/bin/python -m tests.fuzz.requests --count 200000

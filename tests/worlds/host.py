@@ -1,0 +1,156 @@
+"""Steps on a drawn host: a child process with its zone, locale, clock, user and place of the code."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_slshudi.hudi.runtime import cache_dir
+from airflow_provider_slshudi.points import FOLDER
+from tests.crash.held import HeldStep
+from tests.worlds.draw import Host
+
+ROOT = Path(__file__).parents[2]
+SITE = Path(__file__).with_name("site")
+WORLD = "WORLDS_ID"
+"""The variable by which a world's processes are known, those that got away from it included."""
+INSTALLED = ("C", "C.UTF-8")
+END_SECONDS = 400.0
+IDLE_SECONDS = "4"
+
+
+@dataclass(frozen=True)
+class Told:
+    """How steps went: those that were done, the transaction, and the error that ended them."""
+
+    done: tuple[str, ...] = ()
+    transaction: str = ""
+    token: int = 0
+    error: str = ""
+    text: str = ""
+    ids: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no error ended them."""
+        return not self.error
+
+    @classmethod
+    def of(cls, error: BaseException, done: Sequence[str] = (), transaction: str = "", token: int = 0) -> Told:
+        """An error of this process."""
+        ids = {key: value for key, value in vars(error).items() if isinstance(value, (str, int, type(None)))}
+        return cls(tuple(done), transaction, token, type(error).__name__, str(error), ids)
+
+    def __str__(self) -> str:
+        return (
+            f"{', '.join(self.done) or 'nothing'} done{f', then {self.error}: {self.text[:300]}' if self.error else ''}"
+        )
+
+
+class Away(HeldStep):
+    """Steps in a child process on a host."""
+
+    def __init__(self, host: Host, setup: Mapping[str, Any], folder: Path, secrets: Mapping[str, str]) -> None:
+        self._out = folder / f"told-{setup['run']}-{'-'.join(setup['steps'])}.json".replace(" ", "_")
+        self._out.unlink(missing_ok=True)
+        self.log = folder / "steps.log"
+        self._seen = set()
+        kind = "session" if host.session else "resident" if host.resident else "submit"
+        asked = {"launcher": kind, **setup, "out": str(self._out)}
+        place = moved(folder.parent) if host.moved else ROOT
+        python = [sys.executable, "-m", "tests.worlds.step", json.dumps(asked)]
+        with self.log.open("ab") as out:
+            self.child = subprocess.Popen(
+                [*_prefix(host), *python],
+                env={**_environment(host, folder, place), **secrets},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd=place,
+                umask=host.umask,
+            )
+
+    def told(self) -> Told:
+        """How it went; a process that was killed could not tell."""
+        if not self._out.exists():
+            return Told(error="Killed", text=self.last_words())
+        told = json.loads(self._out.read_text())
+        error = told.get("error", {})
+        return Told(
+            tuple(told["done"]),
+            told["transaction"],
+            told["token"],
+            error.get("type", ""),
+            error.get("text", ""),
+            error.get("ids", {}),
+        )
+
+
+def moved(folder: Path) -> Path:
+    """A copy of the package's code at another path, and with other times."""
+    place = folder / "moved"
+    if not place.exists():
+        place.mkdir()
+        ignored = shutil.ignore_patterns("__pycache__")
+        name = "airflow_provider_slshudi"
+        shutil.copytree(ROOT / name, place / name, ignore=ignored, copy_function=shutil.copy)
+        (place / "tests").symlink_to(ROOT / "tests")
+    return place
+
+
+def _prefix(host: Host) -> list[str]:
+    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"] if host.container else []
+    if host.uid:
+        # It may read what belongs to root, the interpreter included, and write what its user may.
+        rights = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+        command += ["setpriv", f"--reuid={host.uid}", f"--regid={host.uid}", "--clear-groups", *rights]
+    return command
+
+
+def _environment(host: Host, folder: Path, place: Path) -> dict[str, str]:
+    temporary = folder / f"tmp-{host.uid}"
+    if not temporary.exists():
+        temporary.mkdir()
+        os.chown(temporary, host.uid, host.uid)
+    made = {
+        **os.environ,
+        "TZ": host.zone,
+        "LANG": host.language,
+        "LC_ALL": host.language,
+        "TMPDIR": str(temporary),
+        "SLSHUDI_CACHE": str(cache_dir()),
+        "SLSHUDI_RESIDENT_SECONDS": IDLE_SECONDS,
+        "PYTHONPATH": os.pathsep.join([str(SITE), str(place)]),
+        "WORLDS_SLEPT": str(folder / "slept"),
+        FOLDER: str(folder / "points"),
+        WORLD: str(folder),
+    }
+    if host.resident:
+        # A process that stays serves nobody whose crashes are arranged.
+        del made[FOLDER]
+    if host.uid:
+        made["HOME"] = str(temporary)
+    if host.language not in INSTALLED:
+        # Java takes the language of a locale that is not installed from nowhere else.
+        made["JAVA_TOOL_OPTIONS"] = f"-Duser.language={host.language[:2]}"
+    if host.clock:
+        made |= {"LD_PRELOAD": str(_clock(folder.parent)), "WORLDS_CLOCK_AHEAD": str(host.clock)}
+    if host.ledger_clock:
+        made["WORLDS_CLOCK"] = str(host.ledger_clock)
+    return made
+
+
+def _clock(folder: Path) -> Path:
+    """What moves a process's clock, compiled when it is first asked for."""
+    made = folder / "clock.so"
+    if not made.exists():
+        source = Path(__file__).with_name("clock.c")
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", str(made), str(source)], check=True)
+    return made

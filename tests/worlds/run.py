@@ -1,0 +1,451 @@
+"""One world from its first log to its last count."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
+from py4j.protocol import Py4JError
+
+from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.job.__main__ import reason
+from airflow_provider_slshudi.ledger.engine import migrate, open_engine
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.points import Point
+from tests.crash.cases import SERVICES, Step
+from tests.crash.held import Holds, NotAsPlanned, kill
+from tests.scenarios import PROJECT
+from tests.worlds.draw import AT_POINT, BATCH, DISKS, HOME, STANDING, Drawn, Host, Shards, Trouble
+from tests.worlds.ends import faults
+from tests.worlds.exits import AGAIN, MOST_COMMANDS, Jammed, command_for
+from tests.worlds.host import END_SECONDS, Away, Told
+from tests.worlds.place import DAY_SECONDS, LOGSTORE, OTHER, Line, Places
+from tests.worlds.step import carry_out
+
+REACH_SECONDS = 240.0
+_SHORT = {"COMMIT_SECONDS": 10.0, "LEASE_SECONDS": 12.0}
+"""Of who stands still, or is in a container whose processes nobody can ask after: others wait for the lease's end."""
+_OWN_CHILD = (Trouble.TWICE, Trouble.NO_TABLE, Trouble.OTHER_PATH, Trouble.OTHER_LOGSTORE, Trouble.OTHER_LEDGER)
+
+
+@dataclass
+class Ended:
+    """How a world ended."""
+
+    drawn: Drawn
+    notes: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    jammed: str = ""
+    broken: str = ""
+    """The world itself did not go as it should, so that it proves nothing."""
+    missed: str = ""
+    """The point of its trouble that was not reached."""
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended with exact counts and nothing left."""
+        return not (self.faults or self.jammed or self.broken)
+
+    @property
+    def lost(self) -> bool:
+        """Whether logs or updates are missing."""
+        return any("lost" in fault for fault in self.faults)
+
+    @property
+    def doubled(self) -> bool:
+        """Whether rows are there twice."""
+        return any("doubled" in fault for fault in self.faults)
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"ok      {self.drawn}: {'; '.join(filter(None, [*self.notes, self.missed]))}"
+        why = [
+            *self.faults,
+            *([f"jammed: {self.jammed}"] if self.jammed else []),
+            *([self.broken] if self.broken else []),
+        ]
+        return f"FAILED  {self.drawn}: {'; '.join(why)[:1500]} (on the way: {'; '.join(self.notes)[:600]})"
+
+
+def run_world(places: Places, drawn: Drawn) -> Ended:
+    """Carries a world out; nothing that goes wrong within it is raised."""
+    ended, began = Ended(drawn), time.monotonic()
+    try:
+        with places.line(drawn) as line:
+            _World(line, ended).run()
+    except Jammed as error:
+        ended.jammed = str(error)
+    except Exception as error:
+        ended.broken = f"{type(error).__name__}: {error}"
+    ended.seconds = time.monotonic() - began
+    return ended
+
+
+class _World:
+    def __init__(self, line: Line, ended: Ended) -> None:
+        self.line, self.drawn, self.ended = line, line.drawn, ended
+        self.holds = Holds(line.folder / "points")
+        self._gone: list[tuple[Path, Path]] = []
+
+    def run(self) -> None:
+        line, drawn = self.line, self.drawn
+        if drawn.owner is not None:
+            line.own(drawn.owner.uid)
+        if drawn.act in SERVICES:
+            self._service()
+        else:
+            self._batch()
+        if drawn.keyless:
+            line.put_keyless()
+        self._settled("run-2")
+        if drawn.service is not None:
+            self.note("service", self.at(HOME, [drawn.service.value], "run-3"))
+        line.put(10)
+        self._healthy("run-4")
+        self.ended.faults = faults(line)
+
+    def note(self, what: str, told: Told) -> Told:
+        """Remembers how a part of the world went."""
+        self.ended.notes.append(f"{what}: {told}")
+        return told
+
+    # Parts of a run.
+
+    def _batch(self) -> None:
+        drawn, line = self.drawn, self.line
+        before, after = BATCH[: BATCH.index(drawn.act)], BATCH[BATCH.index(drawn.act) + 1 :]
+        self._shards()
+        line.put()
+        if drawn.act is Step.SETTLE:
+            self._leave()
+        told = self.steps([step.value for step in before], "run-1")
+        if before and not self.note("before", told).ok:
+            return
+        if drawn.trouble is Trouble.EARLY and after:
+            self.note("early", self.steps([after[0].value], "run-1", told))
+        if drawn.trouble is not Trouble.SKIPPED:
+            told = self._acted("run-1", told)
+            if drawn.act is Step.PLAN and Step.PLAN.value in told.done and not told.transaction:
+                return
+        if drawn.trouble is Trouble.FORGOTTEN or (not told.ok and drawn.trouble is not Trouble.LEDGER_BETWEEN):
+            return
+        if drawn.trouble is Trouble.RIVAL:
+            self.note("rival", self.steps([Step.SETTLE.value, Step.PLAN.value], "run-1b"))
+        if after:
+            self.note("after", self.steps([step.value for step in after], "run-1", told))
+
+    def _leave(self) -> None:
+        """Leaves a batch to be settled: a prepared one is committed, any other rolled back."""
+        line, point = self.line, self.drawn.point
+        commits = line.rng.random() < 0.5 if point is None else point.value.startswith("commit")
+        steps = [Step.PLAN, Step.OPEN, Step.APPEND, *([Step.RECORD] if commits else [])]
+        self.note("left", self.steps([step.value for step in steps], "run-0b"))
+        line.put(10)
+
+    def _service(self) -> None:
+        drawn, line = self.drawn, self.line
+        waiting = Told()
+        if drawn.prepared:
+            line.put(10)
+            begun = [step.value for step in BATCH[:-1]]
+            waiting = self.note("beside", self.steps(begun, "run-0b"))
+        self._acted("run-1", Told())
+        if drawn.prepared and waiting.ok and line.rng.random() < 0.5:
+            self.note("beside", self.steps([Step.COMMIT.value], "run-0b", waiting))
+
+    def _acted(self, run: str, told: Told) -> Told:
+        """Carries the drawn step out with its trouble.
+
+        Raises:
+            Jammed: it had none, and failed on a host whose clock is right, so that it would do so each time.
+        """
+        drawn = self.drawn
+        told = self.note(drawn.act.value, self._troubled([drawn.act.value], run, told))
+        untroubled = drawn.trouble is Trouble.NONE or bool(self.ended.missed)
+        # A busy machine may need more than the driver's time, cut short or not.
+        slow = drawn.trouble in STANDING or "its time was over" in told.text
+        timed = drawn.host.clock or drawn.host.ledger_clock or drawn.host.container or slow
+        if untroubled and not told.ok and not timed and drawn.owner is None and not self._lacking():
+            raise Jammed(f"{drawn.act.value} cannot be done on this host: {told}")
+        return told
+
+    def _lacking(self) -> bool:
+        """Whether what there is to read is gone, which is an error on every host."""
+        return self.drawn.shards in (Shards.SPLIT_UNREAD_GONE, Shards.EXPIRED)
+
+    # Where steps are carried out.
+
+    def at(self, host: Host, steps: list[str], run: str, told: Told | None = None, **more: Any) -> Told:
+        """Carries steps out on a host, here where it is home, and goes on with a transaction that `told` names."""
+        told = told or Told()
+        if host is HOME and not more:
+            return self._here(steps, run, told)
+        away = self._away(host, steps, run, told, **more)
+        try:
+            away.wait(END_SECONDS)
+        finally:
+            away.kill()
+        return away.told()
+
+    def steps(self, steps: list[str], run: str, told: Told | None = None) -> Told:
+        """Steps without trouble, each where it was drawn to be; an error ends them."""
+        told, done, drawn = told or Told(), [], self.drawn
+        usual = drawn.owner or HOME
+        groups: list[tuple[Host, list[str]]] = []
+        for step in steps:
+            host = drawn.host if drawn.early is not None and step == drawn.early.value and run == "run-1" else usual
+            if groups and groups[-1][0] == host:
+                groups[-1][1].append(step)
+            else:
+                groups.append((host, [step]))
+        for host, group in groups:
+            told = self.at(host, group, run, told)
+            done += told.done
+            if not told.ok or (Step.PLAN.value in group and not told.transaction):
+                break
+        return replace(told, done=tuple(done))
+
+    def _here(self, steps: list[str], run: str, told: Told, url: str = "") -> Told:
+        done: list[str] = []
+        ids: dict[str, Any] = {"transaction": told.transaction, "token": told.token}
+
+        def did(what: dict[str, Any]) -> None:
+            done.append(what["step"])
+            ids.update(transaction=what["transaction"], token=what["token"])
+
+        work = self.line.work(run, url)
+        try:
+            planned = carry_out(work, steps, told.transaction, told.token, did)
+            if planned is not None:
+                ids.update(transaction=planned.id, token=planned.token)
+        except Exception as error:
+            # What was planned in this very call is known to the caller as an Airflow task would have told it.
+            told = Told.of(error, done, ids["transaction"], ids["token"])
+            # By a launcher of its own the driver's error would be that of a job.
+            return replace(told, error="JobFailed", text=_cause(error)) if isinstance(error, Py4JError) else told
+        return Told(tuple(done), ids["transaction"], ids["token"])
+
+    def _away(self, host: Host, steps: list[str], run: str, told: Told, url: str = "", **more: Any) -> Away:
+        line = self.line
+        setup = {
+            "pipeline": line.pipeline.model_dump(mode="json"),
+            "ledger": url or line.url,
+            "run": run,
+            "steps": steps,
+            "transaction": told.transaction,
+            "token": told.token,
+            **({"times": _SHORT} if host.container or self.drawn.trouble in STANDING else {}),
+            **more,
+        }
+        return Away(host, setup, line.folder, line.server.connection().to_env())
+
+    # Troubles.
+
+    def _troubled(self, steps: list[str], run: str, told: Told) -> Told:
+        drawn = self.drawn
+        if drawn.trouble in AT_POINT:
+            assert drawn.point is not None
+            self.holds.arm(drawn.point)
+            away = self._away(drawn.host, steps, run, told)
+            try:
+                return self._at_point(away, drawn.point)
+            finally:
+                self.holds.release(drawn.point)
+                away.kill()
+        with self._edited() as changed:
+            if drawn.trouble is Trouble.LEDGER_BETWEEN:
+                # A person marks the settle that stopped a success, and the rest goes on with the other ledger.
+                self.note("marked", self._here([Step.SETTLE.value], "run-1c", Told(), changed))
+                return self._here([step.value for step in BATCH[1:]], "run-1c", Told(), changed)
+            told = self.at(drawn.host, steps, run, told, **({"url": changed} if changed else {}))
+            if drawn.trouble is Trouble.TWICE:
+                self.note("first", told)
+                told = self.at(HOME, steps, run, told)
+        return told
+
+    def _at_point(self, away: Away, point: Point) -> Told:
+        drawn = self.drawn
+        try:
+            held = self.holds.wait(point, away.child, REACH_SECONDS)
+        except NotAsPlanned as error:
+            if away.child.poll() is None:
+                raise
+            # An odd host's step may well end before: then the world is one without its trouble.
+            self.ended.missed = str(error)
+            return away.told()
+        away.processes()
+        if drawn.trouble is Trouble.KILL:
+            assert drawn.victim is not None
+            kill(away.victim(drawn.victim, held))
+        elif drawn.trouble in DISKS:
+            with self._disk(drawn.trouble):
+                self.holds.release(point)
+                away.wait(END_SECONDS)
+            return away.told()
+        else:
+            self._stand_still(away)
+        self.holds.release(point)
+        away.wait(END_SECONDS)
+        return away.told()
+
+    def _stand_still(self, away: Away) -> None:
+        """Stops all processes of a step, lets others decide, and lets them go on."""
+        stopped = away.processes()
+        for process in stopped:
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
+        since = time.monotonic()
+        self.line.put(10)
+        try:
+            self._settled("run-1b")
+        finally:
+            if self.drawn.trouble is Trouble.SLEEP:
+                (self.line.folder / "slept").write_text(str(time.monotonic() - since))
+            for process in stopped:
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
+
+    @contextmanager
+    def _disk(self, trouble: Trouble) -> Iterator[None]:
+        """A disk that takes no more while the block runs."""
+        lake = self.line.folder / "lake"
+        filler = lake / "filler"
+        filler.mkdir()
+        if trouble is Trouble.READ_ONLY:
+            subprocess.run(["mount", "-o", "remount,ro", str(lake)], check=True)
+        elif trouble is Trouble.FULL:
+            with suppress(OSError), (filler / "one").open("wb", buffering=0) as file:
+                while True:
+                    file.write(b"\0" * 65536)
+        else:
+            with suppress(OSError):
+                for number in range(1 << 20):
+                    (filler / str(number)).touch()
+        try:
+            yield
+        finally:
+            if trouble is Trouble.READ_ONLY:
+                subprocess.run(["mount", "-o", "remount,rw", str(lake)], check=True)
+            shutil.rmtree(filler)
+
+    @contextmanager
+    def _edited(self) -> Iterator[str]:
+        """What somebody changed while the block runs; gives the URL of the ledger where it is another one."""
+        line, trouble = self.line, self.drawn.trouble
+        before, made = line.pipeline, line.pipeline.model_dump(mode="json")
+        away, url = line.table.with_name("not mounted"), ""
+        if trouble is Trouble.NO_TABLE:
+            line.table.rename(away)
+        elif trouble is Trouble.OTHER_PATH:
+            made["table"]["path"] += "_2"
+        elif trouble is Trouble.OTHER_LOGSTORE:
+            made["source"]["logstore"] = OTHER
+        elif trouble is Trouble.MORE_COLUMNS:
+            made["columns"].append({"name": "added", "type": "bigint"})
+        elif trouble is Trouble.LESS_COLUMNS:
+            made["columns"] = [column for column in made["columns"] if column["name"] not in ("clicks", "score")]
+        elif trouble in (Trouble.OTHER_LEDGER, Trouble.LEDGER_BETWEEN):
+            url = f"sqlite:///{line.folder / 'other.db'}"
+            migrate(open_engine(url))
+        line.pipeline = Pipeline.model_validate(made)
+        try:
+            yield url
+        finally:
+            if trouble is not Trouble.MORE_COLUMNS:
+                line.pipeline = before
+            if trouble is Trouble.NO_TABLE:
+                # What was written meanwhile lies below the mount point.
+                shutil.rmtree(line.table, ignore_errors=True)
+                away.rename(line.table)
+
+    def _shards(self) -> None:
+        """Changes the shards; what is put before is on shards that may be gone when it is read."""
+        line, shards = self.line, self.drawn.shards
+        if shards is Shards.NONE:
+            return
+        client = line.client
+        if shards is Shards.MERGED:
+            line.put(20)
+            client.merge_shard(PROJECT, LOGSTORE, 0)
+            return
+        if shards is Shards.EXPIRED:
+            before = line.logs.number
+            line.put(20)
+            client.update_logstore(PROJECT, LOGSTORE, ttl=1)
+            time.sleep(DAY_SECONDS + 1.5)
+            line.logs.excused = {f"event-{number}" for number in range(before, line.logs.number)}
+            client.update_logstore(PROJECT, LOGSTORE, ttl=3650)
+            return
+        before = line.logs.number
+        line.put(20)
+        client.split_shard(PROJECT, LOGSTORE, 0, "4" + "0" * 31)
+        if shards is Shards.SPLIT:
+            return
+        if shards is Shards.SPLIT_READ_GONE:
+            self._healthy("run-0s")
+        else:
+            line.logs.excused = {id_ for id_ in self._held(0) if int(id_.partition("-")[2]) >= before}
+        client.delete_shard(PROJECT, LOGSTORE, 0)
+
+    def _held(self, shard: int) -> set[str]:
+        """The events that a shard holds."""
+        found = set()
+        for answer in self.line.client.pull_log(PROJECT, LOGSTORE, shard, "begin", "end"):
+            groups = LogGroupListRaw.FromString(answer._raw_uncompressed_body or b"").LogGroups
+            for entry in (entry for group in groups for entry in group.Logs):
+                found |= {pair.Value.decode() for pair in entry.Contents if pair.Key == "event_id"}
+        return found
+
+    # How it goes on.
+
+    def _settled(self, run: str) -> None:
+        """A run that decides what is left and reads what there is, with no more than the commands that errors name.
+
+        Raises:
+            Jammed: they do not help.
+        """
+        wanted = [step.value for step in BATCH]
+        for number in range(MOST_COMMANDS + 1):
+            told = self.steps(wanted, f"{run}-{number}")
+            if told.ok:
+                self.note("then", told)
+                return
+            command = command_for(told)
+            self.note("error", told)
+            if callable(command):
+                command = command(self.line) or AGAIN
+            if command != AGAIN:
+                id_ = str(told.ids.get("transaction") or "")
+                done = self.note(command, self.steps([command], f"{run}-{number}c", Told(transaction=id_)))
+                if not done.ok and isinstance(more := command_for(done), str) and more != AGAIN:
+                    id_ = str(done.ids.get("transaction") or "")
+                    self.note(more, self.steps([more], f"{run}-{number}d", Told(transaction=id_)))
+        raise Jammed(f"{MOST_COMMANDS} commands did not help: {told}")
+
+    def _healthy(self, run: str) -> None:
+        """A run that has nothing to decide, and commits what was put.
+
+        Raises:
+            Jammed: it does not.
+        """
+        told = self.steps([step.value for step in BATCH], run)
+        if not told.ok:
+            raise Jammed(f"a healthy run: {told}")
+        newest = self.line.work(run).ledger.latest_committed(self.line.pipeline.name)
+        if newest is None or newest.run_id != run or newest.state is not State.COMMITTED:
+            raise Jammed(f"a healthy run committed nothing: {told}")
+
+
+def _cause(error: Exception) -> str:
+    """What is at the bottom of a Java error, behind what is at its top."""
+    causes = [line for line in str(error).splitlines() if line.startswith("Caused by")]
+    return " ".join([reason(error)[:800], *causes[-1:]])

@@ -1,0 +1,98 @@
+"""Found by every interpreter of a world, Spark's included: changes modules as they are imported.
+
+WORLDS_PLANT names replacements, `module:attribute=module:function ...`: the function is given what is there and gives
+what takes its place. WORLDS_CLOCK is how many seconds Python's clock is ahead. WORLDS_SLEPT is a file that holds for
+how many seconds the machine was asleep, which no clock but the boot's counts; timers that count none never end.
+"""
+
+import importlib
+import importlib.abc
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+
+def _there(module, attribute):
+    *path, name = attribute.split(".")
+    for part in path:
+        module = getattr(module, part)
+    return module, name
+
+
+def plant(module, attribute, replacement):
+    """Puts a replacement in a module's place; what is not there to be replaced is an error."""
+    owner, name = _there(module, attribute)
+    where, _, function = replacement.partition(":")
+    setattr(owner, name, getattr(importlib.import_module(where), function)(getattr(owner, name)))
+
+
+class _Planting(importlib.abc.MetaPathFinder):
+    def __init__(self, wanted):
+        self._wanted = wanted
+
+    def find_spec(self, name, path=None, target=None):
+        wanted = self._wanted.pop(name, None)
+        if wanted is None:
+            return None
+        spec = importlib.util.find_spec(name)
+        load = spec.loader.exec_module
+
+        def execute(module):
+            load(module)
+            for attribute, replacement in wanted:
+                plant(module, attribute, replacement)
+
+        spec.loader.exec_module = execute
+        return spec
+
+
+def _move_clock(seconds):
+    import datetime
+    import time
+
+    true = time.time, time.time_ns
+    time.time = lambda: true[0]() + seconds
+    time.time_ns = lambda: true[1]() + seconds * 10**9
+
+    class _Moved(datetime.datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return cls.fromtimestamp(time.time(), tz)
+
+        @classmethod
+        def utcnow(cls):
+            return cls.fromtimestamp(time.time(), datetime.timezone.utc).replace(tzinfo=None)
+
+    datetime.datetime = _Moved
+
+
+def _sleep_at(file):
+    import signal
+    import threading
+    import time
+
+    monotonic, set_timer, timer = time.monotonic, signal.setitimer, threading.Timer.__init__
+
+    def slept():
+        try:
+            return float(file.read_text())
+        except (OSError, ValueError):
+            return 0.0
+
+    time.monotonic = lambda: monotonic() - slept()
+    signal.setitimer = lambda which, seconds, *more: set_timer(which, seconds and seconds + 3600, *more)
+    threading.Timer.__init__ = lambda self, interval, *more, **named: timer(self, interval + 3600, *more, **named)
+
+
+if os.environ.get("WORLDS_PLANT"):
+    _wanted = {}
+    for _item in os.environ["WORLDS_PLANT"].split():
+        _place, _, _by = _item.partition("=")
+        _module, _, _attribute = _place.partition(":")
+        _wanted.setdefault(_module, []).append((_attribute, _by))
+    sys.meta_path.insert(0, _Planting(_wanted))
+if os.environ.get("WORLDS_CLOCK"):
+    _move_clock(int(os.environ["WORLDS_CLOCK"]))
+if os.environ.get("WORLDS_SLEPT"):
+    _sleep_at(Path(os.environ["WORLDS_SLEPT"]))
