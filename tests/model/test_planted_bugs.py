@@ -21,8 +21,7 @@ from tests.model.invariants import Broken
 from tests.model.machine import Protocol, thorough
 from tests.model.world import World
 
-Patch = pytest.MonkeyPatch
-Plant = Callable[[Patch, World], None]
+Plant = Callable[[World], None]
 
 
 @pytest.fixture(autouse=True)
@@ -32,16 +31,16 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def no_fence(patch: Patch, world: World) -> None:
-    patch.setattr(exchange, "fence", lambda *_: None)
+def no_fence(world: World) -> None:
+    world.patch.setattr(exchange, "fence", lambda *_: None)
 
 
-def no_fence_nor_sweep(patch: Patch, world: World) -> None:
-    no_fence(patch, world)
-    patch.setattr(leftovers, "sweep", lambda *_: [])
+def no_fence_nor_sweep(world: World) -> None:
+    no_fence(world)
+    world.patch.setattr(leftovers, "sweep", lambda *_: [])
 
 
-def no_lease(patch: Patch, world: World) -> None:
+def no_lease(world: World) -> None:
     class Nothing:
         def renew(self) -> None:
             pass
@@ -53,66 +52,71 @@ def no_lease(patch: Patch, world: World) -> None:
     def lease(_: Any) -> Iterator[Nothing]:
         yield Nothing()
 
-    patch.setattr(work.Work, "lease", lease)
-    no_looks(patch, world)
+    world.patch.setattr(work.Work, "lease", lease)
+    no_looks(world)
 
 
-def no_looks(patch: Patch, world: World) -> None:
+def no_looks(world: World) -> None:
     """A driver looks neither at time and claim nor at the timeline."""
-    patch.setattr(verbs, "_in_time", lambda *_: None)
-    patch.setattr(verbs, "_may_complete", lambda *_: None)
+    world.patch.setattr(verbs, "_in_time", lambda *_: None)
+    world.patch.setattr(verbs, "_may_complete", lambda *_: None)
 
 
-def no_deadline(patch: Patch, world: World) -> None:
+def no_deadline(world: World) -> None:
     """The driver is not ended when its time is over, nor does it look."""
     world.timers = False
-    no_looks(patch, world)
+    no_looks(world)
 
 
-def no_clock(patch: Patch, world: World) -> None:
+def no_clock(world: World) -> None:
     """No clock ends a driver, nor does it see what others did on the timeline; the claim is what is left."""
     world.timers = False
-    patch.setattr(verbs, "clock", lambda: 0.0)
-    patch.setattr(verbs, "_require_inflight", lambda *_: None)
+    world.patch.setattr(verbs, "clock", lambda: 0.0)
+    world.patch.setattr(verbs, "_require_inflight", lambda *_: None)
 
 
-def no_clock_and_no_claim(patch: Patch, world: World) -> None:
-    no_clock(patch, world)
-    patch.setattr(exchange, "require_claim", lambda *_: None)
+def no_clock_and_no_claim(world: World) -> None:
+    no_clock(world)
+    world.patch.setattr(exchange, "require_claim", lambda *_: None)
 
 
-def committed_is_rolled_back(patch: Patch, world: World) -> None:
+def committed_is_rolled_back(world: World) -> None:
+    """The decision is wrong, and the driver does not look whether what it rolls back is committed."""
+    wrong_decision(world)
+    world.patch.setattr(verbs, "_require_uncommitted", lambda *_: None)
+
+
+def wrong_decision(world: World) -> None:
     right = resolve.decide
 
     def decide(state: State | None, seen: InstantState) -> Decision:
         found = right(state, seen)
         return Decision.ROLL_BACK_AND_ABORT if found is Decision.MARK_COMMITTED else found
 
-    patch.setattr(resolve, "decide", decide)
+    world.patch.setattr(resolve, "decide", decide)
 
 
-def quarantine_is_forgotten(patch: Patch, world: World) -> None:
+def quarantine_is_forgotten(world: World) -> None:
     """What the main table has is taken for all."""
-    patch.setattr(aside, "is_settled", lambda *_: True)
+    world.patch.setattr(aside, "is_settled", lambda *_: True)
 
 
-def quarantine_stays(patch: Patch, world: World) -> None:
+def quarantine_stays(world: World) -> None:
     """Only the main table's instant is rolled back."""
-    patch.setattr(quarantine, "roll_back", lambda *_: None)
-    patch.setattr(aside, "is_pending", lambda *_: False)
+    world.patch.setattr(quarantine, "roll_back", lambda *_: None)
+    world.patch.setattr(aside, "is_pending", lambda *_: False)
 
 
-def no_token(patch: Patch, world: World) -> None:
-    patch.setattr(work.Work, "held", lambda self, id_, token: self.ledger.get(id_))
+def no_token(world: World) -> None:
+    world.patch.setattr(work.Work, "held", lambda self, id_, token: self.ledger.get(id_))
 
 
 def find(plant: Plant, cases: list[Case]) -> str | None:
     for case in cases:
-        with pytest.MonkeyPatch.context() as patch:
-            try:
-                case.run(lambda world: plant(patch, world))
-            except Broken as broken:
-                return f"{case}: {broken}"
+        try:
+            case.run(plant)
+        except Broken as broken:
+            return f"{case}: {broken}"
     return None
 
 
@@ -137,7 +141,7 @@ def test_a_fence_that_is_left_out_is_found(plant: Plant, promise: str, cases: li
     print(found)
     assert found is not None and promise in found
     # The same schedules keep all promises where the fence is there.
-    assert find(lambda patch, world: None, cases) is None
+    assert find(lambda world: None, cases) is None
 
 
 @pytest.mark.parametrize(
@@ -151,14 +155,7 @@ def test_a_fence_that_is_left_out_is_found_by_chance(plant: Plant, promise: str,
 def planted(plant: Plant) -> type[Protocol]:
     class Planted(Protocol):
         def prepare(self) -> None:
-            self.patch = Patch()
-            plant(self.patch, self.world)
-
-        def teardown(self) -> None:
-            try:
-                super().teardown()
-            finally:
-                self.patch.undo()
+            plant(self.world)
 
     return Planted
 
@@ -170,6 +167,11 @@ def test_without_any_clock_the_claim_still_holds(stop: str) -> None:
 
 def test_without_the_withdrawn_order_the_sweep_of_what_markers_name_still_holds() -> None:
     assert find(no_fence, [Case("append", "exists batch", "settle-rolled-back", False)]) is None
+
+
+def test_where_a_committed_batch_is_decided_to_be_rolled_back_its_driver_refuses() -> None:
+    with pytest.raises(AssertionError, match="what is committed is not rolled back"):
+        find(wrong_decision, [Case("commit", "commit-completed", "end", True)])
 
 
 def test_without_the_look_at_the_token_the_ledgers_compare_and_set_still_holds() -> None:

@@ -110,7 +110,8 @@ class World:
             batch={"task_bytes": 2 * BYTES_PER_GROUP},
             source={"project": "ads", "logstore": "events", "start": "begin"},
         )
-        self._patch(self._stack.enter_context(pytest.MonkeyPatch.context()))
+        self.patch = self._stack.enter_context(pytest.MonkeyPatch.context())
+        self._patch(self.patch)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -16,7 +16,6 @@ from sqlalchemy import Engine, event
 
 from airflow_provider_slshudi.exceptions import DataExpired, ManifestError, PipelineConflict
 from airflow_provider_slshudi.hudi import exchange
-from airflow_provider_slshudi.hudi.timeline import FOLDER, PROPERTIES
 from airflow_provider_slshudi.job.launch import Launcher
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
@@ -26,9 +25,11 @@ from airflow_provider_slshudi.protocol import plan
 from airflow_provider_slshudi.protocol.resolve import _commit_order
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService, Shard
+from tests.model.table import ModelTable
 from tests.pipelines import ad_events
 
 BASE = 1_447_299_607_892_300_000
+Commit = Callable[[Work, Transaction | None], None]
 
 
 class Logstore:
@@ -66,11 +67,14 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def work_on(engine: Engine, tmp_path: Path) -> Callable[[Logstore], Work]:
-    # An empty table, which the ledger takes for the one that it knows commits of.
-    (tmp_path / "table" / FOLDER).mkdir(parents=True)
-    (tmp_path / "table" / PROPERTIES).touch()
+def table(tmp_path: Path) -> ModelTable:
+    table = ModelTable(tmp_path / "table", lambda _: None)
+    table.create_table()
+    return table
 
+
+@pytest.fixture
+def work_on(engine: Engine, table: ModelTable, tmp_path: Path) -> Callable[[Logstore], Work]:
     def make(logstore: Logstore) -> Work:
         pipeline = ad_events(
             tmp_path / "table",
@@ -83,20 +87,29 @@ def work_on(engine: Engine, tmp_path: Path) -> Callable[[Logstore], Work]:
     return make
 
 
-def prepare(work: Work, planned: Transaction | None) -> Transaction:
+def prepare(work: Work, planned: Transaction | None, instant: str = "20260101000000000") -> Transaction:
     assert planned is not None
-    ledger, instant = work.ledger, planned.id
+    ledger = work.ledger
     ledger.opened(planned.id, 1, instant)
     totals = [RangeTotals(item, 123_456, 123_456_789, 1, 2) for item in ledger.ranges(planned.id)]
     return ledger.prepared(planned.id, 1, {"token": 1, "digest": "0"}, totals)
 
 
-def commit(work: Work, planned: Transaction | None) -> None:
-    found = prepare(work, planned)
-    work.ledger.committed(found.id, 1, found.id)
+@pytest.fixture
+def commit(table: ModelTable) -> Commit:
+    def commit(work: Work, planned: Transaction | None) -> None:
+        instant = table.new_instant_time()
+        found = prepare(work, planned, instant)
+        table.request(None, "", instant)
+        table.to_inflight(None, "", instant)
+        extra = {exchange.PIPELINE_KEY: work.pipeline.name, exchange.TRANSACTION_KEY: found.id}
+        table.commit(None, None, instant, [], extra, lambda: None)
+        work.ledger.committed(found.id, 1, instant)
+
+    return commit
 
 
-def test_a_shard_costs_one_question_and_one_with_news_two(work_on: Callable[[Logstore], Work]) -> None:
+def test_a_shard_costs_one_question_and_one_with_news_two(work_on: Callable[[Logstore], Work], commit: Commit) -> None:
     logstore = Logstore(300)
     work = work_on(logstore)
     commit(work, plan.tail(work))
@@ -115,6 +128,7 @@ def test_a_shard_costs_one_question_and_one_with_news_two(work_on: Callable[[Log
 
 def test_a_backfill_asks_where_each_shard_ends_and_what_is_left_of_those_that_it_names(
     work_on: Callable[[Logstore], Work],
+    commit: Commit,
 ) -> None:
     logstore = Logstore(300)
     work = work_on(logstore)
@@ -125,7 +139,9 @@ def test_a_backfill_asks_where_each_shard_ends_and_what_is_left_of_those_that_it
     assert logstore.asked == {"shards": 1, "end": 300, "begin": 1}
 
 
-def test_what_expired_is_noticed_and_so_is_another_logstore(work_on: Callable[[Logstore], Work]) -> None:
+def test_what_expired_is_noticed_and_so_is_another_logstore(
+    work_on: Callable[[Logstore], Work], commit: Commit
+) -> None:
     logstore = Logstore(50)
     work = work_on(logstore)
     commit(work, plan.tail(work))
@@ -139,7 +155,7 @@ def test_what_expired_is_noticed_and_so_is_another_logstore(work_on: Callable[[L
 
 
 def test_a_plan_sends_as_many_statements_for_many_shards_as_for_few(
-    engine: Engine, work_on: Callable[[Logstore], Work]
+    engine: Engine, work_on: Callable[[Logstore], Work], commit: Commit
 ) -> None:
     counts = []
     logstore = Logstore(3)
@@ -163,7 +179,7 @@ def test_a_plan_sends_as_many_statements_for_many_shards_as_for_few(
     assert max(counts[2:]) <= counts[1] + 1
 
 
-def test_more_shards_than_a_batch_takes_are_read_in_turn(work_on: Callable[[Logstore], Work]) -> None:
+def test_more_shards_than_a_batch_takes_are_read_in_turn(work_on: Callable[[Logstore], Work], commit: Commit) -> None:
     shards = MOST_RANGES + 500
     logstore = Logstore(shards)
     work = work_on(logstore)
