@@ -90,11 +90,19 @@ class DataExpired(TerminalError):
 
     Attributes: pipeline, shard, begin, end (the lost half-open range of cursors, which may be empty), more (the shard
     is gone, and was still open when its end was last asked: what it got afterwards was never read either, and nobody
-    knows how much that is).
+    knows how much that is), unseen (the shard is older than what the logstore keeps, and was never looked at before:
+    what it got before `begin` was never read, and nobody knows how much that is).
     """
 
-    def __init__(self, pipeline: str, shard: int, begin: int, end: int, more: bool = False) -> None:
-        if more:
+    def __init__(
+        self, pipeline: str, shard: int, begin: int, end: int, more: bool = False, unseen: bool = False
+    ) -> None:
+        if unseen:
+            what = (
+                f"shard {shard} is older than what its logstore keeps of logs, as far as this key may know, and seen "
+                f"for the first time: what it got before cursor {begin}, be it nothing or much, was never read"
+            )
+        elif more:
             read = f"was read up to cursor {end}" if begin == end else f"was read but for [{begin}, {end})"
             what = (
                 f"shard {shard} is gone from the service. It {read}, its end when it was last looked at; it was still "
@@ -106,7 +114,8 @@ class DataExpired(TerminalError):
             f"pipeline {pipeline}: {what}. Either restore them, or accept the gap with `source.on_expired: skip` in "
             "the pipeline file, which records it"
         )
-        self.pipeline, self.shard, self.begin, self.end, self.more = pipeline, shard, begin, end, more
+        self.pipeline, self.shard, self.begin, self.end = pipeline, shard, begin, end
+        self.more, self.unseen = more, unseen
 
 
 class ValueMisfit(TerminalError):

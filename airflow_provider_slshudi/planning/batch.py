@@ -29,7 +29,8 @@ def plan_tail(
     take turns, and the one behind `last_shard()`, where the batch before ended, is next.
 
     Raises:
-        DataExpired: a shard lost what was never read, or is gone and may have, and `on_expired` is "fail".
+        DataExpired: a shard lost what was never read, or may have (it is gone, or was found too late), and `on_expired`
+            is "fail".
     """
     oldest = {window.shard: window.service_begin for window in shards}
     readable: list[Range] = []
@@ -56,3 +57,6 @@ def _refuse_losses(pipeline: str, shards: Sequence[ShardWindow], gaps: Sequence[
         raise DataExpired(pipeline, lost.shard, lost.begin, lost.end, more=lost.shard in open_ends)
     for shard, end in sorted(open_ends.items()):
         raise DataExpired(pipeline, shard, end, end, more=True)
+    for window in shards:
+        if window.open_begin:
+            raise DataExpired(pipeline, window.shard, window.duty_begin, window.duty_begin, unseen=True)

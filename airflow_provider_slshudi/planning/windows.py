@@ -25,7 +25,8 @@ class ShardWindow:
 
     The service holds [service_begin, service_end); at `service_end` the next log group will be written.
     `service_begin` counts only where something is left to read. Of a shard that the service deleted both are its last
-    known end; `open_end` says that it was still open then, so that more may have followed.
+    known end; `open_end` says that it was still open then, so that more may have followed. `open_begin`: logs before
+    `duty_begin` were ours too, if there were any, and are gone.
     """
 
     shard: int
@@ -33,6 +34,7 @@ class ShardWindow:
     service_begin: int
     service_end: int
     open_end: bool = False
+    open_begin: bool = False
 
 
 def unread(duties: Iterable[tuple[int, int, int]], taken: Iterable[Range]) -> list[Range]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from airflow_provider_slshudi.exceptions import IllegalTransition
+from airflow_provider_slshudi.exceptions import IllegalTransition, SourceRefused
 from airflow_provider_slshudi.ledger.records import GONE, LedgerShard, Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.planning.backfill import plan_backfill
@@ -19,9 +20,25 @@ from airflow_provider_slshudi.protocol.settle import register, require_alone
 from airflow_provider_slshudi.protocol.work import AIRFLOW, Run, Work
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.fanout import ask_each
-from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.sls.service import LogService, Shard
 
 _log = logging.getLogger(__name__)
+
+LEAST_RETENTION_SECONDS = 86_400
+"""What the service keeps of any logstore: a day is its shortest ttl."""
+_CLOCKS_SECONDS = 3_600
+"""More than this machine's clock and the service's may differ by: it refuses requests from a quarter of an hour on."""
+
+
+@dataclass(frozen=True)
+class _Shards:
+    """The service's shards with the cursor where our duty for each begins, their ends, those that are `gone`, and the
+    ids of those that may have lost logs before anybody saw them."""
+
+    there: list[LedgerShard]
+    ends: dict[int, int]
+    gone: list[LedgerShard]
+    late: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -81,8 +98,8 @@ def pinned(work: Work, request: BackfillRequest) -> BackfillRequest:
         return request
     service = work.connect()
     # Shards that nobody saved yet are saved by the plan.
-    shards, _, _ = _refreshed(work, service, _taken(work), save=False)
-    return BackfillRequest(cursors=_wanted(request, service, shards))
+    found = _refreshed(work, service, _taken(work), save=False)
+    return BackfillRequest(cursors=_wanted(request, service, found.there))
 
 
 def preview_backfill(work: Work, request: BackfillRequest) -> list[Range]:
@@ -124,11 +141,11 @@ def _begin(work: Work, kind: Kind, ranges: list[Range]) -> Transaction | None:
 
 def _tail_ranges(work: Work, service: LogService, save: bool) -> list[Range]:
     name, taken = work.pipeline.name, _taken(work)
-    shards, gone, ends = _refreshed(work, service, taken, save)
-    left = unread(((shard.id, shard.first, ends[shard.id]) for shard in shards), taken)
+    found = _refreshed(work, service, taken, save)
+    left = unread(((shard.id, shard.first, found.ends[shard.id]) for shard in found.there), taken)
     ranges = plan_tail(
         name,
-        [*_windows(service, shards, ends, left), *_last_windows(gone, taken)],
+        [*_windows(service, found, left), *_last_windows(found.gone, taken)],
         taken,
         work.ledger.density(name),
         work.pipeline.batch,
@@ -136,18 +153,18 @@ def _tail_ranges(work: Work, service: LogService, save: bool) -> list[Range]:
         lambda: work.ledger.last_shard(name, Kind.TAIL),
     )
     if save:
-        _let_go(work, gone)
+        _let_go(work, found)
     return ranges
 
 
 def _backfill_ranges(work: Work, service: LogService, request: BackfillRequest, save: bool) -> list[Range]:
     name, taken = work.pipeline.name, _taken(work)
-    shards, _, ends = _refreshed(work, service, taken, save)
-    wanted = _wanted(request, service, shards)
+    found = _refreshed(work, service, taken, save)
+    wanted = _wanted(request, service, found.there)
     if request.span is not None and not wanted:
         return []
-    left = unread(((shard, *wanted[shard]) for shard in sorted(wanted.keys() & ends.keys())), taken)
-    windows = _windows(service, shards, ends, left)
+    left = unread(((shard, *wanted[shard]) for shard in sorted(wanted.keys() & found.ends.keys())), taken)
+    windows = _windows(service, found, left)
     return plan_backfill(name, wanted, windows, taken, work.ledger.density(name), work.pipeline.batch)
 
 
@@ -157,12 +174,11 @@ def _taken(work: Work) -> list[Range]:
     return [*work.ledger.reserved(name), *work.ledger.coverage(name)]
 
 
-def _refreshed(
-    work: Work, service: LogService, taken: list[Range], save: bool
-) -> tuple[list[LedgerShard], list[LedgerShard], dict[int, int]]:
-    """The service's shards with the cursor where our duty for each begins, those that are gone, and the former's ends.
+def _refreshed(work: Work, service: LogService, taken: list[Range], save: bool) -> _Shards:
+    """What the service has by now.
 
-    A shard is gone where the service neither lists it nor answers for it.
+    A shard is gone where the service neither lists it nor answers for it. One that is late is not saved: the tail's
+    plan, which says so, is to see it as new.
 
     Raises:
         PipelineConflict: a shard is not the one that was read.
@@ -176,7 +192,9 @@ def _refreshed(
     # After the list: a shard that was closed then does not grow any more.
     ends = ask_each(service.end, found) | {shard: end for shard, end in asked.items() if end is not None}
     first = {id_: shard.first for id_, shard in known.items()}
-    first |= _first_cursors(work, service, [id_ for id_ in found if id_ not in known], not known)
+    new = [shard for id_, shard in found.items() if id_ not in known]
+    first |= _first_cursors(work, service, [shard.id for shard in new], not known)
+    late = _late(service, new) if known else frozenset()
     there = [
         LedgerShard(id_, shard.status, shard.hash_begin, shard.hash_end, first[id_], ends[id_])
         for id_, shard in sorted((known | found).items())
@@ -185,9 +203,21 @@ def _refreshed(
     refuse_other_shards(name, ((shard.id, shard.first, ends[shard.id]) for shard in there), taken)
     if save:
         reach(Point.PLAN_LEASED)
-        work.ledger.save_shards(name, there)
+        work.ledger.save_shards(name, [shard for shard in there if shard.id not in late])
         reach(Point.PLAN_SHARDS_SAVED)
-    return there, gone, ends
+    return _Shards(there, ends, gone, late)
+
+
+def _late(service: LogService, new: list[Shard]) -> frozenset[int]:
+    """Those of the new shards that are older than what the logstore keeps, or that nobody can say this of."""
+    now = time.time()
+    if all(now - shard.created < LEAST_RETENTION_SECONDS - _CLOCKS_SECONDS for shard in new):
+        return frozenset()
+    try:
+        kept = service.retention()
+    except SourceRefused:  # this key may not ask
+        kept = LEAST_RETENTION_SECONDS
+    return frozenset(shard.id for shard in new if now - shard.created >= kept - _CLOCKS_SECONDS)
 
 
 def _last_windows(gone: list[LedgerShard], taken: list[Range]) -> list[ShardWindow]:
@@ -200,20 +230,33 @@ def _last_windows(gone: list[LedgerShard], taken: list[Range]) -> list[ShardWind
     return windows
 
 
-def _let_go(work: Work, gone: list[LedgerShard]) -> None:
-    """Keeps that nothing about these shards' ends is left to ask; what is unread up to there is planned further on."""
-    for shard in gone:
+def _let_go(work: Work, found: _Shards) -> None:
+    """Keeps that nothing is left to ask about the ends of shards that are gone, and the begins of those that are late.
+
+    What is unread up to such an end is planned further on.
+    """
+    name = work.pipeline.name
+    for shard in found.gone:
         if not shard.end_known:
             _log.warning(
                 "pipeline %s: shard %d is gone and was open when its end, %s, was last asked; what it got later was "
                 "never read, which `on_expired: skip` accepts",
-                work.pipeline.name,
+                name,
                 shard.id,
                 shard.end,
             )
-    new = [replace(shard, status=GONE) for shard in gone if shard.status != GONE]
-    if new:
-        work.ledger.save_shards(work.pipeline.name, new)
+    late = [shard for shard in found.there if shard.id in found.late]
+    for shard in late:
+        _log.warning(
+            "pipeline %s: shard %d is older than what its logstore keeps and was not seen before; what it got before "
+            "cursor %d was never read, which `on_expired: skip` accepts",
+            name,
+            shard.id,
+            shard.first,
+        )
+    changed = [*(replace(shard, status=GONE) for shard in found.gone if shard.status != GONE), *late]
+    if changed:
+        work.ledger.save_shards(name, changed)
 
 
 def _first_cursors(work: Work, service: LogService, shards: list[int], first_run: bool) -> dict[int, int]:
@@ -224,14 +267,15 @@ def _first_cursors(work: Work, service: LogService, shards: list[int], first_run
     return ask_each(service.end if start == "end" else lambda shard: service.at(shard, int(start)), shards)
 
 
-def _windows(
-    service: LogService, shards: list[LedgerShard], ends: Mapping[int, int], left: list[Range]
-) -> list[ShardWindow]:
+def _windows(service: LogService, found: _Shards, left: list[Range]) -> list[ShardWindow]:
     """The shards' windows. What expired is asked where something is `left`: only there it can be lost."""
     begins = ask_each(service.begin, sorted({item.shard for item in left}))
-    return [
-        ShardWindow(shard.id, shard.first, begins.get(shard.id, ends[shard.id]), ends[shard.id]) for shard in shards
-    ]
+    windows = []
+    for shard in found.there:
+        end = found.ends[shard.id]
+        late = shard.id in found.late
+        windows.append(ShardWindow(shard.id, shard.first, begins.get(shard.id, end), end, open_begin=late))
+    return windows
 
 
 def _wanted(request: BackfillRequest, service: LogService, shards: list[LedgerShard]) -> Mapping[int, tuple[int, int]]:

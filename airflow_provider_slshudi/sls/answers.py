@@ -77,6 +77,15 @@ def shards(answer: Answer) -> list[Shard]:
         raise Doubt(f"a list of shards that cannot be read: {type(error).__name__}: {error}") from None
 
 
+def retention(answer: Answer) -> int:
+    """The seconds that the logstore of the answer keeps a log. Raises Doubt."""
+    found = _json(answer)
+    days = found.get("ttl") if isinstance(found, dict) else None
+    if not isinstance(days, int) or isinstance(days, bool) or days < 1:
+        raise Doubt("a logstore without a ttl in days")
+    return days * 86_400
+
+
 def cursor(answer: Answer) -> int:
     """The cursor that the answer names. Raises Doubt."""
     found = _json(answer)

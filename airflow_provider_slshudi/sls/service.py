@@ -62,6 +62,15 @@ class LogService:
         """
         return self._call("list the shards", None, None, {}, answers.shards)
 
+    def retention(self) -> int:
+        """How many seconds the logstore keeps a log.
+
+        https://www.alibabacloud.com/help/en/sls/developer-reference/api-sls-2020-12-30-getlogstore
+        """
+        return self._call(
+            "ask how long logs are kept", None, None, {}, answers.retention, of=f"/logstores/{self.logstore}"
+        )
+
     def begin(self, shard: int) -> int:
         """The cursor of the oldest log group that is still kept."""
         return self._cursor(shard, "begin")
@@ -125,8 +134,9 @@ class LogService:
         query: Mapping[str, str],
         believe: Callable[[Answer], T],
         pacer: Pacer | None = None,
+        of: str = "",
     ) -> T:
-        path = f"/logstores/{self.logstore}/shards" + ("" if shard is None else f"/{shard}")
+        path = of or f"/logstores/{self.logstore}/shards" + ("" if shard is None else f"/{shard}")
 
         def attempt() -> T:
             if pacer is not None:

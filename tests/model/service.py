@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +52,7 @@ class ModelService:
 
     def shards(self) -> list[Shard]:
         return [
-            Shard(shard, "readonly" if shard in self._readonly else "readwrite", "0" * 32, "f" * 32, 0)
+            Shard(shard, "readonly" if shard in self._readonly else "readwrite", "0" * 32, "f" * 32, int(time.time()))
             for shard in sorted(self._ends)
         ]
 

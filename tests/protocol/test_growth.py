@@ -6,6 +6,7 @@ The logstore is a table of cursors here that counts what it is asked.
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -41,7 +42,7 @@ class Logstore:
 
     def shards(self) -> list[Shard]:
         self.asked["shards"] += 1
-        return [Shard(shard, "readwrite", "0", "1", 1) for shard in self.kept]
+        return [Shard(shard, "readwrite", "0", "1", int(time.time())) for shard in self.kept]
 
     def begin(self, shard: int) -> int:
         self.asked["begin"] += 1

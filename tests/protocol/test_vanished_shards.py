@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
-from airflow_provider_slshudi.exceptions import DataExpired, PipelineConflict
+from airflow_provider_slshudi.exceptions import DataExpired, PipelineConflict, SourceRefused
 from airflow_provider_slshudi.ledger.records import GONE, LedgerShard
 from airflow_provider_slshudi.protocol import plan
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.answers import Shard
+from airflow_provider_slshudi.sls.service import LogService
 from tests.scenarios import PROJECT, Scenario
 
 Make = Callable[..., Scenario]
@@ -148,6 +151,71 @@ def test_a_backfill_keeps_the_ends_of_all_shards_too(pipeline: Scenario) -> None
     assert plan.backfill(pipeline.by("backfill"), plan.BackfillRequest(cursors={0: (begin, begin + 1)})) is not None
     assert known(pipeline)[0].end == pipeline.work.connect().end(0)
     assert known(pipeline)[0].end_known
+
+
+class Aged:
+    """The pipeline's service, whose new shards were made `days` ago, and lost their first logs since."""
+
+    def __init__(self, service: LogService, known: set[int], days: float, ttl: int | None) -> None:
+        self._service, self._known, self._made, self._ttl = service, known, int(time.time() - days * 86_400), ttl
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._service, name)
+
+    def shards(self) -> list[Shard]:
+        listed = self._service.shards()
+        return [shard if shard.id in self._known else replace(shard, created=self._made) for shard in listed]
+
+    def begin(self, shard: int) -> int:
+        begin = self._service.begin(shard)
+        return begin if shard in self._known else min(begin + 1, self._service.end(shard))
+
+    def retention(self) -> int:
+        if self._ttl is None:
+            raise SourceRefused("ads/events: not for this key", project="ads", logstore="events", code="Unauthorized")
+        return self._ttl * 86_400
+
+
+@pytest.mark.parametrize(
+    ("days", "ttl"), [(3.0, 3), (40.0, 30), (2.0, None)], ids=["at the ttl", "after it", "nobody may ask"]
+)
+def test_what_a_split_shards_children_lost_before_a_plan_saw_them_is_expired_data(
+    pipeline: Scenario, days: float, ttl: int | None
+) -> None:
+    """The pipeline stood still longer than logs are kept; of the parent nothing is unread."""
+    pipeline.batch("run-1")
+    split(pipeline)
+    pipeline.put(60, first=100)
+    service = cast(LogService, Aged(pipeline.work.connect(), {0}, days, ttl))
+    begin = pipeline.work.connect().begin(1) + 1
+    work = pipeline.by("run-2", connect=lambda: service)
+    oldest = service.begin(0)
+    read = plan.BackfillRequest(cursors={0: (oldest, oldest + 1)})
+    for _ in range(2):  # a backfill in between makes the shard no more known
+        with pytest.raises(DataExpired, match=r"shard 1 .* seen for the first time") as lost:
+            plan.tail(work)
+        assert (lost.value.shard, lost.value.begin, lost.value.end, lost.value.unseen) == (1, begin, begin, True)
+        assert plan.backfill(work, read) is None
+        assert 1 not in known(pipeline)
+
+    accepting = skipping(replace(pipeline, work=work))
+    planned = plan.tail(accepting.work)
+    assert planned is not None
+    assert {item.shard for item in pipeline.work.ledger.ranges(planned.id)} == {1, 2}
+    settle(accepting.by("run-3"), lambda run: True)
+    assert plan.tail(pipeline.by("run-4", connect=lambda: service)) is not None, "it is accepted once"
+
+
+@pytest.mark.parametrize(("days", "ttl"), [(0.5, None), (2.0, 3), (29.0, 30)])
+def test_children_that_are_younger_than_what_the_logstore_keeps_have_lost_nothing(
+    pipeline: Scenario, days: float, ttl: int | None
+) -> None:
+    pipeline.batch("run-1")
+    split(pipeline)
+    pipeline.put(60, first=100)
+    service = cast(LogService, Aged(pipeline.work.connect(), {0}, days, ttl))
+    assert plan.tail(pipeline.by("run-2", connect=lambda: service)) is not None
+    assert known(pipeline).keys() == {0, 1, 2}
 
 
 def test_another_logstore_of_the_same_name_changes_nothing_that_is_known(

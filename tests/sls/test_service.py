@@ -47,6 +47,12 @@ def test_shards_are_listed_with_their_spans_and_states(service: LogService, clie
     assert service.shards()[1] == Shard(1, "readwrite", "0" * 32, "8" + "0" * 31, service.shards()[1].created)
 
 
+def test_a_logstore_says_how_long_it_keeps_logs(service: LogService, client: LogClient) -> None:
+    assert service.retention() == 7 * 86_400
+    client.update_logstore(PROJECT, service.logstore, ttl=30)
+    assert service.retention() == 30 * 86_400
+
+
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
 def test_a_pull_carries_the_bytes_between_two_cursors(
     service: LogService, client: LogClient, compression: Compression
