@@ -5,7 +5,8 @@
 what the commit is to say of itself (`commit-{token}.json`). The token in the name keeps an old driver's work apart
 from its successor's. The folder goes once its transaction is decided.
 
-`.hoodie/slshudi/claim.json` says which driver may change the table's timeline.
+`.hoodie/slshudi/claim.json` says which driver may change the table's timeline, `.hoodie/slshudi/quarantine` where the
+quarantine is.
 """
 
 from __future__ import annotations
@@ -33,15 +34,16 @@ RANGES_NOW_KEY = "slshudi.ranges_now"
 """Where a commit took rows of earlier ones out of the table: what ranges those hold since, by their instants, each
 [shard, begin, end, rows, raw bytes]."""
 
-_ROOT = ".hoodie/slshudi"
-_CLAIM = f"{_ROOT}/claim.json"
+ROOT = ".hoodie/slshudi"
+"""Where this package keeps what is its own in a table."""
+_CLAIM = f"{ROOT}/claim.json"
 _ORDER = "batch-"
 _MANIFEST = "manifest-"
 
 
 def folder(instant: str) -> str:
     """The folder of one instant's files."""
-    return f"{_ROOT}/{instant}"
+    return f"{ROOT}/{instant}"
 
 
 @dataclass(frozen=True)

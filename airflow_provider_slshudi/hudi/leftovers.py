@@ -14,11 +14,11 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow_provider_slshudi.hudi import marking
+from airflow_provider_slshudi.hudi import exchange, marking
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Timeline
 
-_FOLDER = ".hoodie/slshudi/aborted"
+_FOLDER = f"{exchange.ROOT}/aborted"
 # A base file, and a log file of a file group: the time of the instant that wrote it.
 _FILE = re.compile(r"[^.].*_(?P<base>\d+)\.[a-z]+|\.[^_]+_(?P<log>\d+)\.log\.\d+_.*")
 _log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.hudi import leftovers
+from airflow_provider_slshudi.hudi import exchange, leftovers
 from airflow_provider_slshudi.hudi.commit import client
 from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
 from airflow_provider_slshudi.hudi.storage import Storage
@@ -101,7 +101,7 @@ def take(storage: Storage, id_: str) -> Comparison | None:
 
 
 def _path(id_: str) -> str:
-    return f".hoodie/slshudi/metadata/{id_}.json"
+    return f"{exchange.ROOT}/metadata/{id_}.json"
 
 
 def sweep(storage: Storage) -> list[str]:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from airflow_provider_slshudi.config import Column, Pipeline, Quarantine, Table
-from airflow_provider_slshudi.exceptions import PipelineConflict, TableMismatch
+from airflow_provider_slshudi.exceptions import PipelineConflict, TableMismatch, TimelineUnreadable
 from airflow_provider_slshudi.hudi import commit, exchange, instants, marking
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.slices import Slice, committed_files
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.hudi.timeline import PROPERTIES, Phase, Timeline
 from airflow_provider_slshudi.points import Point, reach
 
 COLUMNS: tuple[tuple[str, str], ...] = (
@@ -39,6 +39,9 @@ COLUMNS: tuple[tuple[str, str], ...] = (
 )
 """The quarantine's columns. `contents` are the log's own keys and its tags; what a log holds is kept as bytes."""
 
+_PLACE = f"{exchange.ROOT}/quarantine"
+"""Says where the quarantine was made: one that is absent there is not taken for none."""
+
 # Of the main table's options those that are about no column of it.
 _SHARED_OPTIONS = "hoodie.metadata.compact."
 
@@ -54,10 +57,25 @@ def table_of(pipeline: Pipeline, path: str = "") -> Pipeline:
 
 
 def make_table(gateway: Gateway, pipeline: Pipeline) -> None:
-    """Makes the quarantine where there is none."""
-    made = table_of(pipeline)
-    if not Storage(made.table.path).exists(".hoodie/hoodie.properties"):
+    """Makes the quarantine where there never was one.
+
+    Raises:
+        TimelineUnreadable: there was one at this very place, and it is not there.
+    """
+    made, main = table_of(pipeline), Storage(pipeline.table.path)
+    aside = Storage(made.table.path)
+    known = (main.read(_PLACE) or b"").decode()
+    if not aside.exists(PROPERTIES):
+        if known == aside.uri:
+            raise TimelineUnreadable(
+                f"{aside.uri}: the quarantine is not here any more ({PROPERTIES} is missing), and none is made in its "
+                "place: see whether it is mounted, and whether this machine's settings lead to the right store. Where "
+                f"it was deleted on purpose, delete {main.full(_PLACE)}, too",
+                table=aside.uri,
+            )
         instants.create_table(gateway, made)
+    if known != aside.uri:
+        main.write(_PLACE, aside.uri.encode())
 
 
 def open_instant(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:

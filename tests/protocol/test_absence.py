@@ -181,3 +181,34 @@ def test_a_table_that_was_deleted_for_good_is_begun_anew_by_a_word_of_its_own(sc
     assert pipeline.work.ledger.find(prepared.id) is None
     assert pipeline.batch("run-4").rows == 30
     assert verify(pipeline.work).ok
+
+
+def test_a_quarantine_that_is_not_mounted_is_waited_for_and_none_is_made_in_its_place(
+    scenario: Make, tmp_path: Path
+) -> None:
+    pipeline = scenario(shards=1, misfits="quarantine")
+    pipeline.put(10)
+    pipeline.batch("run-1")
+    aside = Path(pipeline.work.pipeline.quarantine_path.removeprefix("file://"))
+    aside.rename(tmp_path / "unmounted")
+    pipeline.put(10, first=10)
+    planned = plan.tail(pipeline.by("run-2"))
+    assert planned is not None
+    with pytest.raises(TimelineUnreadable, match="the quarantine is not here any more"):
+        steps.open_instant(pipeline.by("run-2"), planned.id, planned.token)
+    assert not aside.exists()
+
+    (tmp_path / "unmounted").rename(aside)
+    settle(pipeline.by("run-3"), lambda run: True)
+    assert pipeline.batch("run-3").rows == 10
+    assert verify(pipeline.work).ok
+
+
+def test_a_quarantine_that_was_deleted_on_purpose_is_made_anew_once_somebody_says_so(scenario: Make) -> None:
+    pipeline = scenario(shards=1, misfits="quarantine")
+    pipeline.put(10)
+    pipeline.batch("run-1")
+    shutil.rmtree(pipeline.work.pipeline.quarantine_path.removeprefix("file://"))
+    (table(pipeline) / ".hoodie/slshudi/quarantine").unlink()
+    pipeline.put(10, first=10)
+    assert pipeline.batch("run-2").rows == 10
