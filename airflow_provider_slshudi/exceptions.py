@@ -270,6 +270,17 @@ class TimelineUnreadable(TableError, TransientError):
     """The timeline could not be read; nothing may be concluded from that."""
 
 
+class ClockAhead(TableError, TransientError):
+    """This machine's clock is far ahead of the ledger's; what it writes would stop all others until that time.
+
+    Attributes: now (this machine's clock, UTC), ledger (the ledger's, UTC).
+    """
+
+    def __init__(self, message: str, *, table: str, now: object, ledger: object) -> None:
+        super().__init__(message, table=table)
+        self.now, self.ledger = now, ledger
+
+
 class ClockBehind(TableError, TransientError):
     """This machine's clock is behind the newest time on the timelines; what is written now would not be seen.
 

@@ -7,11 +7,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import Any
 
 from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.exceptions import Fenced, LedgerError, PipelineConflict, TimelineUnreadable
+from airflow_provider_slshudi.exceptions import ClockAhead, Fenced, LedgerError, PipelineConflict, TimelineUnreadable
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import PROPERTIES, Timeline
@@ -32,6 +33,9 @@ LEASE_WAIT_SECONDS = 60.0
 AIRFLOW = "airflow"
 """What an event of the ledger is called that holds the name of a transaction's Airflow, see `Run.airflow`."""
 PULSE_SECONDS = 10.0
+MOST_AHEAD = timedelta(hours=2)
+"""By how much a machine's clock may be ahead of the ledger's. What it writes holds up others for as long, and wrong
+clocks of databases are to stop nothing."""
 
 _log = logging.getLogger(__name__)
 
@@ -97,6 +101,23 @@ class Work:
         if self.pipeline.quarantines:
             Storage(self.pipeline.quarantine_path).require_owner()
 
+    def require_clock(self) -> None:
+        """To be asked before drivers put this machine's times on timelines.
+
+        Raises:
+            ClockAhead: this machine's clock is far ahead of the ledger's.
+        """
+        ledger, now = self.ledger.now(), datetime.now(timezone.utc)
+        if now - ledger > MOST_AHEAD:
+            raise ClockAhead(
+                f"{self.storage.uri}: this machine's clock says {now:%Y-%m-%d %H:%M:%S} UTC, and the ledger's "
+                f"{ledger:%Y-%m-%d %H:%M:%S} UTC. Nothing was written: each time on the timelines is later than "
+                "all before, so everybody would have to wait for this one. Correct the clock that is wrong",
+                table=self.storage.uri,
+                now=now,
+                ledger=ledger,
+            )
+
     def order(self, **fields: Any) -> JobOrder:
         """A job's order for this pipeline."""
         return JobOrder(self.pipeline.model_dump(mode="json"), **fields)
@@ -145,9 +166,10 @@ class Work:
 
         Raises:
             LeaseHeld: somebody else has it and keeps it.
-            TableDenied: as `require_owner`.
+            TableDenied, ClockAhead: as `require_owner` and `require_clock`.
         """
         self.require_owner()
+        self.require_clock()
         with (
             self.ledger.lease(self.pipeline.name, str(self.run), LEASE_SECONDS, LEASE_WAIT_SECONDS) as lease,
             _pulse(lease.renew),
@@ -186,8 +208,9 @@ class Work:
 
     @contextmanager
     def heartbeat(self, id_: str, token: int) -> Iterator[None]:
-        """Says, while the block runs, that somebody works on the transaction; raises as `require_owner`."""
+        """Says, while the block runs, that somebody works on the transaction; raises as `lease` before it writes."""
         self.require_owner()
+        self.require_clock()
         self.ledger.heartbeat(id_, token)
         with _pulse(lambda: self.ledger.heartbeat(id_, token)):
             yield

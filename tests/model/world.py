@@ -322,7 +322,8 @@ class World:
     def _patch(self, patch: pytest.MonkeyPatch) -> None:
         patch.setenv(points.FOLDER, "model")
         patch.setattr(points, "_meet", lambda armed: self.actors.stop(armed.name))
-        patch.setattr(ledger_engine, "datetime", self.clock)
+        for module in (ledger_engine, work):
+            patch.setattr(module, "datetime", self.clock)
         patch.setattr(lease, "time", self.clock)
         for module in (work, verbs):
             patch.setattr(module, "clock", self.clock.monotonic)

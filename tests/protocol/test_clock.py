@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+import pytest
+
+from airflow_provider_slshudi.exceptions import ClockAhead
 from airflow_provider_slshudi.hudi import clock
 from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.protocol import maintain
+from airflow_provider_slshudi.protocol import maintain, plan, steps, work
+from airflow_provider_slshudi.protocol.settle import settle
 from tests.protocol.checks import assert_exact
 from tests.protocol.served import batches, served
 from tests.scenarios import Scenario, SessionLauncher
@@ -56,3 +60,27 @@ def test_an_update_after_a_batch_in_another_zone_is_the_one_that_counts(
         model.batch(changes)
     storage = pipeline.work.storage
     assert rows_by_rust(storage.uri) == rows_by_spark(spark, storage.full("")) == model.table()
+
+
+def test_a_machine_whose_clock_is_days_ahead_of_the_ledgers_writes_nothing(
+    scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its times on the timeline would stop everybody else for days."""
+    pipeline = scenario(shards=1)
+    pipeline.put(10)
+    planned = plan.tail(pipeline.by("run-1"))
+    assert planned is not None
+    right = type(pipeline.work.ledger).now
+    for behind in (timedelta(days=3), work.MOST_AHEAD + timedelta(minutes=1)):
+        monkeypatch.setattr(type(pipeline.work.ledger), "now", lambda self, by=behind: right(self) - by)
+        for act in (
+            lambda: steps.open_instant(pipeline.by("run-1"), planned.id, planned.token),
+            lambda: settle(pipeline.by("run-2"), lambda run: True),
+            lambda: maintain.archive(pipeline.by("archive")),
+        ):
+            with pytest.raises(ClockAhead, match="Correct the clock that is wrong"):
+                act()
+    assert not pipeline.work.storage.exists(PROPERTIES)
+    monkeypatch.setattr(type(pipeline.work.ledger), "now", lambda self: right(self) - timedelta(hours=1))
+    settle(pipeline.by("run-3"), lambda run: True)
+    assert pipeline.batch("run-3").rows == 10
