@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -19,3 +22,11 @@ def spark() -> Iterator[SparkSession]:
     session = start_spark()
     yield session
     session.stop()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Each of several workers has temporary files of its own, and so processes of its own that stay."""
+    if hasattr(config, "workerinput"):
+        made = tempfile.mkdtemp(prefix="w")
+        os.environ["TMPDIR"] = tempfile.tempdir = made
+        config.add_cleanup(lambda: shutil.rmtree(made, ignore_errors=True))

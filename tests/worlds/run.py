@@ -107,10 +107,14 @@ class _World:
         if drawn.keyless:
             line.put_keyless()
         self._settled("run-2")
+        if drawn.act in SERVICES and drawn.trouble in AT_POINT:
+            self._served("run-2s")
         if drawn.service is not None:
             self.note("service", self.at(HOME, [drawn.service.value], "run-3"))
         line.put(10)
         self._healthy("run-4")
+        if drawn.owner is not None:
+            line.own(0)  # who looks at it is root, and keeps out of others' tables
         self.ended.faults = faults(line)
 
     def note(self, what: str, told: Told) -> Told:
@@ -430,6 +434,16 @@ class _World:
                     id_ = str(done.ids.get("transaction") or "")
                     self.note(more, self.steps([more], f"{run}-{number}d", Told(transaction=id_)))
         raise Jammed(f"{MOST_COMMANDS} commands did not help: {told}")
+
+    def _served(self, run: str) -> None:
+        """The service's next run, which ends what is left of the one before.
+
+        Raises:
+            Jammed: it does not.
+        """
+        told = self.note("next", self.at(HOME, [self.drawn.act.value], run))
+        if not told.ok:
+            raise Jammed(f"the next {self.drawn.act.value}: {told}")
 
     def _healthy(self, run: str) -> None:
         """A run that has nothing to decide, and commits what was put.
