@@ -24,7 +24,7 @@ ALLOWED = {
     "processes": set(),
     "numbered": {"native"},
     "native": set(),
-    **{name: set() for name in TYPES},
+    **{name: set() for name in sorted(TYPES)},
     "config": {"exceptions", "ranges"} | TYPES,
     "sls": VOCABULARY,
     "hudi": VOCABULARY,
