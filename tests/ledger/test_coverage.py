@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-import pytest
 from sqlalchemy import Engine, update
 
 from airflow_provider_slshudi.ledger import models
