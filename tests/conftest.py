@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,5 +29,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Each of several workers has temporary files of its own, and so processes of its own that stay."""
     if hasattr(config, "workerinput"):
         made = tempfile.mkdtemp(prefix="w")
+        Path(made).chmod(0o755)  # servers and drivers of other users work in it
         os.environ["TMPDIR"] = tempfile.tempdir = made
         config.add_cleanup(lambda: shutil.rmtree(made, ignore_errors=True))
