@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import reduce
 from typing import Any
 
 from airflow_provider_slshudi.config import Pipeline
@@ -32,7 +33,8 @@ _TIMES = re.compile(r"(\d{14,})(?:_(\d{14,}))?\.")
 _DIGITS = "%Y%m%d%H%M%S%f"
 _ZONE = "hoodie.table.timeline.timezone"
 _ZONE_LINE = re.compile(rf"^{re.escape(_ZONE)}=(.*)$", re.MULTILINE)
-# What Hudi's generator begins with.
+_GENERATOR = "org.apache.hudi.common.table.timeline.HoodieInstantTimeGenerator"
+# What it begins with.
 _NEVER = "0"
 
 
@@ -187,12 +189,11 @@ def _zone(gateway: Gateway, ahead: int) -> Any:
 
 
 def _generator(gateway: Gateway) -> Any:
-    return gateway.hudi.common.table.timeline.HoodieInstantTimeGenerator
+    return reduce(getattr, _GENERATOR.split("."), gateway.jvm)
 
 
 def _last(gateway: Gateway) -> Any:
     """Where Hudi keeps the last time that it made in this JVM, for whatever table."""
-    name = "org.apache.hudi.common.table.timeline.HoodieInstantTimeGenerator"
-    field = gateway.java_class(name).getDeclaredField("LAST_INSTANT_TIME")
+    field = gateway.java_class(_GENERATOR).getDeclaredField("LAST_INSTANT_TIME")
     field.setAccessible(True)
     return field.get(None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_provider_slshudi.exceptions import ManifestError, TimelineUnreadable
@@ -56,9 +56,7 @@ def mark(storage: Storage, instant: str, path: str, still_wanted: Callable[[], N
 
 def marked(storage: Storage, instant: str) -> list[str]:
     """The files that the instant's markers name."""
-    within = f"{_folder(instant)}/"
-    found = (_MARKER.fullmatch(path.removeprefix(within)) for path in storage.files(_folder(instant)))
-    return [match["file"] for match in found if match is not None]
+    return [file for _, file in _markers(storage, instant) if file]
 
 
 def instants(storage: Storage) -> list[str]:
@@ -77,15 +75,12 @@ def drop_misread(storage: Storage, instant: str) -> None:
     A killed writer left some under a name that fails every rollback; of others Hudi takes a part of the partition's
     value for the marker's own ending, and deletes something else.
     """
-    within = f"{_folder(instant)}/"
-    for path in storage.files(_folder(instant)):
+    for path, file in _markers(storage, instant):
         if _UNFINISHED.fullmatch(path):
             storage.delete(path)
-        elif path.count(".marker.") > 1 or ".marker" in path.rpartition("/")[0]:
-            match = _MARKER.fullmatch(path.removeprefix(within))
-            if match is not None:
-                storage.delete(match["file"])
-                storage.delete(path)
+        elif file and (path.count(".marker.") > 1 or ".marker" in path.rpartition("/")[0]):
+            storage.delete(file)
+            storage.delete(path)
 
 
 def bar(storage: Storage, instant: str) -> None:
@@ -123,6 +118,14 @@ def abandon(files: Iterable[Abandonable]) -> None:
         except Exception as error:
             # Where the instant is still pending, its markers name the file to whoever decides.
             _log.warning("%s could not be deleted: %s", file.path, error)
+
+
+def _markers(storage: Storage, instant: str) -> Iterator[tuple[str, str]]:
+    """What is in the instant's marker folder, each with the file that it names; "" where it is no marker."""
+    within = f"{_folder(instant)}/"
+    for path in storage.files(_folder(instant)):
+        match = _MARKER.fullmatch(path.removeprefix(within))
+        yield path, match["file"] if match else ""
 
 
 def _folder(instant: str) -> str:
