@@ -165,6 +165,7 @@ def _commit(work: Work, transaction: Transaction, lease: Lease) -> None:
                 table=work.storage.uri,
                 instant=transaction.instant,
             ) from None
+        _log.warning("instant %s is committed all the same: %s", transaction.instant, error)
     after = look(work, transaction)
     if after.state is not InstantState.COMPLETED_OURS:
         raise CommitStateUnknown(
