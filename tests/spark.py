@@ -6,7 +6,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from airflow_provider_slshudi.hudi.runtime import environment, quiet, session_conf
+from airflow_provider_slshudi.hudi.runtime import environment, quiet, session_conf, with_asked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +20,9 @@ def start_spark() -> SparkSession:
     # It says at the interpreter's end, to a stream that is closed by then, that it closes a connection.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.ui.enabled", "false")
-    for key, value in session_conf("local[2]").items():
+    # Of what the optimising compiler makes of classes that run for seconds little comes back.
+    conf = with_asked(session_conf("local[2]"), {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
+    for key, value in conf.items():
         builder = builder.config(key, value)
     session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

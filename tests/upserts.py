@@ -13,6 +13,7 @@ from aliyun.log import LogClient, LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.config import PROTOCOL_OPTIONS, Pipeline, Upsert
 from airflow_provider_slshudi.hudi.commit import upsert_options
+from tests.crash.counts import as_url
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +113,7 @@ def rows_by_spark(spark: SparkSession, path: str) -> list[tuple[Any, ...]]:
 def rows_by_rust(path: str) -> list[tuple[Any, ...]]:
     from hudi import HudiTableBuilder
 
-    batches = HudiTableBuilder.from_base_uri(path).build().read()
+    batches = HudiTableBuilder.from_base_uri(as_url(path)).build().read()
     return sorted_rows(row for batch in batches for row in batch.to_pylist())
 
 

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import fastavro
 import pyarrow.parquet as pq
@@ -136,11 +137,16 @@ def events(work: Work) -> list[str]:
     return found
 
 
+def as_url(path: str) -> str:
+    """A table's path as hudi-rs takes it: a URL, where Hadoop and Arrow take a name."""
+    return quote(path, safe=":/")
+
+
 def column(table: Storage, name: str) -> list[Any]:
     """A column of all rows, as hudi-rs reads them."""
     from hudi import HudiReadOptions, HudiTableBuilder
 
-    reader = HudiTableBuilder.from_base_uri(table.uri).build()
+    reader = HudiTableBuilder.from_base_uri(as_url(table.uri)).build()
     options = HudiReadOptions(projection=[name])
     return [value for batch in reader.read_stream(options) for value in batch.column(name).to_pylist()]
 
