@@ -79,6 +79,7 @@ class Host:
         uid: the user; 0 is root.
         moved: the package's code lies elsewhere.
         resident: drivers that stay.
+        python: which of the interpreters that WORLDS_PYTHONS names, from 1 on; 0 is the one here.
     """
 
     zone: str = "UTC"
@@ -91,6 +92,7 @@ class Host:
     moved: bool = False
     resident: bool = False
     session: bool = False
+    python: int = 0
 
     def __str__(self) -> str:
         return shown(self) or "like home"
@@ -110,6 +112,7 @@ class Drawn:
         service: what is carried out at home once all is decided, before the healthy batch.
         prepared: whether a batch stays PREPARED beside a service.
         keyless: whether a log without a key is put once the trouble is over.
+        ledger_disk: whether a disk that takes no more is the ledger's, not the table's.
     """
 
     seed: int
@@ -127,6 +130,7 @@ class Drawn:
     service: Step | None = None
     prepared: bool = False
     keyless: bool = False
+    ledger_disk: bool = False
 
     @property
     def history(self) -> bool:
@@ -185,7 +189,11 @@ def draw(seed: int) -> Drawn:
         drawn = replace(drawn, prepared=rng.random() < 0.5)
     elif rng.random() < 0.15:
         drawn = replace(drawn, service=rng.choice([Step.ARCHIVE, Step.CLEAN, Step.METADATA]))
-    return replace(drawn, keyless=kind.upserts and rng.random() < 0.05)
+    drawn = replace(drawn, keyless=kind.upserts and rng.random() < 0.05)
+    drawn = replace(drawn, host=replace(drawn.host, python=rng.choice((0, 0, 0, 1, 2))))
+    # What is open for writing, as the ledger is, cannot be mounted for reading alone.
+    fills = drawn.trouble in (Trouble.FULL, Trouble.INODES)
+    return replace(drawn, ledger_disk=fills and rng.random() < 0.4)
 
 
 def _upserted(value: str) -> bool:

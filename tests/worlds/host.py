@@ -21,6 +21,8 @@ ROOT = Path(__file__).parents[2]
 SITE = Path(__file__).with_name("site")
 WORLD = "WORLDS_ID"
 """The variable by which a world's processes are known, those that got away from it included."""
+PYTHONS = "WORLDS_PYTHONS"
+"""The variable that names further interpreters, each with the package, as PATH names folders."""
 INSTALLED = ("C", "C.UTF-8")
 END_SECONDS = 400.0
 IDLE_SECONDS = "4"
@@ -65,7 +67,7 @@ class Away(HeldStep):
         kind = "session" if host.session else "resident" if host.resident else "submit"
         asked = {"launcher": kind, **setup, "out": str(self._out)}
         place = moved(folder.parent) if host.moved else ROOT
-        python = [sys.executable, "-m", "tests.worlds.step", json.dumps(asked)]
+        python = [_python(host), "-m", "tests.worlds.step", json.dumps(asked)]
         with self.log.open("ab") as out:
             self.child = subprocess.Popen(
                 [*_prefix(host), *python],
@@ -103,6 +105,11 @@ def moved(folder: Path) -> Path:
         shutil.copytree(ROOT / name, place / name, ignore=ignored, copy_function=shutil.copy)
         (place / "tests").symlink_to(ROOT / "tests")
     return place
+
+
+def _python(host: Host) -> str:
+    others = [name for name in os.environ.get(PYTHONS, "").split(os.pathsep) if name]
+    return others[(host.python - 1) % len(others)] if host.python and others else sys.executable
 
 
 def _prefix(host: Host) -> list[str]:

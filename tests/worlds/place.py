@@ -77,7 +77,12 @@ class Line:
     @property
     def url(self) -> str:
         """The ledger's database."""
-        return f"sqlite:///{self.folder / 'ledger.db'}"
+        return f"sqlite:///{self.folder / 'ledger' / 'ledger.db'}"
+
+    @property
+    def disk(self) -> Path:
+        """What may take no more: the disk of the table or of the ledger."""
+        return self.folder / ("ledger" if self.drawn.ledger_disk else "lake")
 
     @property
     def client(self) -> LogClient:
@@ -203,14 +208,13 @@ class Places:
         template = self._template(drawn.kind, drawn.history)
         folder = self.folder / str(drawn.seed)
         with ExitStack() as stack:
-            lake = folder / "lake"
-            lake.mkdir(parents=True)
-            (folder / "points").mkdir()
+            for name in ("lake", "ledger", "points"):
+                (folder / name).mkdir(parents=True)
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            line = self._line(drawn, folder, described(drawn.kind, folder / "lake" / drawn.folder))
             if drawn.trouble in DISKS:
-                subprocess.run(["mount", "-t", "tmpfs", "-o", _DISK, "none", str(lake)], check=True)
-                stack.callback(subprocess.run, ["umount", "--lazy", str(lake)], check=False)
-            line = self._line(drawn, folder, described(drawn.kind, lake / drawn.folder))
+                subprocess.run(["mount", "-t", "tmpfs", "-o", _DISK, "none", str(line.disk)], check=True)
+                stack.callback(subprocess.run, ["umount", "--lazy", str(line.disk)], check=False)
             line.logs, line.merged = template.logs, template.merged
             if line.model is not None:
                 line.model.rows = template.rows
@@ -238,7 +242,8 @@ class Places:
 
     def _make(self, kind: Kind, history: bool, folder: Path) -> _Template:
         shutil.rmtree(folder, ignore_errors=True)
-        (folder / "lake").mkdir(parents=True)
+        for name in ("lake", "ledger"):
+            (folder / name).mkdir(parents=True)
         line = self._line(Drawn(0, kind, Step.PLAN), folder, described(kind, folder / "lake" / "table"))
         migrate(open_engine(line.url))
         with line.server:
@@ -262,8 +267,8 @@ def _copy(template: _Template, line: Line) -> None:
         if place.exists():
             shutil.copytree(place, wanted.removeprefix("file://"))
     shutil.copytree(template.folder / "sls", line.folder / "sls", dirs_exist_ok=True)
-    for file in template.folder.glob("ledger.db*"):
-        shutil.copy(file, line.folder / file.name)
+    for file in (template.folder / "ledger").iterdir():
+        shutil.copy(file, line.folder / "ledger")
     line.ledger()
     with line.engines[line.url].begin() as connection:
         connection.execute(update(models.pipelines).values(base_path=line.pipeline.table.path))

@@ -113,6 +113,8 @@ class _World:
         if drawn.service is not None:
             self.note("service", self.at(HOME, [drawn.service.value], "run-3"))
         line.put(10)
+        # Its times have to come; settle waits for them only where it writes something.
+        time.sleep(max(drawn.host.clock, 0))
         self._healthy("run-4")
         if drawn.owner is not None:
             line.own(0)  # who looks at it is root, and keeps out of others' tables
@@ -327,11 +329,11 @@ class _World:
     @contextmanager
     def _disk(self, trouble: Trouble) -> Iterator[None]:
         """A disk that takes no more while the block runs."""
-        lake = self.line.folder / "lake"
-        filler = lake / "filler"
+        disk = self.line.disk
+        filler = disk / "filler"
         filler.mkdir()
         if trouble is Trouble.READ_ONLY:
-            subprocess.run(["mount", "-o", "remount,ro", str(lake)], check=True)
+            subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         elif trouble is Trouble.FULL:
             with suppress(OSError), (filler / "one").open("wb", buffering=0) as file:
                 while True:
@@ -344,7 +346,7 @@ class _World:
             yield
         finally:
             if trouble is Trouble.READ_ONLY:
-                subprocess.run(["mount", "-o", "remount,rw", str(lake)], check=True)
+                subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
             shutil.rmtree(filler)
 
     @contextmanager
@@ -364,7 +366,7 @@ class _World:
         elif trouble is Trouble.LESS_COLUMNS:
             made["columns"] = [column for column in made["columns"] if column["name"] not in ("clicks", "score")]
         elif trouble in (Trouble.OTHER_LEDGER, Trouble.LEDGER_BETWEEN):
-            url = f"sqlite:///{line.folder / 'other.db'}"
+            url = f"sqlite:///{line.folder / 'ledger' / 'other.db'}"
             migrate(open_engine(url))
         line.pipeline = Pipeline.model_validate(made)
         try:
