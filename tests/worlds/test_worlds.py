@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 MANY = 500
 # Fixed, so that a run here says something of the change at hand: new worlds are drawn by `make worlds`.
-SEEDS = (12, 16)
+SEEDS = (10, 52, 69, 72, 118)
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,7 @@ def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     yield Places(tmp_path_factory.mktemp("w"), spark)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="disks, users and clocks of a world are set up by root")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_drawn_world_ends_with_exact_counts_and_a_healthy_next_batch(places: Places, seed: int) -> None:
     ended = run_world(places, draw(seed))
