@@ -191,6 +191,10 @@ def draw(seed: int) -> Drawn:
         drawn = replace(drawn, service=rng.choice([Step.ARCHIVE, Step.CLEAN, Step.METADATA]))
     drawn = replace(drawn, keyless=kind.upserts and rng.random() < 0.05)
     drawn = replace(drawn, host=replace(drawn.host, python=rng.choice((0, 0, 0, 1, 2))))
+    if drawn.victim in (Victim.TASK, Victim.JVM) and rng.random() < 0.15:
+        # Nobody can ask after it, and its lease may be from the future.
+        host = replace(drawn.host, container=True, clock=0, ledger_clock=LEDGER_CLOCKS[-1], resident=False)
+        drawn = replace(drawn, host=host)
     # What is open for writing, as the ledger is, cannot be mounted for reading alone.
     fills = drawn.trouble in (Trouble.FULL, Trouble.INODES)
     return replace(drawn, ledger_disk=fills and rng.random() < 0.4)
