@@ -12,19 +12,12 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import update
-
 Function = Callable[..., Any]
 
 
 def nothing(original: Function) -> Function:
     """Does nothing, and gives None."""
     return lambda *arguments, **named: None
-
-
-def no_token(original: Function) -> Function:
-    """Takes a transaction for one's own, whatever its token."""
-    return lambda work, id_, token: work.ledger.get(id_)
 
 
 def no_lease(original: Function) -> Function:
@@ -63,7 +56,10 @@ def own_zone(original: Function) -> Function:
     def rising(gateway: Any, tables: Any) -> Iterator[bool]:
         zones = gateway.jvm.java.util.TimeZone
         before = zones.getDefault()
-        zones.setDefault(zones.getTimeZone(os.environ.get("TZ") or "UTC"))
+        # TZ is UTC in every driver.
+        zones.setDefault(zones.getTimeZone(os.environ.get("WORLDS_ZONE") or "UTC"))
+        common = gateway.hudi.common
+        common.table.timeline.HoodieInstantTimeGenerator.setCommitTimeZone(common.model.HoodieTimelineTimeZone.LOCAL)
         try:
             yield False
         finally:
@@ -81,18 +77,6 @@ def any_expiry(original: Function) -> Function:
         return ("its process is gone" if is_gone(found.process or "") else "") if why.startswith("it ends") else why
 
     return over
-
-
-def free_for_all(original: Function) -> Function:
-    """A renewal that takes a lease which somebody else had meanwhile and gave back."""
-
-    def renew(engine: Any, leases: Any, pipeline: str, seconds: float, nonce: str, then: str) -> Any:
-        with engine.begin() as connection:
-            free = update(leases).where(leases.c.pipeline == pipeline, leases.c.nonce.is_(None))
-            connection.execute(free.values(nonce=nonce))
-        return original(engine, leases, pipeline, seconds, nonce, then)
-
-    return renew
 
 
 def renamed_marker(original: Function) -> Function:

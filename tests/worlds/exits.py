@@ -17,6 +17,7 @@ from tests.worlds.host import Told
 from tests.worlds.place import Line
 
 AGAIN = "run again"
+DROP = "table drop-doubled"
 MOST_COMMANDS = 3
 """So many errors one after the other may be answered: a rebuild may ask for a recovery first."""
 
@@ -76,7 +77,7 @@ _NEWEST = re.compile(r"the newest time on its timeline is (\d{4}-\d\d-\d\d \d\d:
 Command = str | Callable[[Line], str | None]
 
 NAMED: dict[str, Command] = {
-    "`slshudi table drop-doubled": "table drop-doubled",
+    "`slshudi table drop-doubled": DROP,
     "`slshudi abandon": "abandon",
     "`source.on_expired: skip`": skip_what_expired,
     "`table.upsert.missing_key: drop`": drop_what_has_no_key,

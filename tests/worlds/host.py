@@ -129,6 +129,7 @@ def _environment(host: Host, folder: Path, place: Path) -> dict[str, str]:
     made = {
         **os.environ,
         "TZ": host.zone,
+        "WORLDS_ZONE": host.zone,
         "LANG": host.language,
         "LC_ALL": host.language,
         "TMPDIR": str(temporary),

@@ -26,18 +26,32 @@ _PACKAGE = "airflow_provider_slshudi"
 _PROTOCOL = f"{_PACKAGE}.protocol"
 _BUGS = "tests.worlds.bugs"
 
+# The looks at the timeline that would keep a second completion from coming, or put it right.
+_TWICE = (
+    Replacement(f"{_PACKAGE}.job.verbs", "_require_inflight", f"{_BUGS}:nothing"),
+    Replacement(f"{_PROTOCOL}.settle", "_leave_one_completion", f"{_BUGS}:nothing"),
+)
+
 PLANTED: Mapping[str, tuple[Replacement, ...]] = {
-    # A decision without a fence on the storage: an append that stood still goes on writing.
-    "no-fence": (Replacement(f"{_PACKAGE}.hudi.exchange", "fence", f"{_BUGS}:nothing"),),
-    # A transaction that changed hands is worked on by both hands.
-    "no-token": (Replacement(f"{_PROTOCOL}.work", "Work.held", f"{_BUGS}:no_token"),),
+    # A decision without a fence on the storage, and nobody looks after it: an append that stood still goes on writing.
+    "no-fence": (
+        Replacement(f"{_PACKAGE}.hudi.exchange", "require_order", f"{_BUGS}:nothing"),
+        Replacement(f"{_PACKAGE}.hudi.leftovers", "sweep", f"{_BUGS}:empty"),
+    ),
     # Two may decide at once, and a commit's driver never ends.
     "no-lease": (
         Replacement(f"{_PACKAGE}.ledger.ledger", "Ledger.lease", f"{_BUGS}:no_lease"),
         Replacement(f"{_PROTOCOL}.work", "commit_seconds", f"{_BUGS}:forever"),
+        Replacement(f"{_PACKAGE}.hudi.exchange", "require_claim", f"{_BUGS}:nothing"),
+        *_TWICE,
     ),
     # What another ledger committed is not looked for.
-    "no-comparison": (Replacement(f"{_PROTOCOL}.evidence", "check_table_against_ledger", f"{_BUGS}:nothing"),),
+    "no-comparison": (
+        Replacement(f"{_PROTOCOL}.evidence", "check_table_against_ledger", f"{_BUGS}:nothing"),
+        Replacement(f"{_PROTOCOL}.evidence", "_require_known", f"{_BUGS}:nothing"),
+        Replacement(f"{_PROTOCOL}.evidence", "refuse_foreign_writes", f"{_BUGS}:nothing"),
+        Replacement(f"{_PROTOCOL}.resolve", "committed_elsewhere", f"{_BUGS}:nothing"),
+    ),
     # A late opener's instant stays.
     "no-orphans": (Replacement(f"{_PROTOCOL}.settle", "_orphans", f"{_BUGS}:empty"),),
     # Drawn zones: instants are in the zone of their writer.
@@ -46,6 +60,7 @@ PLANTED: Mapping[str, tuple[Replacement, ...]] = {
     "no-claim": (
         Replacement(f"{_PACKAGE}.processes", "clock", f"{_BUGS}:monotonic"),
         Replacement(f"{_PACKAGE}.hudi.exchange", "require_claim", f"{_BUGS}:nothing"),
+        *_TWICE,
     ),
     # A drawn ledger's clock, ahead in a container that is killed: the lease stays for days.
     "lease-from-the-future": (Replacement(f"{_PACKAGE}.ledger.lease", "_over", f"{_BUGS}:any_expiry"),),
@@ -60,12 +75,11 @@ PLANTED: Mapping[str, tuple[Replacement, ...]] = {
     "no-table-no-commits": (Replacement(f"{_PROTOCOL}.work", "Work.timeline", f"{_BUGS}:bare_timeline"),),
     # A drawn shard that is deleted before it was read: nobody asks what it held.
     "listed-shards-only": (Replacement(f"{_PROTOCOL}.plan", "_last_windows", f"{_BUGS}:empty"),),
-    # A drawn pause under the lease: who lost it goes on once it is free again.
-    "renew-what-is-free": (Replacement(f"{_PACKAGE}.ledger.lease", "_renew", f"{_BUGS}:free_for_all"),),
     # A drawn edit of the ledger's connection: only settle compares it with the table, and settle is marked.
     "only-settle-compares": (
         Replacement(f"{_PROTOCOL}.plan", "require_agreement", f"{_BUGS}:nothing"),
         Replacement(f"{_PROTOCOL}.steps", "require_known_commits", f"{_BUGS}:nothing"),
+        Replacement(f"{_PROTOCOL}.resolve", "committed_elsewhere", f"{_BUGS}:nothing"),
     ),
 }
 """The replacements of each bug."""

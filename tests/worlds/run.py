@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -25,7 +24,7 @@ from tests.crash.held import Holds, NotAsPlanned, kill
 from tests.scenarios import PROJECT
 from tests.worlds.draw import AT_POINT, BATCH, DISKS, HOME, STANDING, Drawn, Host, Shards, Trouble
 from tests.worlds.ends import faults
-from tests.worlds.exits import AGAIN, MOST_COMMANDS, Jammed, command_for
+from tests.worlds.exits import AGAIN, DROP, MOST_COMMANDS, Jammed, command_for
 from tests.worlds.host import END_SECONDS, Away, Told
 from tests.worlds.place import DAY_SECONDS, LOGSTORE, OTHER, Line, Places
 from tests.worlds.step import carry_out
@@ -95,7 +94,7 @@ class _World:
     def __init__(self, line: Line, ended: Ended) -> None:
         self.line, self.drawn, self.ended = line, line.drawn, ended
         self.holds = Holds(line.folder / "points")
-        self._gone: list[tuple[Path, Path]] = []
+        self.wrong: list[str] = []
 
     def run(self) -> None:
         line, drawn = self.line, self.drawn
@@ -118,7 +117,7 @@ class _World:
         self._healthy("run-4")
         if drawn.owner is not None:
             line.own(0)  # who looks at it is root, and keeps out of others' tables
-        self.ended.faults = faults(line)
+        self.ended.faults = [*faults(line), *self.wrong]
 
     def note(self, what: str, told: Told) -> Told:
         """Remembers how a part of the world went."""
@@ -274,6 +273,11 @@ class _World:
                 self.note("marked", self._here([Step.SETTLE.value], "run-1c", Told(), changed))
                 return self._here([step.value for step in BATCH[1:]], "run-1c", Told(), changed)
             told = self.at(drawn.host, steps, run, told, **({"url": changed} if changed else {}))
+            if drawn.trouble is Trouble.NO_TABLE and not told.ok and isinstance(command := command_for(told), str):
+                # A person does at once what the error says; while nothing is mounted that may only be to wait.
+                if command != AGAIN:
+                    self.wrong.append(f"`{command}` is asked for where the table is only away")
+                self._obey(command, told, "run-1o")
             if drawn.trouble is Trouble.TWICE:
                 self.note("first", told)
                 told = self.at(HOME, steps, run, told)
@@ -435,13 +439,18 @@ class _World:
             self.note("error", told)
             if callable(command):
                 command = command(self.line) or AGAIN
-            if command != AGAIN:
-                id_ = str(told.ids.get("transaction") or "")
-                done = self.note(command, self.steps([command], f"{run}-{number}c", Told(transaction=id_)))
-                if not done.ok and isinstance(more := command_for(done), str) and more != AGAIN:
-                    id_ = str(done.ids.get("transaction") or "")
-                    self.note(more, self.steps([more], f"{run}-{number}d", Told(transaction=id_)))
+            done = self._obey(command, told, f"{run}-{number}c")
+            if not done.ok and isinstance(more := command_for(done), str):
+                self._obey(more, done, f"{run}-{number}d")
         raise Jammed(f"{MOST_COMMANDS} commands did not help: {told}")
+
+    def _obey(self, command: str, told: Told, run: str) -> Told:
+        """Carries out what an error names, if that is a command."""
+        if command == AGAIN:
+            return Told()
+        if command == DROP:
+            self.wrong.append(f"rows were doubled until `{DROP}`")
+        return self.note(command, self.steps([command], run, Told(transaction=str(told.ids.get("transaction") or ""))))
 
     def _served(self, run: str) -> None:
         """The service's next run, which ends what is left of the one before.
