@@ -20,6 +20,16 @@ def nothing(original: Function) -> Function:
     return lambda *arguments, **named: None
 
 
+def no_variables(original: Function) -> Function:
+    """No variable of the environment."""
+    return lambda: {}
+
+
+def no_options(original: tuple[str, ...]) -> tuple[str, ...]:
+    """No option of a JVM."""
+    return ()
+
+
 def no_lease(original: Function) -> Function:
     """A lease that everybody gets."""
 

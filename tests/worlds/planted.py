@@ -56,6 +56,14 @@ PLANTED: Mapping[str, tuple[Replacement, ...]] = {
     "no-orphans": (Replacement(f"{_PROTOCOL}.settle", "_orphans", f"{_BUGS}:empty"),),
     # Drawn zones: instants are in the zone of their writer.
     "local-zone": (Replacement(f"{_PACKAGE}.hudi.clock", "rising", f"{_BUGS}:own_zone"),),
+    # Drawn locales: a JVM has that of its host.
+    "own-locale": (
+        Replacement(f"{_PACKAGE}.hudi.packages", "world", f"{_BUGS}:no_variables"),
+        Replacement(f"{_PACKAGE}.hudi.packages", "WORLD_OPTIONS", f"{_BUGS}:no_options"),
+        Replacement(f"{_PACKAGE}.hudi.runtime", "require_world", f"{_BUGS}:nothing"),
+    ),
+    # Drawn users: root works on the table of another.
+    "any-owner": (Replacement(f"{_PACKAGE}.owners", "keeps_out", f"{_BUGS}:nothing"),),
     # A drawn sleep at a commit: only time keeps the driver from completing, and its clock does not count sleep.
     "no-claim": (
         Replacement(f"{_PACKAGE}.processes", "clock", f"{_BUGS}:monotonic"),
