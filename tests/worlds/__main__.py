@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 from tests.worlds.draw import draw
@@ -40,19 +39,12 @@ def main() -> int:
     first = random.randrange(1 << 32) if options.first is None else options.first
     last = options.to if options.to is not None else first + options.worlds - 1
     seeds = options.seed or list(range(first, last + 1))
-    if options.planted:
-        seeds = _fitting(options.planted, seeds)
     if options.list:
         for seed in seeds:
             print(draw(seed))
         return 0
     print(f"worlds {seeds[0]} to {seeds[-1]}", flush=True)
     return _all(seeds, options.jobs, options.planted, options.templates)
-
-
-def _fitting(name: str, seeds: Iterable[int]) -> list[int]:
-    """All of them: a planted bug is found by what is drawn anyway."""
-    return list(seeds)
 
 
 def _all(seeds: list[int], jobs: int, planted: str | None, templates: Path | None) -> int:
