@@ -40,7 +40,7 @@ COLUMNS: tuple[tuple[str, str], ...] = (
 """The quarantine's columns. `contents` are the log's own keys and its tags; what a log holds is kept as bytes."""
 
 _PLACE = f"{exchange.ROOT}/quarantine"
-"""Says where the quarantine was made: one that is absent there is not taken for none."""
+"""Says where quarantines were made, a line for each: one that is absent there is not taken for none."""
 
 # Of the main table's options those that are about no column of it.
 _SHARED_OPTIONS = "hoodie.metadata.compact."
@@ -64,18 +64,27 @@ def make_table(gateway: Gateway, pipeline: Pipeline) -> None:
     """
     made, main = table_of(pipeline), Storage(pipeline.table.path)
     aside = Storage(made.table.path)
-    known = (main.read(_PLACE) or b"").decode()
+    require_there(main, aside)
     if not aside.exists(PROPERTIES):
-        if known == aside.uri:
-            raise TimelineUnreadable(
-                f"{aside.uri}: the quarantine is not here any more ({PROPERTIES} is missing), and none is made in its "
-                "place: see whether it is mounted, and whether this machine's settings lead to the right store. Where "
-                f"it was deleted on purpose, delete {main.full(_PLACE)}, too",
-                table=aside.uri,
-            )
         instants.create_table(gateway, made)
-    if known != aside.uri:
-        main.write(_PLACE, aside.uri.encode())
+    if aside.uri not in _places(main):
+        main.write(_PLACE, "\n".join([*_places(main), aside.uri]).encode())
+
+
+def require_there(main: Storage, aside: Storage) -> None:
+    """Raises TimelineUnreadable where the quarantine was made at this very place, and is not there."""
+    if aside.uri in _places(main) and not aside.exists(PROPERTIES):
+        raise TimelineUnreadable(
+            f"{aside.uri}: the quarantine is not here any more ({PROPERTIES} is missing). That says nothing of what is "
+            "in it, and none is made in its place: see whether it is mounted, and whether this machine's settings lead "
+            f"to the right store. Where it was deleted on purpose, delete {main.full(_PLACE)}, too",
+            table=aside.uri,
+        )
+
+
+def _places(main: Storage) -> list[str]:
+    """Where quarantines of this table were made."""
+    return (main.read(_PLACE) or b"").decode().splitlines()
 
 
 def open_instant(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
@@ -108,6 +117,7 @@ def complete(
         TableMismatch: the instant is not there any more.
     """
     made = table_of(pipeline)
+    require_there(Storage(pipeline.table.path), Storage(made.table.path))
     timeline = Timeline.load(Storage(made.table.path))
     if is_completed(timeline, instant):
         return

@@ -21,8 +21,16 @@ def storage_of(work: Work, instant: str | None = None) -> Storage:
 
 
 def timeline_of(work: Work, instant: str | None = None) -> Timeline:
-    """The quarantine's timeline; of the quarantine that `instant` was opened with, where that is named."""
-    return Timeline.load(storage_of(work, instant))
+    """The quarantine's timeline; of the quarantine that `instant` was opened with, where that is named.
+
+    Raises:
+        TimelineUnreadable: it could not be read; or the quarantine is not where it was made, as when it is not mounted.
+    """
+    storage = storage_of(work, instant)
+    loaded = Timeline.load(storage)
+    if not any(loaded):
+        quarantine.require_there(work.storage, storage)
+    return loaded
 
 
 @contextmanager

@@ -164,11 +164,20 @@ def test_a_backfill_beside_the_running_tail_doubles_and_loses_nothing(place: Pla
     place.put(300)
     airflow.pause(TAIL, False)
     airflow.pause(BACKFILL, False)
-    of_tail, _ = wait_for_append(place)
-    place.put(300)
-    # All of the logstore: committed batches, the one that the tail appends now, and what nobody has.
-    cursors = place.all_cursors()
-    run = airflow.trigger(BACKFILL, {"cursors": cursors}, run_id="beside")
+    of_tail, driver = wait_for_append(place)
+    # However slow the machine is, the tail appends until the backfill is planned.
+    driver.suspend()
+    try:
+        place.put(300)
+        # All of the logstore: committed batches, the one that the tail appends now, and what nobody has.
+        cursors = place.all_cursors()
+        run = airflow.trigger(BACKFILL, {"cursors": cursors}, run_id="beside")
+        deadline = time.monotonic() + 120
+        while not any(item.run_id == "beside" for item in place.ledger().live(of_tail.pipeline)):
+            assert time.monotonic() < deadline, place.explain()
+            time.sleep(0.2)
+    finally:
+        driver.resume()
     assert airflow.wait_for_run(BACKFILL, run) == "success", airflow.tasks(BACKFILL, run)
     place.put(100)
     place.wait_for_rows(4700)

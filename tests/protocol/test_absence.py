@@ -12,6 +12,7 @@ import pytest
 
 from airflow_provider_slshudi.config import Source
 from airflow_provider_slshudi.exceptions import PipelineConflict, TableError, TimelineUnreadable
+from airflow_provider_slshudi.hudi.timeline import Phase
 from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.states import State
@@ -212,3 +213,26 @@ def test_a_quarantine_that_was_deleted_on_purpose_is_made_anew_once_somebody_say
     (table(pipeline) / ".hoodie/slshudi/quarantine").unlink()
     pipeline.put(10, first=10)
     assert pipeline.batch("run-2").rows == 10
+
+
+def test_a_quarantine_that_goes_away_before_the_commit_takes_nothing_with_it(scenario: Make, tmp_path: Path) -> None:
+    pipeline = scenario(shards=1, misfits="quarantine")
+    pipeline.put(20)
+    prepared = pipeline.prepare(pipeline.by("run-1"))
+    assert (prepared.manifest or {}).get("quarantined")
+    aside = Path(pipeline.work.pipeline.quarantine_path.removeprefix("file://"))
+    aside.rename(tmp_path / "unmounted")
+    for act in (
+        lambda: steps.commit(pipeline.by("run-1"), prepared.id, prepared.token),
+        lambda: settle(pipeline.by("run-2"), lambda run: True),
+        lambda: rebuild(pipeline.by("rebuild")),
+    ):
+        with pytest.raises(TimelineUnreadable, match="the quarantine is not here any more"):
+            act()
+    found = pipeline.work.timeline().get(str(prepared.instant))
+    assert found is not None and found.phase is Phase.INFLIGHT, "nothing of it is committed before the rest can be"
+
+    (tmp_path / "unmounted").rename(aside)
+    settle(pipeline.by("run-3"), lambda run: True)
+    assert pipeline.work.ledger.get(prepared.id).state is State.COMMITTED
+    assert verify(pipeline.work).ok
