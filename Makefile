@@ -18,7 +18,7 @@ lint: setup ## Check style and types
 	@$(VENV)/bin/mypy
 
 test: lint ## Set up, check style and types, run the tests, two files of them at a time
-	@$(VENV)/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(VENV)/bin/pytest -n 2 --dist loadfile
 
 conformance: setup ## The local server against the unmodified SDK and its command line
 	@$(VENV)/bin/python -m tests.conformance

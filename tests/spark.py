@@ -12,17 +12,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def start_spark() -> SparkSession:
-    """A real Spark with Hudi, as a reader of tables would start it."""
+def start_spark(java: str = "") -> SparkSession:
+    """A real Spark with Hudi, as a reader of tables would start it; `java` are further options of its JVM."""
     from pyspark.sql import SparkSession
 
     os.environ.update(environment())
     # It says at the interpreter's end, to a stream that is closed by then, that it closes a connection.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.ui.enabled", "false")
-    # Of what the optimising compiler makes of classes that run for seconds little comes back.
-    conf = with_asked(session_conf("local[2]"), {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
-    for key, value in conf.items():
+    asked = {"spark.driver.extraJavaOptions": java} if java else {}
+    for key, value in with_asked(session_conf("local[2]"), asked).items():
         builder = builder.config(key, value)
     session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
