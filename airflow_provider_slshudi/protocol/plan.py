@@ -214,10 +214,15 @@ def _late(service: LogService, new: list[Shard]) -> frozenset[int]:
     if all(now - shard.created < LEAST_RETENTION_SECONDS - _CLOCKS_SECONDS for shard in new):
         return frozenset()
     try:
-        kept = service.retention()
+        kept, changed = service.retention()
     except SourceRefused:  # this key may not ask
-        kept = LEAST_RETENTION_SECONDS
-    return frozenset(shard.id for shard in new if now - shard.created >= kept - _CLOCKS_SECONDS)
+        kept, changed = LEAST_RETENTION_SECONDS, 0
+    # What was kept before a change nobody knows.
+    return frozenset(
+        shard.id
+        for shard in new
+        if now - shard.created >= (LEAST_RETENTION_SECONDS if changed > shard.created else kept) - _CLOCKS_SECONDS
+    )
 
 
 def _last_windows(gone: list[LedgerShard], taken: list[Range]) -> list[ShardWindow]:

@@ -77,13 +77,15 @@ def shards(answer: Answer) -> list[Shard]:
         raise Doubt(f"a list of shards that cannot be read: {type(error).__name__}: {error}") from None
 
 
-def retention(answer: Answer) -> int:
-    """The seconds that the logstore of the answer keeps a log. Raises Doubt."""
+def retention(answer: Answer) -> tuple[int, int]:
+    """The seconds that the logstore of the answer keeps a log, and when it was last changed. Raises Doubt."""
     found = _json(answer)
-    days = found.get("ttl") if isinstance(found, dict) else None
-    if not isinstance(days, int) or isinstance(days, bool) or days < 1:
+    days, changed = (found.get("ttl"), found.get("lastModifyTime")) if isinstance(found, dict) else (None, None)
+    if type(days) is not int or days < 1:
         raise Doubt("a logstore without a ttl in days")
-    return days * 86_400
+    if type(changed) is not int:
+        raise Doubt("a logstore that does not say when it was changed")
+    return days * 86_400, changed
 
 
 def cursor(answer: Answer) -> int:

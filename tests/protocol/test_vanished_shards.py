@@ -156,8 +156,11 @@ def test_a_backfill_keeps_the_ends_of_all_shards_too(pipeline: Scenario) -> None
 class Aged:
     """The pipeline's service, whose new shards were made `days` ago, and lost their first logs since."""
 
-    def __init__(self, service: LogService, known: set[int], days: float, ttl: int | None) -> None:
+    def __init__(
+        self, service: LogService, known: set[int], days: float, ttl: int | None, changed: float = 100.0
+    ) -> None:
         self._service, self._known, self._made, self._ttl = service, known, int(time.time() - days * 86_400), ttl
+        self._changed = int(time.time() - changed * 86_400)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._service, name)
@@ -170,23 +173,25 @@ class Aged:
         begin = self._service.begin(shard)
         return begin if shard in self._known else min(begin + 1, self._service.end(shard))
 
-    def retention(self) -> int:
+    def retention(self) -> tuple[int, int]:
         if self._ttl is None:
             raise SourceRefused("ads/events: not for this key", project="ads", logstore="events", code="Unauthorized")
-        return self._ttl * 86_400
+        return self._ttl * 86_400, self._changed
 
 
 @pytest.mark.parametrize(
-    ("days", "ttl"), [(3.0, 3), (40.0, 30), (2.0, None)], ids=["at the ttl", "after it", "nobody may ask"]
+    ("days", "ttl", "changed"),
+    [(3.0, 3, 100.0), (40.0, 30, 100.0), (2.0, None, 100.0), (5.0, 30, 0.0)],
+    ids=["at the ttl", "after it", "nobody may ask", "ttl raised since"],
 )
 def test_what_a_split_shards_children_lost_before_a_plan_saw_them_is_expired_data(
-    pipeline: Scenario, days: float, ttl: int | None
+    pipeline: Scenario, days: float, ttl: int | None, changed: float
 ) -> None:
     """The pipeline stood still longer than logs are kept; of the parent nothing is unread."""
     pipeline.batch("run-1")
     split(pipeline)
     pipeline.put(60, first=100)
-    service = cast(LogService, Aged(pipeline.work.connect(), {0}, days, ttl))
+    service = cast(LogService, Aged(pipeline.work.connect(), {0}, days, ttl, changed))
     begin = pipeline.work.connect().begin(1) + 1
     work = pipeline.by("run-2", connect=lambda: service)
     oldest = service.begin(0)
