@@ -67,13 +67,13 @@ def make_table(gateway: Gateway, pipeline: Pipeline) -> None:
     require_there(main, aside)
     if not aside.exists(PROPERTIES):
         instants.create_table(gateway, made)
-    if aside.uri not in _places(main):
-        main.write(_PLACE, "\n".join([*_places(main), aside.uri]).encode())
+    if aside.uri not in (places := _places(main)):
+        main.write(_PLACE, "\n".join([*places, aside.uri]).encode())
 
 
 def require_there(main: Storage, aside: Storage) -> None:
     """Raises TimelineUnreadable where the quarantine was made at this very place, and is not there."""
-    if aside.uri in _places(main) and not aside.exists(PROPERTIES):
+    if not aside.exists(PROPERTIES) and aside.uri in _places(main):
         raise TimelineUnreadable(
             f"{aside.uri}: the quarantine is not here any more ({PROPERTIES} is missing). That says nothing of what is "
             "in it, and none is made in its place: see whether it is mounted, and whether this machine's settings lead "
