@@ -100,7 +100,8 @@ class DataExpired(TerminalError):
         if unseen:
             what = (
                 f"shard {shard} is older than what its logstore keeps of logs, as far as this key may know, and seen "
-                f"for the first time: what it got before cursor {begin}, be it nothing or much, was never read"
+                f"for the first time: what it got before cursor {begin}, be it nothing or much, was never read. (A "
+                "key that lacks log:GetLogStore knows of a day alone)"
             )
         elif more:
             read = f"was read up to cursor {end}" if begin == end else f"was read but for [{begin}, {end})"

@@ -9,6 +9,7 @@ Nothing here decides anything: callers hold the pipeline's lease, or do the appe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from airflow_provider_slshudi.config import Column, Pipeline, Quarantine, Table
@@ -17,7 +18,7 @@ from airflow_provider_slshudi.hudi import commit, exchange, instants, marking
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.slices import Slice, committed_files
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import PROPERTIES, Phase, Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, PROPERTIES, Phase, Timeline
 from airflow_provider_slshudi.points import Point, reach
 
 COLUMNS: tuple[tuple[str, str], ...] = (
@@ -66,6 +67,7 @@ def make_table(gateway: Gateway, pipeline: Pipeline) -> None:
     aside = Storage(made.table.path)
     require_there(main, aside)
     if not aside.exists(PROPERTIES):
+        _require_never(main, aside)
         instants.create_table(gateway, made)
     if aside.uri not in (places := _places(main)):
         main.write(_PLACE, "\n".join([*places, aside.uri]).encode())
@@ -77,9 +79,27 @@ def require_there(main: Storage, aside: Storage) -> None:
         raise TimelineUnreadable(
             f"{aside.uri}: the quarantine is not here any more ({PROPERTIES} is missing). That says nothing of what is "
             "in it, and none is made in its place: see whether it is mounted, and whether this machine's settings lead "
-            f"to the right store. Where it was deleted on purpose, delete {main.full(_PLACE)}, too",
+            f"to the right store. Where it was deleted on purpose, empty {main.full(_PLACE)}",
             table=aside.uri,
         )
+
+
+def _require_never(main: Storage, aside: Storage) -> None:
+    """Raises TimelineUnreadable where a commit put logs aside, and nothing on record says where."""
+    if main.exists(_PLACE):
+        return
+    timeline = Timeline.load(main)
+    completed = ((found.time, timeline.extra_metadata(found)) for found in timeline.completed(*CHANGES))
+    archived = ((instant, extra) for instant, _, extra in timeline.archived_commits())
+    for instant, extra in chain(completed, archived):
+        if exchange.QUARANTINE_KEY in extra:
+            raise TimelineUnreadable(
+                f"{aside.uri}: there is no quarantine here, and commit {instant} of {main.uri} put logs into one: see "
+                "whether it is mounted, and whether this machine's settings lead to the right store. If a new one is "
+                f"to be made here, say so by an empty file {main.full(_PLACE)}",
+                table=aside.uri,
+                instant=instant,
+            )
 
 
 def _places(main: Storage) -> list[str]:
@@ -91,10 +111,12 @@ def open_instant(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
     """Puts the main table's instant on the quarantine's timeline, INFLIGHT; before any file of it is there.
 
     Raises:
+        TimelineUnreadable: it is not there.
         TableMismatch: another table is there.
         PipelineConflict: another pipeline's quarantine is there.
     """
     made = table_of(pipeline)
+    require_there(Storage(pipeline.table.path), Storage(made.table.path))
     instants.check_table(gateway, made)
     _refuse_others(pipeline, Storage(made.table.path))
     instants.request(gateway, made.table.path, instant)

@@ -205,10 +205,10 @@ class Ledger:
         with self._read() as connection:
             return reads.by_instant(connection, pipeline, instant)
 
-    def latest_committed(self, pipeline: str) -> Transaction | None:
-        """The transaction with the latest completion time."""
+    def latest_committed(self, pipeline: str, kind: Kind | None = None) -> Transaction | None:
+        """The transaction with the latest completion time, of this kind where one is named."""
         with self._read() as connection:
-            return reads.latest_committed(connection, pipeline)
+            return reads.latest_committed(connection, pipeline, kind)
 
     def last_shard(self, pipeline: str, kind: Kind) -> int | None:
         """The shard where the newest transaction of this kind ends; None where there is none."""

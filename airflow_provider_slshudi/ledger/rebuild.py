@@ -13,7 +13,7 @@ from airflow_provider_slshudi.ledger.coverage import cover, learn_density
 from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.records import CommittedBatch
 from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.ledger.transactions import note
+from airflow_provider_slshudi.ledger.transactions import note, planned_at
 
 
 def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBatch]) -> None:
@@ -58,7 +58,8 @@ def _insert(connection: Connection, pipeline: str, batch: CommittedBatch) -> Non
     at, read = now(connection), {item.range: item for item in batch.totals}
     row: dict[str, Any] = {"id": batch.id, "pipeline": pipeline, "kind": batch.kind.value, "token": 1}
     row |= {"state": State.COMMITTED.value, "instant": batch.instant, "completed": batch.completed}
-    row |= {"dag_id": batch.dag_id, "run_id": batch.run_id, "created": at, "changed": at, "heartbeat": at}
+    row |= {"dag_id": batch.dag_id, "run_id": batch.run_id}
+    row |= {"created": planned_at(batch.id), "changed": at, "heartbeat": at}
     row |= {"rows": sum(item.rows for item in batch.totals), "bytes": sum(item.bytes for item in batch.totals)}
     connection.execute(insert(models.transactions).values(row))
     ranges = []

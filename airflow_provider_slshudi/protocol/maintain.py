@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from airflow_provider_slshudi.exceptions import ForeignWrite, TableError
 from airflow_provider_slshudi.hudi import leftovers
-from airflow_provider_slshudi.hudi.quarantine import table_of
+from airflow_provider_slshudi.hudi.quarantine import require_there, table_of
 from airflow_provider_slshudi.hudi.timeline import CHANGES, FOLDER, PROPERTIES, Phase, Timeline
 from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.lease import Lease
@@ -118,8 +118,13 @@ def _sweep(work: Work) -> None:
 
 
 def _aside(work: Work) -> Work | None:
-    """The same for the quarantine; None where there is none."""
+    """The same for the quarantine; None where there is none.
+
+    Raises:
+        TimelineUnreadable: there was one, and it is not there.
+    """
     aside = replace(work, pipeline=table_of(work.pipeline))
+    require_there(work.storage, aside.storage)
     return aside if aside.storage.exists(PROPERTIES) else None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from airflow_provider_slshudi.exceptions import IllegalTransition, SourceRefused
-from airflow_provider_slshudi.ledger.records import GONE, LedgerShard, Transaction
+from airflow_provider_slshudi.ledger.records import GONE, LATE, LedgerShard, Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.planning.backfill import plan_backfill
 from airflow_provider_slshudi.planning.batch import plan_tail
@@ -177,8 +177,8 @@ def _taken(work: Work) -> list[Range]:
 def _refreshed(work: Work, service: LogService, taken: list[Range], save: bool) -> _Shards:
     """What the service has by now.
 
-    A shard is gone where the service neither lists it nor answers for it. One that is late is not saved: the tail's
-    plan, which says so, is to see it as new.
+    A shard is gone where the service neither lists it nor answers for it. One that is late is saved as such: it stays
+    new to the tail's plan, which says so, and is not forgotten once the service deletes it.
 
     Raises:
         PipelineConflict: a shard is not the one that was read.
@@ -194,7 +194,8 @@ def _refreshed(work: Work, service: LogService, taken: list[Range], save: bool) 
     first = {id_: shard.first for id_, shard in known.items()}
     new = [shard for id_, shard in found.items() if id_ not in known]
     first |= _first_cursors(work, service, [shard.id for shard in new], not known)
-    late = _late(service, new) if known else frozenset()
+    looked_for = [shard for id_, shard in found.items() if id_ not in known or known[id_].status == LATE]
+    late = _late(service, looked_for, _last_look(work)) if known and looked_for else frozenset()
     there = [
         LedgerShard(id_, shard.status, shard.hash_begin, shard.hash_end, first[id_], ends[id_])
         for id_, shard in sorted((known | found).items())
@@ -203,26 +204,44 @@ def _refreshed(work: Work, service: LogService, taken: list[Range], save: bool) 
     refuse_other_shards(name, ((shard.id, shard.first, ends[shard.id]) for shard in there), taken)
     if save:
         reach(Point.PLAN_LEASED)
-        work.ledger.save_shards(name, [shard for shard in there if shard.id not in late])
+        work.ledger.save_shards(name, [replace(shard, status=LATE) if shard.id in late else shard for shard in there])
         reach(Point.PLAN_SHARDS_SAVED)
     return _Shards(there, ends, gone, late)
 
 
-def _late(service: LogService, new: list[Shard]) -> frozenset[int]:
-    """Those of the new shards that are older than what the logstore keeps, or that nobody can say this of."""
+def _late(service: LogService, new: list[Shard], looked: float) -> frozenset[int]:
+    """Those of the new shards that may have lost logs before they were looked at, or of which nobody can say.
+
+    A shard that was there when the tail `looked` last (unix seconds) had nothing unread then, see `_last_look`.
+    """
     now = time.time()
-    if all(now - shard.created < LEAST_RETENTION_SECONDS - _CLOCKS_SECONDS for shard in new):
+    since = {shard.id: looked if shard.created < looked - _CLOCKS_SECONDS else shard.created for shard in new}
+    if all(now - first < LEAST_RETENTION_SECONDS - _CLOCKS_SECONDS for first in since.values()):
         return frozenset()
-    try:
-        kept, changed = service.retention()
-    except SourceRefused:  # this key may not ask
-        kept, changed = LEAST_RETENTION_SECONDS, 0
+    kept, changed = _retention(service) or (LEAST_RETENTION_SECONDS, 0)
     # What was kept before a change nobody knows.
     return frozenset(
-        shard.id
-        for shard in new
-        if now - shard.created >= (LEAST_RETENTION_SECONDS if changed > shard.created else kept) - _CLOCKS_SECONDS
+        id_
+        for id_, first in since.items()
+        if now - first >= (LEAST_RETENTION_SECONDS if changed > first else kept) - _CLOCKS_SECONDS
     )
+
+
+def _retention(service: LogService) -> tuple[int, int] | None:
+    try:
+        return service.retention()
+    except SourceRefused:  # this key may not ask
+        return None
+
+
+def _last_look(work: Work) -> float:
+    """When the newest batch of the tail was planned that is committed, in unix seconds; 0 where there is none.
+
+    It took something of every shard that had something unread. So a shard of which nothing is covered had nothing: a
+    ledger that was rebuilt knows none of those.
+    """
+    newest = work.ledger.latest_committed(work.pipeline.name, Kind.TAIL)
+    return newest.created.timestamp() if newest is not None else 0.0
 
 
 def _last_windows(gone: list[LedgerShard], taken: list[Range]) -> list[ShardWindow]:

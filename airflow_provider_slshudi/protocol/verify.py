@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from airflow_provider_slshudi.exceptions import ConfigError, ReplayUnderWay, TableError
-from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.hudi.timeline import Phase
 from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.job.verify import Question, ask, forget, take_answer
 from airflow_provider_slshudi.ledger.records import RecordedRange, Transaction
-from airflow_provider_slshudi.ledger.states import LIVE
+from airflow_provider_slshudi.ledger.states import LIVE, State
+from airflow_provider_slshudi.protocol import aside
 from airflow_provider_slshudi.protocol.evidence import check_table_against_ledger
 from airflow_provider_slshudi.protocol.proof import Proof, prove
 from airflow_provider_slshudi.protocol.work import Work
@@ -50,12 +50,12 @@ def verify(work: Work, source: bool = False) -> Proof:
     timeline = work.timeline()
     as_of = max((item.completion or "" for item in timeline), default="")
     completed = {item.time for item in timeline if item.phase is Phase.COMPLETED}
-    undecided, aside_at = _quarantine(work, completed)
-    recorded = [
-        item
-        for item in work.ledger.recorded(work.pipeline.name)
-        if item.instant not in undecided and _is_compared(item, as_of, completed)
-    ]
+    pending, aside_at = _quarantine(work, completed)
+    recorded = work.ledger.recorded(work.pipeline.name)
+    # What the ledger calls committed is not in between, whatever the quarantine says.
+    decided = {item.instant for item in recorded if item.state is State.COMMITTED}
+    undecided = [instant for instant in pending if instant not in decided]
+    recorded = [item for item in recorded if item.instant not in undecided and _is_compared(item, as_of, completed)]
     replays = _replays(work)
     secrets: Mapping[str, str] = {}
     question = Question(
@@ -88,9 +88,9 @@ def _quarantine(work: Work, completed: set[str]) -> tuple[list[str], str | None]
     """The instants that are committed in the main table alone, and where the quarantine is; None where there is none.
 
     The main table's timeline was read before: what it has completed and the quarantine has pending is in between.
+    Raises TimelineUnreadable where the quarantine is not where it was made.
     """
-    path = work.pipeline.quarantine_path
-    timeline = Timeline.load(Storage(path))
+    path, timeline = work.pipeline.quarantine_path, aside.timeline_of(work)
     pending = {item.time for item in timeline.pending()} | set(timeline.rolling_back)
     has_any = any(item.phase is Phase.COMPLETED for item in timeline)
     return sorted(pending & completed), path if has_any else None

@@ -198,8 +198,10 @@ class Work:
 
         Raises:
             LeaseHeld: somebody else decides by now.
+            ClockAhead: as `require_clock`.
             JobFailed: the driver did not end well.
         """
+        self.require_clock()
         seconds = commit_seconds(files)
         until = clock() + seconds
         lease.extend(seconds + LEASE_SECONDS - COMMIT_SECONDS)

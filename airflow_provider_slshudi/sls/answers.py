@@ -77,14 +77,12 @@ def shards(answer: Answer) -> list[Shard]:
         raise Doubt(f"a list of shards that cannot be read: {type(error).__name__}: {error}") from None
 
 
-def retention(answer: Answer) -> tuple[int, int]:
-    """The seconds that the logstore of the answer keeps a log, and when it was last changed. Raises Doubt."""
+def retention(answer: Answer) -> tuple[int, int] | None:
+    """The seconds that the logstore of the answer keeps a log, and when it was changed; None where it does not say."""
     found = _json(answer)
     days, changed = (found.get("ttl"), found.get("lastModifyTime")) if isinstance(found, dict) else (None, None)
-    if type(days) is not int or days < 1:
-        raise Doubt("a logstore without a ttl in days")
-    if type(changed) is not int:
-        raise Doubt("a logstore that does not say when it was changed")
+    if type(days) is not int or days < 1 or type(changed) is not int:
+        return None
     return days * 86_400, changed
 
 

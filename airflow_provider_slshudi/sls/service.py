@@ -62,8 +62,10 @@ class LogService:
         """
         return self._call("list the shards", None, None, {}, answers.shards)
 
-    def retention(self) -> tuple[int, int]:
+    def retention(self) -> tuple[int, int] | None:
         """How many seconds the logstore keeps a log, and when its settings were last changed, in unix seconds.
+
+        None where it does not say.
 
         https://www.alibabacloud.com/help/en/sls/developer-reference/api-sls-2020-12-30-getlogstore
         """

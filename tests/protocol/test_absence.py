@@ -12,12 +12,13 @@ import pytest
 
 from airflow_provider_slshudi.config import Source
 from airflow_provider_slshudi.exceptions import PipelineConflict, TableError, TimelineUnreadable
+from airflow_provider_slshudi.hudi.exchange import Selection
 from airflow_provider_slshudi.hudi.timeline import Phase
 from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision
-from airflow_provider_slshudi.protocol import maintain, metadata, plan, rewrite, steps
+from airflow_provider_slshudi.protocol import maintain, metadata, plan, replay, rewrite, steps
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
@@ -195,8 +196,16 @@ def test_a_quarantine_that_is_not_mounted_is_waited_for_and_none_is_made_in_its_
     pipeline.put(10, first=10)
     planned = plan.tail(pipeline.by("run-2"))
     assert planned is not None
-    with pytest.raises(TimelineUnreadable, match="the quarantine is not here any more"):
-        steps.open_instant(pipeline.by("run-2"), planned.id, planned.token)
+    for act in (
+        lambda: steps.open_instant(pipeline.by("run-2"), planned.id, planned.token),
+        lambda: replay.show(pipeline.by("show")),
+        lambda: replay.replay(pipeline.by("replay"), Selection()),
+        lambda: verify(pipeline.by("verify")),
+        lambda: maintain.clean(pipeline.by("clean")),
+        lambda: maintain.archive(pipeline.by("archive")),
+    ):
+        with pytest.raises(TimelineUnreadable, match="the quarantine is not here any more"):
+            act()
     assert not aside.exists()
 
     (tmp_path / "unmounted").rename(aside)
@@ -210,9 +219,40 @@ def test_a_quarantine_that_was_deleted_on_purpose_is_made_anew_once_somebody_say
     pipeline.put(10)
     pipeline.batch("run-1")
     shutil.rmtree(pipeline.work.pipeline.quarantine_path.removeprefix("file://"))
-    (table(pipeline) / ".hoodie/slshudi/quarantine").unlink()
+    (table(pipeline) / ".hoodie/slshudi/quarantine").write_text("")
     pipeline.put(10, first=10)
     assert pipeline.batch("run-2").rows == 10
+
+
+def test_an_append_whose_quarantine_went_away_says_so(scenario: Make, tmp_path: Path) -> None:
+    pipeline = scenario(shards=1, misfits="quarantine")
+    pipeline.put(20)
+    opened = pipeline.open(pipeline.by("run-1"))
+    aside = Path(pipeline.work.pipeline.quarantine_path.removeprefix("file://"))
+    aside.rename(tmp_path / "unmounted")
+    with pytest.raises(TimelineUnreadable, match="the quarantine is not here any more"):
+        steps.append(pipeline.by("run-1"), opened.id, opened.token)
+    (tmp_path / "unmounted").rename(aside)
+    assert [item.decision for item in settle(pipeline.by("run-2"), lambda run: True)] == [Decision.ROLL_BACK_AND_ABORT]
+    assert pipeline.batch("run-3").rows == 20
+
+
+def test_where_nothing_says_where_logs_were_put_aside_no_quarantine_is_made(scenario: Make) -> None:
+    """A table of before places were kept, or that was restored from then."""
+    pipeline = scenario(shards=1, misfits="quarantine")
+    pipeline.put(20)
+    assert (pipeline.batch("run-1").manifest or {}).get("quarantined")
+    shutil.rmtree(pipeline.work.pipeline.quarantine_path.removeprefix("file://"))
+    place = table(pipeline) / ".hoodie/slshudi/quarantine"
+    place.unlink()
+    pipeline.put(10, first=20)
+    planned = plan.tail(pipeline.by("run-2"))
+    assert planned is not None
+    with pytest.raises(TimelineUnreadable, match="put logs into one"):
+        steps.open_instant(pipeline.by("run-2"), planned.id, planned.token)
+    place.write_text("")
+    settle(pipeline.by("run-3"), lambda run: True)
+    assert pipeline.batch("run-4").rows == 10
 
 
 def test_a_quarantine_that_goes_away_before_the_commit_takes_nothing_with_it(scenario: Make, tmp_path: Path) -> None:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from sqlalchemy import update
 
 from airflow_provider_slshudi.exceptions import DataExpired, PipelineConflict, SourceRefused
-from airflow_provider_slshudi.ledger.records import GONE, LedgerShard
+from airflow_provider_slshudi.ledger import models
+from airflow_provider_slshudi.ledger.engine import migrate, open_engine
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import GONE, LATE, LedgerShard
 from airflow_provider_slshudi.protocol import plan
+from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.ranges import Range
@@ -153,6 +160,12 @@ def test_a_backfill_keeps_the_ends_of_all_shards_too(pipeline: Scenario) -> None
     assert known(pipeline)[0].end_known
 
 
+def stand_still(pipeline: Scenario) -> None:
+    """The pipeline's batches were planned long ago."""
+    with pipeline.work.ledger._engine.begin() as connection:
+        connection.execute(update(models.transactions).values(created=datetime(2020, 1, 1, tzinfo=timezone.utc)))
+
+
 class Aged:
     """The pipeline's service, whose new shards were made `days` ago, and lost their first logs since."""
 
@@ -189,6 +202,7 @@ def test_what_a_split_shards_children_lost_before_a_plan_saw_them_is_expired_dat
 ) -> None:
     """The pipeline stood still longer than logs are kept; of the parent nothing is unread."""
     pipeline.batch("run-1")
+    stand_still(pipeline)
     split(pipeline)
     pipeline.put(60, first=100)
     service = cast(LogService, Aged(pipeline.work.connect(), {0}, days, ttl, changed))
@@ -201,7 +215,7 @@ def test_what_a_split_shards_children_lost_before_a_plan_saw_them_is_expired_dat
             plan.tail(work)
         assert (lost.value.shard, lost.value.begin, lost.value.end, lost.value.unseen) == (1, begin, begin, True)
         assert plan.backfill(work, read) is None
-        assert 1 not in known(pipeline)
+        assert known(pipeline)[1].status == LATE
 
     accepting = skipping(replace(pipeline, work=work))
     planned = plan.tail(accepting.work)
@@ -216,6 +230,7 @@ def test_children_that_are_younger_than_what_the_logstore_keeps_have_lost_nothin
     pipeline: Scenario, days: float, ttl: int | None
 ) -> None:
     pipeline.batch("run-1")
+    stand_still(pipeline)
     split(pipeline)
     pipeline.put(60, first=100)
     service = cast(LogService, Aged(pipeline.work.connect(), {0}, days, ttl))
@@ -236,3 +251,42 @@ def test_another_logstore_of_the_same_name_changes_nothing_that_is_known(
         with pytest.raises(PipelineConflict, match="ends at cursor 7"):
             ask(work)
     assert known(pipeline) == before
+
+
+def test_a_late_shard_is_not_forgotten_once_the_service_deletes_it(pipeline: Scenario) -> None:
+    pipeline.batch("run-1")
+    stand_still(pipeline)
+    split(pipeline)
+    service = cast(LogService, Aged(pipeline.work.connect(), {0}, 3, 3))
+    with pytest.raises(DataExpired) as lost:
+        plan.tail(pipeline.by("run-2", connect=lambda: service))
+    assert (lost.value.shard, known(pipeline)[1].status) == (1, LATE)
+    pipeline.client.split_shard(PROJECT, pipeline.work.pipeline.source.logstore, 1, "4" + "0" * 31)
+    vanish(pipeline, 1)
+    with pytest.raises(DataExpired) as lost:
+        plan.tail(pipeline.by("run-3", connect=lambda: service))
+    assert (lost.value.shard, lost.value.more) == (1, True)
+
+
+@pytest.mark.parametrize("stood_still", [False, True])
+def test_a_rebuilt_ledger_misses_nothing_of_a_shard_that_had_no_logs_unless_the_tail_stood_still(
+    pipeline: Scenario, tmp_path: Path, stood_still: bool
+) -> None:
+    """The children are older than logs are kept, and the newest batch found nothing in them."""
+    split(pipeline)
+    pipeline.batch("run-1")
+    engine = open_engine(f"sqlite:///{tmp_path / 'new-ledger.db'}")
+    migrate(engine)
+    pipeline = replace(pipeline, work=replace(pipeline.work, ledger=Ledger(engine)))
+    rebuild(pipeline.by("rebuild"))
+    assert known(pipeline).keys() == {0}
+    service = cast(LogService, Aged(pipeline.work.connect(), {0}, 40, 30))
+    pipeline.put(60, first=100)
+    if stood_still:
+        stand_still(pipeline)
+        with pytest.raises(DataExpired) as lost:
+            plan.tail(pipeline.by("run-2", connect=lambda: service))
+        assert (lost.value.shard, lost.value.unseen) == (1, True)
+    else:
+        assert plan.tail(pipeline.by("run-2", connect=lambda: service)) is not None
+    engine.dispose()

@@ -48,10 +48,14 @@ def test_shards_are_listed_with_their_spans_and_states(service: LogService, clie
 
 
 def test_a_logstore_says_how_long_it_keeps_logs(service: LogService, client: LogClient) -> None:
-    kept, changed = service.retention()
+    first = service.retention()
+    assert first is not None
+    kept, changed = first
     assert kept == 7 * 86_400 and abs(changed - time.time()) < 60
     client.update_logstore(PROJECT, service.logstore, ttl=30)
-    kept, again = service.retention()
+    second = service.retention()
+    assert second is not None
+    kept, again = second
     assert kept == 30 * 86_400 and again >= changed
 
 
