@@ -128,9 +128,14 @@ def victim_of(victim: Victim, held: int, tree: list[psutil.Process]) -> psutil.P
         # spark-submit's shell becomes the JVM; the driver's interpreter is started with the application first.
         if victim is Victim.JVM and arguments and arguments[0].endswith("java"):
             return process
-        if victim is Victim.PYTHON_DRIVER and APPLICATION in arguments[1:2]:
+        if victim is Victim.PYTHON_DRIVER and any(map(_is_application, arguments[1:2])):
             return process
     raise NotAsPlanned(f"no {victim.value} to kill among {[arguments_of(process)[:3] for process in tree]}")
+
+
+def _is_application(path: str) -> bool:
+    """Whether it is the application, be it a copy of it at another place."""
+    return Path(path).parts[-3:] == Path(APPLICATION).parts[-3:]
 
 
 def kill(process: psutil.Process) -> None:

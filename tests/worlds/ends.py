@@ -30,7 +30,9 @@ def faults(line: Line) -> list[str]:
         wrong = *timeline_faults(table), *file_faults(table), *_left_files(Path(table.full("")))
         found += [f"{Path(table.full('')).name}: {fault}" for fault in wrong]
     found += ledger_faults(work) if line.model is None else _live(line)
-    return [*found, *_left_processes(line.folder), *_left_in_tmp(line.folder)]
+    found += _left_processes(line.folder)
+    # What ends with its container removes nothing.
+    return found if line.drawn.host.container else [*found, *_left_in_tmp(line.folder)]
 
 
 def _row_faults(line: Line) -> Iterator[str]:

@@ -60,7 +60,7 @@ class Away(HeldStep):
     """Steps in a child process on a host."""
 
     def __init__(self, host: Host, setup: Mapping[str, Any], folder: Path, secrets: Mapping[str, str]) -> None:
-        self._out = folder / f"told-{setup['run']}-{'-'.join(setup['steps'])}.json".replace(" ", "_")
+        self._out = _temporary(host, folder) / f"told-{setup['run']}-{'-'.join(setup['steps'])}.json".replace(" ", "_")
         self._out.unlink(missing_ok=True)
         self.log = folder / "steps.log"
         self._seen = set()
@@ -121,11 +121,17 @@ def _prefix(host: Host) -> list[str]:
     return command
 
 
+def _temporary(host: Host, folder: Path) -> Path:
+    """A folder of the host's user."""
+    made = folder / f"tmp-{host.uid}"
+    if not made.exists():
+        made.mkdir()
+        os.chown(made, host.uid, host.uid)
+    return made
+
+
 def _environment(host: Host, folder: Path, place: Path) -> dict[str, str]:
-    temporary = folder / f"tmp-{host.uid}"
-    if not temporary.exists():
-        temporary.mkdir()
-        os.chown(temporary, host.uid, host.uid)
+    temporary = _temporary(host, folder)
     made = {
         **os.environ,
         "TZ": host.zone,

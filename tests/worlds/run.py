@@ -453,12 +453,15 @@ class _World:
         return self.note(command, self.steps([command], run, Told(transaction=str(told.ids.get("transaction") or ""))))
 
     def _served(self, run: str) -> None:
-        """The service's next run, which ends what is left of the one before.
+        """The service's next run, which ends what is left of the one before, once its times have come.
 
         Raises:
             Jammed: it does not.
         """
         told = self.note("next", self.at(HOME, [self.drawn.act.value], run))
+        if not told.ok and callable(wait := command_for(told)):
+            wait(self.line)
+            told = self.note("next", self.at(HOME, [self.drawn.act.value], f"{run}-later"))
         if not told.ok:
             raise Jammed(f"the next {self.drawn.act.value}: {told}")
 
