@@ -21,16 +21,10 @@ import pytest
 
 from airflow_provider_slshudi.hudi import runtime
 
-POSTGRES_URL = "SLSHUDI_TEST_POSTGRES_URL"
-
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """The URL of an empty PostgreSQL database: the one that the environment names, or a server of our own."""
-    given = os.environ.get(POSTGRES_URL)
-    if given:
-        yield given
-        return
+    """The URL of an empty PostgreSQL database."""
     with postgres_server() as server:
         yield server.url
 
@@ -114,8 +108,9 @@ def s3_store(bucket: str) -> Iterator[dict[str, str]]:
     key = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "tests-secret", "AWS_REGION": "us-east-1"}
     with tempfile.TemporaryDirectory(prefix="slshudi-s3-") as directory:
         names = ("master.port", "volume.port", "filer.port", "s3.port")
-        # Each port's number plus 10,000 is taken for gRPC.
-        ports = {name: _free_port(range(20_000 + 1000 * n, 21_000 + 1000 * n)) for n, name in enumerate(names)}
+        # Each port's number plus 10,000 is taken for gRPC. Processes that look at once begin at different numbers.
+        least = os.getpid() % 900
+        ports = {name: _free_port(range(20_000 + 1000 * n + least, 21_000 + 1000 * n)) for n, name in enumerate(names)}
         command = [str(Path(sys.executable).with_name("weed")), "server", f"-dir={directory}", "-ip=127.0.0.1"]
         command += [
             "-filer",
@@ -203,8 +198,7 @@ def _binary(name: str) -> str:
     found = shutil.which(name) or next(map(str, reversed(versions)), None)
     if found is None:
         pytest.fail(
-            f"no {name} here: install PostgreSQL's server (Debian: apt-get install postgresql), "
-            f"or name an empty test database in {POSTGRES_URL}",
+            f"no {name} here: install PostgreSQL's server (Debian: apt-get install postgresql)",
             pytrace=False,
         )
     return found

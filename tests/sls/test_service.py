@@ -190,7 +190,7 @@ def test_trying_again_ends_with_the_budget(
     started = time.monotonic()
     with pytest.raises(kind) as error:
         service.pull(0, begin, begin)
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 5
     assert 2 <= sum(way.at in path for path in way.seen) <= 40
     assert (error.value.project, error.value.logstore) == (PROJECT, service.logstore)
     assert (error.value.shard, error.value.cursor) == (0, begin)
