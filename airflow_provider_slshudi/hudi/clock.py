@@ -63,7 +63,7 @@ class Newest:
 def tables_of(pipeline: Pipeline, but_for: str = "") -> list[Storage]:
     """The tables that share a clock, be they there or not: main table and quarantine with the metadata table of each.
 
-    `but_for` names one by its place below the main table.
+    `but_for` names one by its place below the pipeline's table, which may be the quarantine, see `quarantine.table_of`.
     """
     names = [
         f"{path}/{within}".rstrip("/")

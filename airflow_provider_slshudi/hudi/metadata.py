@@ -48,6 +48,18 @@ class Comparison:
         """Whether readers with it and readers without it see the same files."""
         return not (self.lacking or self.gone or self.differing or self.unreadable or self.leftovers or self.unknown)
 
+    def with_quarantine(self, other: Comparison) -> Comparison:
+        """The same with what was found of the quarantine's metadata table; its examples say so."""
+        numbers = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in ("files", "lacking", "gone", "differing", "leftovers", "unknown")
+        }
+        of_it = tuple(f"quarantine: {example}" for example in other.examples)
+        why = [self.unreadable, f"quarantine: {other.unreadable}" if other.unreadable else ""]
+        return Comparison(
+            **numbers, examples=(*self.examples, *of_it)[:_EXAMPLES], unreadable="; ".join(filter(None, why))
+        )
+
 
 def compare(gateway: Gateway, pipeline: Pipeline, storage: Storage) -> Comparison:
     """Compares it with a listing of the table, which takes as long as the table has files."""

@@ -65,17 +65,16 @@ def make_table(gateway: Gateway, pipeline: Pipeline) -> None:
     """
     made, main = table_of(pipeline), Storage(pipeline.table.path)
     aside = Storage(made.table.path)
-    require_there(main, aside)
+    require_known(main, aside)
     if not aside.exists(PROPERTIES):
-        _require_never(main, aside)
         instants.create_table(gateway, made)
-    if aside.uri not in (places := _places(main)):
-        main.write(_PLACE, "\n".join([*places, aside.uri]).encode())
+    if not _is_among(aside, known := places(main)):
+        main.write(_PLACE, "\n".join(place.uri for place in [*known, aside]).encode())
 
 
 def require_there(main: Storage, aside: Storage) -> None:
     """Raises TimelineUnreadable where the quarantine was made at this very place, and is not there."""
-    if not aside.exists(PROPERTIES) and aside.uri in _places(main):
+    if not aside.exists(PROPERTIES) and _is_among(aside, places(main)):
         raise TimelineUnreadable(
             f"{aside.uri}: the quarantine is not here any more ({PROPERTIES} is missing). That says nothing of what is "
             "in it, and none is made in its place: see whether it is mounted, and whether this machine's settings lead "
@@ -84,9 +83,14 @@ def require_there(main: Storage, aside: Storage) -> None:
         )
 
 
-def _require_never(main: Storage, aside: Storage) -> None:
-    """Raises TimelineUnreadable where a commit put logs aside, and nothing on record says where."""
-    if main.exists(_PLACE):
+def require_known(main: Storage, aside: Storage) -> None:
+    """As `require_there`; of a table of which nobody kept where its quarantine is, its commits are asked.
+
+    Raises:
+        TimelineUnreadable: one of them put logs aside, and there is no quarantine here.
+    """
+    require_there(main, aside)
+    if aside.exists(PROPERTIES) or main.exists(_PLACE):
         return
     timeline = Timeline.load(main)
     completed = ((found.time, timeline.extra_metadata(found)) for found in timeline.completed(*CHANGES))
@@ -102,9 +106,37 @@ def _require_never(main: Storage, aside: Storage) -> None:
             )
 
 
-def _places(main: Storage) -> list[str]:
+def places(main: Storage) -> list[Storage]:
     """Where quarantines of this table were made."""
-    return (main.read(_PLACE) or b"").decode().splitlines()
+    return [Storage(uri) for uri in (main.read(_PLACE) or b"").decode().splitlines()]
+
+
+def _is_among(aside: Storage, known: Sequence[Storage]) -> bool:
+    """Whether it is one of them, by whatever spelling of the URI."""
+    return aside.full("") in (place.full("") for place in known)
+
+
+def require_part(pipeline: Pipeline, instant: str) -> None:
+    """To be asked before the main table's instant is completed: whether its part can be completed afterwards.
+
+    Raises:
+        TimelineUnreadable: the quarantine is not there.
+        TableMismatch: it has no such instant.
+    """
+    made = table_of(pipeline)
+    aside = Storage(made.table.path)
+    require_there(Storage(pipeline.table.path), aside)
+    timeline = Timeline.load(aside)
+    found = timeline.get(instant)
+    pending = found is not None and found.phase is Phase.INFLIGHT and instant not in timeline.rolling_back
+    if not pending and not is_completed(timeline, instant):
+        raise TableMismatch(
+            f"{aside.uri}: instant {instant} is not there, and the batch has logs in it: somebody rolled it back, or "
+            "replaced the quarantine. Nothing is committed; `slshudi abandon PIPELINE TRANSACTION` gives the batch up, "
+            "and its logs are read again",
+            table=aside.uri,
+            instant=instant,
+        )
 
 
 def open_instant(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
@@ -191,8 +223,8 @@ def gone(table: str, instant: str) -> TableMismatch:
     """The error for a quarantined batch whose instant somebody took away after the main table's was completed."""
     return TableMismatch(
         f"{table}: instant {instant} is not there any more, and the main table has it completed: somebody rolled it "
-        "back, or replaced the quarantine. Its logs are in neither table; restore the main table to before the "
-        "instant, then run `slshudi ledger rebuild`, and they are read again",
+        "back, or replaced or restored the quarantine. Its logs are in neither table; restore both tables to before "
+        "the instant, then run `slshudi ledger rebuild`, and they are read again",
         table=table,
         instant=instant,
     )

@@ -116,9 +116,9 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
         )
     extra = exchange.read_extra(storage, order.transaction, order.instant, order.token, order.extra)
     in_time = partial(_in_time, storage, order, f"commit instant {order.instant}")
-    if manifest.quarantine is not None:
-        quarantine.require_there(storage, Storage(pipeline.quarantine_path))
     if manifest.quarantine is None or not _is_ours(storage, order):
+        if manifest.quarantine is not None:
+            quarantine.require_part(pipeline, order.instant)
         reach(Point.COMMIT_STARTED)
         may_complete = partial(_may_complete, storage, order, in_time)
         commit.commit(gateway, pipeline, order.instant, manifest.stats, extra, may_complete)

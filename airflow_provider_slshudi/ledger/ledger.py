@@ -18,6 +18,7 @@ from airflow_provider_slshudi.ledger.records import (
     Audit,
     CommittedBatch,
     Density,
+    Duties,
     Event,
     LedgerPipeline,
     LedgerShard,
@@ -151,14 +152,14 @@ class Ledger:
         with self._write() as connection:
             pipelines.save_shards(connection, pipeline, shards)
 
-    def rebuild(self, pipeline: str, batches: Sequence[CommittedBatch]) -> None:
-        """Replaces a pipeline's transactions and coverage by what the table's commits say; known shards stay.
+    def rebuild(self, pipeline: str, batches: Sequence[CommittedBatch], kept: Duties) -> None:
+        """Replaces a pipeline's transactions and coverage by what the table says; known shards stay.
 
         Raises:
             IllegalTransition: a transaction is live that is none of `batches`.
         """
         with self._write() as connection:
-            rebuild(connection, pipeline, batches)
+            rebuild(connection, pipeline, batches, kept)
 
     def accept(self, pipeline: str, completion: str) -> None:
         """Takes what others completed on the table until `completion`, Hudi's completion time, as meant."""
@@ -205,10 +206,10 @@ class Ledger:
         with self._read() as connection:
             return reads.by_instant(connection, pipeline, instant)
 
-    def latest_committed(self, pipeline: str, kind: Kind | None = None) -> Transaction | None:
-        """The transaction with the latest completion time, of this kind where one is named."""
+    def latest_committed(self, pipeline: str) -> Transaction | None:
+        """The transaction with the latest completion time."""
         with self._read() as connection:
-            return reads.latest_committed(connection, pipeline, kind)
+            return reads.latest_committed(connection, pipeline)
 
     def last_shard(self, pipeline: str, kind: Kind) -> int | None:
         """The shard where the newest transaction of this kind ends; None where there is none."""

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, update
 
 from airflow_provider_slshudi.ledger import models, reads
-from airflow_provider_slshudi.ledger.records import LedgerShard
+from airflow_provider_slshudi.ledger.records import LATE, LedgerShard
 from airflow_provider_slshudi.ledger.upsert import upsert
 
 
@@ -23,12 +23,13 @@ def save_shards(connection: Connection, pipeline: str, shards: Sequence[LedgerSh
     """See `Ledger.save_shards`."""
     reads.lock_pipeline(connection, pipeline)
     known = {shard.id: shard for shard in reads.shards(connection, pipeline)}
-    rows = [
-        shard_row(pipeline, shard)
+    # Where duty begins does not change once it is sure.
+    seen = (
+        shard if known.get(shard.id, shard).status == LATE else replace(shard, first=known.get(shard.id, shard).first)
         for shard in shards
-        if shard.id not in known or replace(shard, first=known[shard.id].first) != known[shard.id]
-    ]
-    upsert(connection, models.shards, rows, ["status", "hash_begin", "hash_end", "last_end"])
+    )
+    rows = [shard_row(pipeline, shard) for shard in seen if shard != known.get(shard.id)]
+    upsert(connection, models.shards, rows, ["status", "hash_begin", "hash_end", "last_end", "first"])
 
 
 def shard_row(pipeline: str, shard: LedgerShard) -> dict[str, Any]:

@@ -111,12 +111,10 @@ def accepted(connection: Connection, pipeline: str) -> str:
     return connection.execute(select(table.c.accepted).where(table.c.name == pipeline)).scalar() or ""
 
 
-def latest_committed(connection: Connection, pipeline: str, kind: Kind | None = None) -> Transaction | None:
-    """The transaction that Hudi completed last, of this kind where one is named."""
+def latest_committed(connection: Connection, pipeline: str) -> Transaction | None:
+    """The transaction that Hudi completed last."""
     completed = _transactions.c.completed
     query = select(_transactions).where(_transactions.c.pipeline == pipeline, completed.is_not(None))
-    if kind is not None:
-        query = query.where(_transactions.c.kind == kind.value)
     return next(iter(_all(connection, query.order_by(completed.desc()).limit(1))), None)
 
 

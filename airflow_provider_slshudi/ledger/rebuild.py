@@ -11,12 +11,12 @@ from airflow_provider_slshudi.exceptions import IllegalTransition
 from airflow_provider_slshudi.ledger import models, reads
 from airflow_provider_slshudi.ledger.coverage import cover, learn_density
 from airflow_provider_slshudi.ledger.engine import now
-from airflow_provider_slshudi.ledger.records import CommittedBatch
+from airflow_provider_slshudi.ledger.records import GONE, LATE, CommittedBatch, Duties
 from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.ledger.transactions import note, planned_at
+from airflow_provider_slshudi.ledger.transactions import note
 
 
-def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBatch]) -> None:
+def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBatch], kept: Duties) -> None:
     """See `Ledger.rebuild`."""
     reads.lock_pipeline(connection, pipeline)
     told = {batch.id for batch in batches}
@@ -34,32 +34,40 @@ def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBa
         connection.execute(delete(table).where(table.c.transaction_id.in_(mine)))
     for table in (models.transactions, models.coverage):
         connection.execute(delete(table).where(table.c.pipeline == pipeline))
-    _add_missing_shards(connection, pipeline, batches)
+    _add_missing_shards(connection, pipeline, batches, kept)
     for batch in batches:
         _insert(connection, pipeline, batch)
     cover(connection, pipeline, [item for batch in batches for item in batch.ranges])
 
 
-def _add_missing_shards(connection: Connection, pipeline: str, batches: Sequence[CommittedBatch]) -> None:
-    """Duty for a shard begins with its first covered cursor, so that what expired since is noticed."""
-    first: dict[int, int] = {}
+def _add_missing_shards(connection: Connection, pipeline: str, batches: Sequence[CommittedBatch], kept: Duties) -> None:
+    """The service tells the rest at the next plan. Of a shard that is not kept nobody knows what was unread before."""
+    covered: dict[int, int] = {}
     for batch in batches:
         for item in batch.ranges:
-            first[item.shard] = min(item.begin, first.get(item.shard, item.begin))
+            covered[item.shard] = min(item.begin, covered.get(item.shard, item.begin))
     known = {shard.id for shard in reads.shards(connection, pipeline)}
-    # The service tells the rest at the next plan.
-    rest = {"pipeline": pipeline, "status": "unknown", "hash_begin": "", "hash_end": ""}
-    new = [{"shard": shard, "first": begin} | rest for shard, begin in first.items() if shard not in known]
+    rest: dict[str, Any] = {"pipeline": pipeline, "hash_begin": "", "hash_end": ""}
+    new = [
+        {"shard": shard, "first": kept.first.get(shard, covered.get(shard)), "status": _status(shard, kept)} | rest
+        for shard in sorted(kept.first.keys() | covered.keys())
+        if shard not in known
+    ]
     if new:
         connection.execute(insert(models.shards), new)
+
+
+def _status(shard: int, kept: Duties) -> str:
+    if shard in kept.gone:
+        return GONE
+    return "unknown" if shard in kept.first else LATE
 
 
 def _insert(connection: Connection, pipeline: str, batch: CommittedBatch) -> None:
     at, read = now(connection), {item.range: item for item in batch.totals}
     row: dict[str, Any] = {"id": batch.id, "pipeline": pipeline, "kind": batch.kind.value, "token": 1}
     row |= {"state": State.COMMITTED.value, "instant": batch.instant, "completed": batch.completed}
-    row |= {"dag_id": batch.dag_id, "run_id": batch.run_id}
-    row |= {"created": planned_at(batch.id), "changed": at, "heartbeat": at}
+    row |= {"dag_id": batch.dag_id, "run_id": batch.run_id, "created": at, "changed": at, "heartbeat": at}
     row |= {"rows": sum(item.rows for item in batch.totals), "bytes": sum(item.bytes for item in batch.totals)}
     connection.execute(insert(models.transactions).values(row))
     ranges = []

@@ -47,6 +47,14 @@ class LedgerShard:
 
 
 @dataclass(frozen=True, slots=True)
+class Duties:
+    """The cursor where a pipeline's duty for each shard begins, and the shards that are GONE, as a table keeps them."""
+
+    first: Mapping[int, int] = field(default_factory=dict)
+    gone: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Density:
     """Raw bytes and rows per log group of a shard in the last committed batches."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timezone
 from itertools import pairwise
 from typing import Any
 
@@ -23,7 +22,6 @@ from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Range, overlap
 
 _TEXT_LENGTH = 10_000
-_ID_TIME = "%Y%m%dT%H%M%S%f"
 _transactions = models.transactions
 
 
@@ -45,7 +43,7 @@ def begin(
             )
     _refuse_conflicts(pipeline, ranges, [*reads.reserved(connection, pipeline), *reads.coverage(connection, pipeline)])
     at = now(connection)
-    id_ = f"{at.strftime(_ID_TIME)}-{secrets.token_hex(3)}"
+    id_ = f"{at:%Y%m%dT%H%M%S%f}-{secrets.token_hex(3)}"
     row: dict[str, Any] = {"id": id_, "pipeline": pipeline, "kind": kind.value, "dag_id": dag_id, "run_id": run_id}
     row |= {"state": State.PLANNED.value, "token": 1, "rows": 0, "bytes": 0}
     row |= {"created": at, "changed": at, "heartbeat": at}
@@ -54,11 +52,6 @@ def begin(
         connection.execute(insert(models.ranges), [_range_row(id_, item) for item in ranges])
     note(connection, id_, State.PLANNED.value, {"dag_id": dag_id, "run_id": run_id, "ranges": len(ranges)})
     return reads.get(connection, id_)
-
-
-def planned_at(id: str) -> datetime:
-    """When the transaction was planned, which its id begins with."""
-    return datetime.strptime(id.partition("-")[0], _ID_TIME).replace(tzinfo=timezone.utc)
 
 
 def _range_row(id: str, item: Range) -> dict[str, Any]:

@@ -38,13 +38,14 @@ def doubled(batches: Sequence[CommittedBatch]) -> list[Doubled]:
 
 
 def without_filled_gaps(batches: Sequence[CommittedBatch]) -> list[CommittedBatch]:
-    """The same batches, their gaps without what another one did read."""
+    """The same batches, their gaps without what another one did read, and without gaps of earlier ones."""
     if not any(item.gap for batch in batches for item in batch.ranges):
         return list(batches)
-    read = merge(item for batch in batches for item in batch.ranges if not item.gap)
+    taken = merge(item for batch in batches for item in batch.ranges if not item.gap)
     made = []
     for batch in batches:
-        left = subtract((item for item in batch.ranges if item.gap), read)
+        left = subtract((item for item in batch.ranges if item.gap), taken)
+        taken = merge([*taken, *left])
         gaps = [replace(item, gap=True) for item in left]
         made.append(replace(batch, ranges=(*(item for item in batch.ranges if not item.gap), *gaps)))
     return made

@@ -56,7 +56,7 @@ def clean(work: Work) -> Cleaned:
     """
     register(work)
     done = _clean(work, fit)
-    aside = _aside(work)
+    aside = aside_of(work)
     if aside is None:
         return done
     more = _clean(aside, lambda _: True)
@@ -99,7 +99,7 @@ def archive(work: Work) -> Archived:
         _sweep(work)
         _run(work, lease, Verb.ARCHIVE)
         timeline = work.timeline()
-        aside = _aside(work)
+        aside = aside_of(work)
         if aside is not None and _may_archive(aside, timeline):
             _sweep(aside)
             _run(aside, lease, Verb.ARCHIVE)
@@ -117,7 +117,7 @@ def _sweep(work: Work) -> None:
         _log.warning("%s: deleted %d files of no instant: %s", work.storage.uri, len(left), ", ".join(left[:3]))
 
 
-def _aside(work: Work) -> Work | None:
+def aside_of(work: Work) -> Work | None:
     """The same for the quarantine; None where there is none.
 
     Raises:

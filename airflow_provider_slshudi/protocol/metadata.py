@@ -1,9 +1,9 @@
-"""The metadata table checked and rebuilt, under the pipeline's lease: batches wait, what is prepared stays so."""
+"""The metadata tables checked and rebuilt, under the pipeline's lease: batches wait, what is prepared stays so."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from airflow_provider_slshudi.exceptions import TableError
@@ -12,13 +12,13 @@ from airflow_provider_slshudi.hudi.metadata import Comparison
 from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol.maintain import fit
+from airflow_provider_slshudi.protocol.maintain import aside_of, fit
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
 
 
 def check(work: Work) -> Comparison:
-    """Compares the metadata table with what is on storage.
+    """Compares the metadata tables of the table and of its quarantine with what is on storage.
 
     Raises:
         LeaseHeld, TimelineUnreadable, LedgerUnavailable, JobFailed: try again later.
@@ -26,13 +26,13 @@ def check(work: Work) -> Comparison:
         TableError: there is no table.
     """
     with _decided(work) as lease:
-        return _compared(work, lease)
+        return _with_quarantine([_compared(each, lease) for each in _tables(work)])
 
 
 def rebuild(work: Work, only_damaged: bool = False) -> tuple[Comparison, Comparison]:
-    """Makes the metadata table anew; with `only_damaged` where a comparison finds damage; raises as `check`.
+    """Makes the metadata tables of the table and of its quarantine anew; raises as `check`.
 
-    Gives what was found before and after.
+    With `only_damaged` each where a comparison finds damage. Gives what was found before and after.
 
     Files of instants that were rolled back are deleted before.
 
@@ -41,20 +41,38 @@ def rebuild(work: Work, only_damaged: bool = False) -> tuple[Comparison, Compari
             committed, which it would show to every reader.
     """
     with _decided(work) as lease:
-        before = _compared(work, lease)
-        if only_damaged and before.ok:
-            return before, before
-        _refuse_unknown(work, before)
-        reach(Point.METADATA_LEASED)
-        work.change(lease, Verb.REBUILD_METADATA, work.order(), before.files)
-        after = _compared(work, lease)
-        if not after.ok:
-            raise TableError(
-                f"{work.storage.uri}: the metadata table was made anew and differs from what is on storage again "
-                f"({', '.join(after.examples) or after.unreadable})",
-                table=work.storage.uri,
-            )
+        # The quarantine's first: the table's drivers wait for the times in it.
+        found = [_rebuilt(each, lease, only_damaged) for each in reversed(_tables(work))]
+    before, after = zip(*reversed(found), strict=True)
+    return _with_quarantine(before), _with_quarantine(after)
+
+
+def _rebuilt(work: Work, lease: Lease, only_damaged: bool) -> tuple[Comparison, Comparison]:
+    before = _compared(work, lease)
+    if only_damaged and before.ok:
+        return before, before
+    _refuse_unknown(work, before)
+    reach(Point.METADATA_LEASED)
+    work.change(lease, Verb.REBUILD_METADATA, work.order(), before.files)
+    after = _compared(work, lease)
+    if not after.ok:
+        raise TableError(
+            f"{work.storage.uri}: the metadata table was made anew and differs from what is on storage again "
+            f"({', '.join(after.examples) or after.unreadable})",
+            table=work.storage.uri,
+        )
     return before, after
+
+
+def _tables(work: Work) -> list[Work]:
+    """Work on the table, and on its quarantine where there is one."""
+    beside = aside_of(work)
+    return [work] if beside is None else [work, beside]
+
+
+def _with_quarantine(found: Sequence[Comparison]) -> Comparison:
+    first, *rest = found
+    return first.with_quarantine(rest[0]) if rest else first
 
 
 def _refuse_unknown(work: Work, found: Comparison) -> None:

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from airflow_provider_slshudi.exceptions import IllegalTransition, SourceRefused
-from airflow_provider_slshudi.ledger.records import GONE, LATE, LedgerShard, Transaction
+from airflow_provider_slshudi.ledger.records import GONE, LATE, Duties, LedgerShard, Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.planning.backfill import plan_backfill
 from airflow_provider_slshudi.planning.batch import plan_tail
 from airflow_provider_slshudi.planning.windows import ShardWindow, reach_of, refuse_other_shards, unread
 from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.protocol import duties
 from airflow_provider_slshudi.protocol.columns import require_fit
 from airflow_provider_slshudi.protocol.evidence import require_agreement
 from airflow_provider_slshudi.protocol.settle import register, require_alone
@@ -131,6 +132,8 @@ def _begun(work: Work) -> Transaction | None:
 def _begin(work: Work, kind: Kind, ranges: list[Range]) -> Transaction | None:
     if not ranges:
         return None
+    if work.ledger.has_written(work.pipeline.name):
+        duties.keep(work)
     reach(Point.PLAN_BEGINNING)
     begun = work.ledger.begin(work.pipeline.name, kind, ranges, work.run.dag_id, work.run.run_id)
     reach(Point.PLAN_BEGUN)
@@ -192,10 +195,18 @@ def _refreshed(work: Work, service: LogService, taken: list[Range], save: bool) 
     # After the list: a shard that was closed then does not grow any more.
     ends = ask_each(service.end, found) | {shard: end for shard, end in asked.items() if end is not None}
     first = {id_: shard.first for id_, shard in known.items()}
-    new = [shard for id_, shard in found.items() if id_ not in known]
-    first |= _first_cursors(work, service, [shard.id for shard in new], not known)
-    looked_for = [shard for id_, shard in found.items() if id_ not in known or known[id_].status == LATE]
-    late = _late(service, looked_for, _last_look(work)) if known and looked_for else frozenset()
+    # A ledger that was lost knows less than the table.
+    kept = duties.read(work) if found.keys() - known.keys() else Duties()
+    first |= {id_: begin for id_, begin in kept.first.items() if id_ not in known}
+    first_run = not first
+    first |= _first_cursors(work, service, [id_ for id_ in found if id_ not in first], first_run)
+    unsure = {id_ for id_, shard in known.items() if shard.status == LATE}
+    doubtful = [shard for id_, shard in found.items() if id_ in unsure or id_ not in known.keys() | kept.first.keys()]
+    late = frozenset() if first_run else _late(service, doubtful)
+    # What a listing leaves out says nothing of its age.
+    late |= unsure - found.keys()
+    oldest = ask_each(service.begin, sorted(unsure & ends.keys()))
+    first |= {id_: min(first[id_], begin) for id_, begin in oldest.items()}
     there = [
         LedgerShard(id_, shard.status, shard.hash_begin, shard.hash_end, first[id_], ends[id_])
         for id_, shard in sorted((known | found).items())
@@ -209,21 +220,17 @@ def _refreshed(work: Work, service: LogService, taken: list[Range], save: bool) 
     return _Shards(there, ends, gone, late)
 
 
-def _late(service: LogService, new: list[Shard], looked: float) -> frozenset[int]:
-    """Those of the new shards that may have lost logs before they were looked at, or of which nobody can say.
-
-    A shard that was there when the tail `looked` last (unix seconds) had nothing unread then, see `_last_look`.
-    """
+def _late(service: LogService, doubtful: list[Shard]) -> frozenset[int]:
+    """Those of the shards that are older than what the logstore keeps, or that nobody can say this of."""
     now = time.time()
-    since = {shard.id: looked if shard.created < looked - _CLOCKS_SECONDS else shard.created for shard in new}
-    if all(now - first < LEAST_RETENTION_SECONDS - _CLOCKS_SECONDS for first in since.values()):
+    if all(now - shard.created < LEAST_RETENTION_SECONDS - _CLOCKS_SECONDS for shard in doubtful):
         return frozenset()
     kept, changed = _retention(service) or (LEAST_RETENTION_SECONDS, 0)
     # What was kept before a change nobody knows.
     return frozenset(
-        id_
-        for id_, first in since.items()
-        if now - first >= (LEAST_RETENTION_SECONDS if changed > first else kept) - _CLOCKS_SECONDS
+        shard.id
+        for shard in doubtful
+        if now - shard.created >= (LEAST_RETENTION_SECONDS if changed > shard.created else kept) - _CLOCKS_SECONDS
     )
 
 
@@ -232,16 +239,6 @@ def _retention(service: LogService) -> tuple[int, int] | None:
         return service.retention()
     except SourceRefused:  # this key may not ask
         return None
-
-
-def _last_look(work: Work) -> float:
-    """When the newest batch of the tail was planned that is committed, in unix seconds; 0 where there is none.
-
-    It took something of every shard that had something unread. So a shard of which nothing is covered had nothing: a
-    ledger that was rebuilt knows none of those.
-    """
-    newest = work.ledger.latest_committed(work.pipeline.name, Kind.TAIL)
-    return newest.created.timestamp() if newest is not None else 0.0
 
 
 def _last_windows(gone: list[LedgerShard], taken: list[Range]) -> list[ShardWindow]:

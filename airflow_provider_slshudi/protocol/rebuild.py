@@ -10,11 +10,9 @@ from airflow_provider_slshudi.exceptions import TableError
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import CHANGES, COMMITS, PROPERTIES, Timeline
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
-from airflow_provider_slshudi.ledger.lease import Lease
-from airflow_provider_slshudi.ledger.records import CommittedBatch, RangeTotals
+from airflow_provider_slshudi.ledger.records import CommittedBatch, Duties, RangeTotals
 from airflow_provider_slshudi.ledger.states import Kind
-from airflow_provider_slshudi.protocol import aside, doubled
+from airflow_provider_slshudi.protocol import aside, doubled, duties
 from airflow_provider_slshudi.protocol.evidence import check_table_against_ledger, pending_of
 from airflow_provider_slshudi.protocol.resolve import roll_back
 from airflow_provider_slshudi.protocol.settle import register
@@ -43,21 +41,25 @@ def rebuild(work: Work, table_is_gone: bool = False) -> Rebuilt:
         TimelineUnreadable: nothing is known, nothing was changed.
         TableError: an instant is still pending after its rollback; or the table that is said to be gone is there.
         RangesDoubled: commits hold the same ranges, nothing was changed.
+        TableMismatch: the table and its quarantine are of different times.
     """
     register(work)
     if table_is_gone:
         return _begin_anew(work)
     name = work.pipeline.name
     with work.lease() as lease:
+        aside.require_known(work)
         timeline = work.timeline()
+        aside.require_no_more(work, {instant for instant, _, _ in _commits(timeline)})
         batches = committed_batches(work, timeline)
         if twice := doubled.doubled(batches):
             raise doubled.refuse(work, twice)
         batches = doubled.without_filled_gaps(batches)
         # First: what the ledger calls committed has to be in the quarantine, too.
-        finished = finish_quarantine(work, lease, {batch.instant: batch.id for batch in batches})
+        finished = aside.finish(work, lease, {batch.instant: batch.id for batch in batches})
+        aside.require_whole(work, ((instant, extra) for instant, _, extra in _commits(timeline)))
         # Refuses live transactions before an instant of theirs is touched that is not committed.
-        work.ledger.rebuild(name, batches)
+        work.ledger.rebuild(name, batches, duties.read(work))
         for instant in finished:
             exchange.delete(work.storage, instant)
         completed = timeline.completed(*CHANGES)
@@ -86,42 +88,9 @@ def _begin_anew(work: Work) -> Rebuilt:
         for live in work.ledger.live(work.pipeline.name):
             taken = work.ledger.take_over(live.id)
             work.ledger.aborted(taken.id, taken.token, f"the table is gone, says {work.run}")
-        work.ledger.rebuild(work.pipeline.name, [])
+        work.ledger.rebuild(work.pipeline.name, [], Duties())
         work.ledger.accept(work.pipeline.name, "")
     return Rebuilt(0, [])
-
-
-def finish_quarantine(work: Work, lease: Lease, committed: Mapping[str, str]) -> list[str]:
-    """Completes what the quarantine has pending of batches that the main table has; gives their instants.
-
-    `committed` are the main table's, with their transactions.
-    """
-    found = [instant for instant in aside.pending(work) if instant in committed]
-    for instant in found:
-        work.change(lease, Verb.COMMIT, _order(work, instant, committed[instant]))
-        if aside.is_pending(work, instant):
-            raise TableError(
-                f"{work.pipeline.quarantine_path}: the job ended well, but instant {instant} is still pending",
-                table=work.pipeline.quarantine_path,
-                instant=instant,
-            )
-    return found
-
-
-def _order(work: Work, instant: str, id_: str) -> JobOrder:
-    """The order to commit again what the main table has; the quarantine's part is what is left to do.
-
-    Raises:
-        ManifestError: what that takes is not there any more.
-    """
-    timeline = work.timeline()
-    found = timeline.get(instant)
-    extra = timeline.extra_metadata(found) if found is not None else {}
-    digest = json.loads(extra.get(exchange.QUARANTINE_KEY, "{}")).get("digest")
-    token = exchange.token_of(work.storage, id_, instant, digest)
-    batch = exchange.read_order(work.storage, id_, instant, token)
-    left = exchange.write_extra(work.storage, instant, token, extra)
-    return JobOrder(batch.pipeline, id_, token, instant, digest, left)
 
 
 def committed_batches(work: Work, timeline: Timeline) -> list[CommittedBatch]:

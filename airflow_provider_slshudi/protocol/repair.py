@@ -23,7 +23,7 @@ from airflow_provider_slshudi.protocol import aside
 from airflow_provider_slshudi.protocol.columns import require_fit
 from airflow_provider_slshudi.protocol.doubled import Doubled, doubled
 from airflow_provider_slshudi.protocol.evidence import pending_of
-from airflow_provider_slshudi.protocol.rebuild import committed_batches, finish_quarantine, rebuild
+from airflow_provider_slshudi.protocol.rebuild import committed_batches, rebuild
 from airflow_provider_slshudi.protocol.resolve import roll_back
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
@@ -81,7 +81,7 @@ def drop_doubled(work: Work) -> Repaired:
         found = doubled(batches)
         if found:
             # First: what is pending afterwards is nothing of a commit, and goes.
-            for instant in finish_quarantine(work, lease, {batch.instant: batch.id for batch in batches}):
+            for instant in aside.finish(work, lease, {batch.instant: batch.id for batch in batches}):
                 exchange.delete(work.storage, instant)
             _clear(work, lease, {batch.id for batch in batches})
             parts = _parts(work, batches, found)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
 from airflow_provider_slshudi.exceptions import BatchUnderWay
-from airflow_provider_slshudi.hudi import properties
+from airflow_provider_slshudi.hudi import exchange, properties
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import PROPERTIES
 from airflow_provider_slshudi.ledger.records import Transaction
@@ -87,7 +87,8 @@ def settle(work: Work, ended: Ended) -> list[Settled]:
     """
     register(work)
     settled = []
-    if _cut_off(work) or _twice(work) or dangling(work, ended) or _orphans(work):
+    waiting = aside.pending(work)
+    if _cut_off(work) or _twice(work) or dangling(work, ended) or _orphans(work, waiting) or _unfinished(work, waiting):
         with work.lease() as lease:
             reach(Point.SETTLE_LEASED)
             for storage in _cut_off(work):
@@ -99,9 +100,13 @@ def settle(work: Work, ended: Ended) -> list[Settled]:
                 taken = work.ledger.take_over(transaction.id)
                 reach(Point.SETTLE_TAKEN_OVER)
                 settled.append(Settled(taken.id, taken.instant, resolve(work, taken, lease)))
-            for transaction, instant in _orphans(work):
+            for transaction, instant in _orphans(work, aside.pending(work)):
                 roll_back_orphan(work, lease, transaction, instant)
                 settled.append(Settled(transaction.id, instant, Decision.ROLL_BACK))
+            unfinished = _unfinished(work, aside.pending(work))
+            for instant in aside.finish(work, lease, unfinished):
+                settled.append(Settled(unfinished[instant], instant, Decision.RECOMMIT))
+                exchange.delete(work.storage, instant)
     require_agreement(work)
     return settled
 
@@ -136,8 +141,19 @@ def _leave_one_completion(work: Work) -> None:
                 storage.delete(file)
 
 
-def _orphans(work: Work) -> list[tuple[Transaction, str]]:
+def _unfinished(work: Work, waiting: Iterable[str]) -> dict[str, str]:
+    """Of the instants that the quarantine has pending, `waiting`, those of batches that the ledger calls committed.
+
+    With their transactions: of a quarantine that was away, or elsewhere, when that was decided.
+    """
+    found = ((instant, work.ledger.by_instant(work.pipeline.name, instant)) for instant in waiting)
+    return {instant: of.id for instant, of in found if of is not None and of.state is State.COMMITTED}
+
+
+def _orphans(work: Work, waiting: Iterable[str]) -> list[tuple[Transaction, str]]:
     """Pending instants that their transaction does not go on with: a driver that was given up opened them late.
+
+    `waiting` are the quarantine's pending ones.
 
     Raises:
         LedgerLost: a pending instant is of a transaction that the ledger does not know.
@@ -149,7 +165,7 @@ def _orphans(work: Work) -> list[tuple[Transaction, str]]:
             raise ledger_lost(work, instant, id_)
         if transaction.state is State.ABORTED or transaction.instant not in (None, instant):
             orphans.append((transaction, instant))
-    for instant in aside.pending(work):
+    for instant in waiting:
         transaction = work.ledger.by_instant(work.pipeline.name, instant)
         if transaction is not None and transaction.state is State.ABORTED and (transaction, instant) not in orphans:
             orphans.append((transaction, instant))

@@ -15,7 +15,7 @@ from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.planning.recovery import InstantState
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol import columns
+from airflow_provider_slshudi.protocol import columns, duties
 from airflow_provider_slshudi.protocol.aside import require_share
 from airflow_provider_slshudi.protocol.evidence import look, open_instant_of, require_known_commits
 from airflow_provider_slshudi.protocol.quality import judge
@@ -32,9 +32,9 @@ def open_instant(work: Work, id_: str, token: int, replay: Selection | None = No
     _require(transaction, State.PLANNED)
     with work.heartbeat(id_, token):
         instant = open_instant_of(work, transaction)
+        creates = not work.ledger.has_written(work.pipeline.name)
         if instant is None:
             reach(Point.OPEN_STARTED)
-            creates = not work.ledger.has_written(work.pipeline.name)
             work.launcher.run(Verb.OPEN, work.order(transaction=id_, token=token, creates=creates), {})
             instant = open_instant_of(work, transaction)
         if instant is None:
@@ -43,6 +43,8 @@ def open_instant(work: Work, id_: str, token: int, replay: Selection | None = No
                 table=work.storage.uri,
             )
         reach(Point.OPEN_SEEN)
+        if creates:
+            duties.keep(work)  # the plan had no table to keep them in
         density = {str(shard): found.bytes for shard, found in work.ledger.density(work.pipeline.name).items()}
         ranges = [[item.shard, item.begin, item.end] for item in work.ledger.ranges(id_) if not item.gap]
         pipeline = work.pipeline.model_dump(mode="json")

@@ -90,6 +90,7 @@ def _quarantine(work: Work, completed: set[str]) -> tuple[list[str], str | None]
     The main table's timeline was read before: what it has completed and the quarantine has pending is in between.
     Raises TimelineUnreadable where the quarantine is not where it was made.
     """
+    aside.require_known(work)
     path, timeline = work.pipeline.quarantine_path, aside.timeline_of(work)
     pending = {item.time for item in timeline.pending()} | set(timeline.rolling_back)
     has_any = any(item.phase is Phase.COMPLETED for item in timeline)

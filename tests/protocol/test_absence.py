@@ -11,19 +11,30 @@ from typing import Any
 import pytest
 
 from airflow_provider_slshudi.config import Source
-from airflow_provider_slshudi.exceptions import PipelineConflict, TableError, TimelineUnreadable
+from airflow_provider_slshudi.exceptions import (
+    CommitStateUnknown,
+    LedgerAhead,
+    PipelineConflict,
+    TableError,
+    TableMismatch,
+    TimelineUnreadable,
+)
 from airflow_provider_slshudi.hudi.exchange import Selection
 from airflow_provider_slshudi.hudi.timeline import Phase
 from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision
+from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import maintain, metadata, plan, replay, rewrite, steps
+from airflow_provider_slshudi.protocol.abandon import abandon
+from airflow_provider_slshudi.protocol.evidence import look
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.protocol.work import Work
-from tests.scenarios import Scenario
+from tests.scenarios import DyingLauncher, Scenario
 
 Make = Callable[..., Scenario]
 NAME = "ad_events"
@@ -276,3 +287,121 @@ def test_a_quarantine_that_goes_away_before_the_commit_takes_nothing_with_it(sce
     settle(pipeline.by("run-3"), lambda run: True)
     assert pipeline.work.ledger.get(prepared.id).state is State.COMMITTED
     assert verify(pipeline.work).ok
+
+
+def copied(place: Path, to: Path) -> Path:
+    shutil.copytree(place, to)
+    return to
+
+
+def put_back(copy: Path, place: Path) -> None:
+    shutil.rmtree(place)
+    shutil.copytree(copy, place)
+
+
+def quarantine_of(pipeline: Scenario) -> Path:
+    return Path(pipeline.work.pipeline.quarantine_path.removeprefix("file://"))
+
+
+@pytest.fixture
+def twice_quarantined(scenario: Make, tmp_path: Path) -> Scenario:
+    """Two batches with logs aside; in `tmp_path` both tables as they were after the first."""
+    pipeline = scenario(shards=1, misfits="quarantine")
+    pipeline.put(20)
+    pipeline.batch("run-1")
+    copied(table(pipeline), tmp_path / "main")
+    copied(quarantine_of(pipeline), tmp_path / "quarantine")
+    pipeline.put(20, first=20)
+    pipeline.batch("run-2")
+    return pipeline
+
+
+def test_a_table_that_was_restored_without_its_quarantine_is_refused_until_both_were(
+    twice_quarantined: Scenario, tmp_path: Path
+) -> None:
+    pipeline = twice_quarantined
+    put_back(tmp_path / "main", table(pipeline))
+    with pytest.raises(LedgerAhead):
+        settle(pipeline.by("run-3"), lambda run: True)
+    with pytest.raises(TableMismatch, match="that table was restored, and the quarantine was not"):
+        rebuild(pipeline.by("rebuild"))
+    put_back(tmp_path / "quarantine", quarantine_of(pipeline))
+    rebuild(pipeline.by("rebuild"))
+    assert pipeline.batch("run-3").rows == 20
+    assert verify(pipeline.work).ok
+
+
+def test_a_quarantine_that_was_restored_without_its_table_is_refused(
+    twice_quarantined: Scenario, tmp_path: Path
+) -> None:
+    pipeline = twice_quarantined
+    put_back(tmp_path / "quarantine", quarantine_of(pipeline))
+    for act in (
+        lambda: rebuild(pipeline.by("rebuild")),
+        lambda: replay.replay(pipeline.by("replay"), Selection()),
+    ):
+        with pytest.raises(TableMismatch, match="restore both tables"):
+            act()
+    put_back(tmp_path / "main", table(pipeline))
+    rebuild(pipeline.by("rebuild"))
+    assert pipeline.batch("run-3").rows == 20
+    assert verify(pipeline.work).ok
+
+
+def committed_but_for_the_quarantine(pipeline: Scenario) -> Transaction:
+    """A batch whose driver died between the two commits."""
+    prepared = pipeline.prepare(pipeline.by("run-1"))
+    dying = DyingLauncher(Point.COMMIT_COMPLETED)
+    with pytest.raises(CommitStateUnknown):
+        steps.commit(pipeline.by("run-1", launcher=dying), prepared.id, prepared.token)
+    return prepared
+
+
+def test_a_quarantines_part_is_committed_wherever_the_quarantine_is_by_now(scenario: Make, tmp_path: Path) -> None:
+    """A rebuild by a file that names another place."""
+    pipeline = scenario(shards=1, misfits="quarantine")
+    pipeline.put(20)
+    committed_but_for_the_quarantine(pipeline)
+    described = pipeline.work.pipeline.quarantine.model_dump(mode="json")
+    moved = edited(pipeline.work, quarantine={**described, "path": f"file://{tmp_path}/another"})
+    rebuild(moved)
+    assert verify(pipeline.work).ok
+
+
+def test_settle_finishes_what_a_ledger_that_was_rebuilt_too_early_calls_committed(scenario: Make) -> None:
+    pipeline = scenario(shards=1, misfits="quarantine")
+    pipeline.put(20)
+    prepared = committed_but_for_the_quarantine(pipeline)
+    completion = look(pipeline.work, pipeline.work.ledger.get(prepared.id)).completion
+    pipeline.work.ledger.committed(prepared.id, prepared.token, str(completion))
+    (done,) = settle(pipeline.by("run-2"), lambda run: True)
+    assert (done.transaction, done.decision) == (prepared.id, Decision.RECOMMIT)
+    assert verify(pipeline.work).ok
+    assert settle(pipeline.by("run-3"), lambda run: True) == []
+
+
+def test_nothing_is_committed_whose_part_in_the_quarantine_is_gone(scenario: Make) -> None:
+    pipeline = scenario(shards=1, misfits="quarantine")
+    pipeline.put(20)
+    prepared = pipeline.prepare(pipeline.by("run-1"))
+    shutil.rmtree(quarantine_of(pipeline))
+    (table(pipeline) / ".hoodie/slshudi/quarantine").write_text("")
+    with pytest.raises((TableMismatch, CommitStateUnknown), match="slshudi abandon"):
+        settle(pipeline.by("run-2"), lambda run: True)
+    found = pipeline.work.timeline().get(str(prepared.instant))
+    assert found is not None and found.phase is Phase.INFLIGHT
+    abandon(pipeline.by("abandon"), prepared.id, "its part in the quarantine was deleted")
+    assert pipeline.batch("run-3").rows == 20
+    assert verify(pipeline.work).ok
+
+
+def test_another_spelling_of_a_place_is_the_same_place(scenario: Make, tmp_path: Path) -> None:
+    pipeline = scenario(shards=1, misfits="quarantine")
+    pipeline.put(20)
+    pipeline.batch("run-1")
+    aside = quarantine_of(pipeline)
+    aside.rename(tmp_path / "unmounted")
+    described = pipeline.work.pipeline.quarantine.model_dump(mode="json")
+    spelled = edited(pipeline.work, quarantine={**described, "path": f"file:{aside}"})
+    with pytest.raises(TimelineUnreadable, match="the quarantine is not here any more"):
+        settle(spelled, lambda run: True)

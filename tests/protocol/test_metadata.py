@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_slshudi.exceptions import JobFailed, TableError, TimelineUnreadable
+from airflow_provider_slshudi.exceptions import ClockBehind, JobFailed, TableError, TimelineUnreadable
 from airflow_provider_slshudi.hudi.timeline import METADATA_FOLDER, Phase
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.points import Point
-from airflow_provider_slshudi.protocol import metadata, steps
+from airflow_provider_slshudi.protocol import metadata, plan, steps
+from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
 from tests.protocol.checks import assert_exact, phase
 from tests.protocol.served import batches, served
@@ -115,3 +116,28 @@ def test_nothing_is_done_without_a_table_nor_where_a_person_has_to_look(pipeline
     shutil.rmtree(root(pipeline))
     with pytest.raises(TimelineUnreadable, match="see whether it is mounted"):
         metadata.rebuild(pipeline.by("check"))
+
+
+def test_the_quarantines_metadata_table_is_made_anew_as_well(scenario: Make) -> None:
+    """Damaged, and with a time of the future, for which all drivers would wait."""
+    pipeline = scenario(shards=1, misfits="quarantine")
+    pipeline.put(20)
+    pipeline.batch("run-1")
+    timeline = Path(pipeline.work.pipeline.quarantine_path.removeprefix("file://"), METADATA_FOLDER, ".hoodie/timeline")
+    newest = max(file.name for file in timeline.glob("*_*.deltacommit"))
+    for file in timeline.glob(f"{newest.partition('_')[0]}*"):
+        file.unlink()
+    before = max(timeline.glob("*_*.deltacommit"))
+    before.rename(before.with_name("29990101000000000_29990101000001000.deltacommit"))
+    pipeline.put(20, first=20)
+    opened = plan.tail(pipeline.by("run-2"))
+    assert opened is not None
+    with pytest.raises((ClockBehind, JobFailed), match="metadata: the newest time on its timeline is 2999"):
+        steps.open_instant(pipeline.by("run-2"), opened.id, opened.token)
+    found, mended = metadata.rebuild(pipeline.by("rebuild"))
+    assert not found.ok and mended.ok
+    assert any("quarantine: " in example for example in (*found.examples, found.unreadable))
+    settle(pipeline.by("run-3"), lambda run: True)
+    assert pipeline.batch("run-4").rows == 20
+    assert metadata.check(pipeline.by("check")).ok
+    assert verify(pipeline.work).ok

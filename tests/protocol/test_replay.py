@@ -9,6 +9,7 @@ import pytest
 
 from airflow_provider_slshudi.exceptions import CommitStateUnknown, JobFailed, ReplayUnderWay
 from airflow_provider_slshudi.hudi.exchange import Selection
+from airflow_provider_slshudi.ledger.records import Duties
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import replay
@@ -64,7 +65,7 @@ def test_what_fits_by_now_goes_back_and_a_second_replay_finds_nothing_more(pipel
     )
 
     # What the ledger knew of all that is in the commits.
-    pipeline.work.ledger.rebuild("ad_events", [])
+    pipeline.work.ledger.rebuild("ad_events", [], Duties())
     assert rebuild(pipeline.work).committed == 5
     assert [item.kind for item in pipeline.work.ledger.replays("ad_events")] == [Kind.REPLAY] * 4
     assert verify(pipeline.work).ok

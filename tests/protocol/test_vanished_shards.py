@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import update
 
 from airflow_provider_slshudi.exceptions import DataExpired, PipelineConflict, SourceRefused
-from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import GONE, LATE, LedgerShard
-from airflow_provider_slshudi.protocol import plan
+from airflow_provider_slshudi.ledger.records import GONE, LATE, LedgerShard, Transaction
+from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
+from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.answers import Shard
 from airflow_provider_slshudi.sls.service import LogService
@@ -160,12 +158,6 @@ def test_a_backfill_keeps_the_ends_of_all_shards_too(pipeline: Scenario) -> None
     assert known(pipeline)[0].end_known
 
 
-def stand_still(pipeline: Scenario) -> None:
-    """The pipeline's batches were planned long ago."""
-    with pipeline.work.ledger._engine.begin() as connection:
-        connection.execute(update(models.transactions).values(created=datetime(2020, 1, 1, tzinfo=timezone.utc)))
-
-
 class Aged:
     """The pipeline's service, whose new shards were made `days` ago, and lost their first logs since."""
 
@@ -202,7 +194,6 @@ def test_what_a_split_shards_children_lost_before_a_plan_saw_them_is_expired_dat
 ) -> None:
     """The pipeline stood still longer than logs are kept; of the parent nothing is unread."""
     pipeline.batch("run-1")
-    stand_still(pipeline)
     split(pipeline)
     pipeline.put(60, first=100)
     service = cast(LogService, Aged(pipeline.work.connect(), {0}, days, ttl, changed))
@@ -230,7 +221,6 @@ def test_children_that_are_younger_than_what_the_logstore_keeps_have_lost_nothin
     pipeline: Scenario, days: float, ttl: int | None
 ) -> None:
     pipeline.batch("run-1")
-    stand_still(pipeline)
     split(pipeline)
     pipeline.put(60, first=100)
     service = cast(LogService, Aged(pipeline.work.connect(), {0}, days, ttl))
@@ -255,7 +245,6 @@ def test_another_logstore_of_the_same_name_changes_nothing_that_is_known(
 
 def test_a_late_shard_is_not_forgotten_once_the_service_deletes_it(pipeline: Scenario) -> None:
     pipeline.batch("run-1")
-    stand_still(pipeline)
     split(pipeline)
     service = cast(LogService, Aged(pipeline.work.connect(), {0}, 3, 3))
     with pytest.raises(DataExpired) as lost:
@@ -268,25 +257,124 @@ def test_a_late_shard_is_not_forgotten_once_the_service_deletes_it(pipeline: Sce
     assert (lost.value.shard, lost.value.more) == (1, True)
 
 
-@pytest.mark.parametrize("stood_still", [False, True])
-def test_a_rebuilt_ledger_misses_nothing_of_a_shard_that_had_no_logs_unless_the_tail_stood_still(
-    pipeline: Scenario, tmp_path: Path, stood_still: bool
-) -> None:
-    """The children are older than logs are kept, and the newest batch found nothing in them."""
-    split(pipeline)
+def test_a_late_shard_stays_late_when_a_listing_leaves_it_out(pipeline: Scenario) -> None:
     pipeline.batch("run-1")
+    split(pipeline)
+    pipeline.put(60, first=100)
+    service = cast(LogService, Aged(pipeline.work.connect(), {0}, 3, 3))
+    with pytest.raises(DataExpired):
+        plan.tail(pipeline.by("run-2", connect=lambda: service))
+    partly = cast(LogService, Unlisted(service, {1}))
+    with pytest.raises(DataExpired) as lost:
+        plan.tail(pipeline.by("run-3", connect=lambda: partly))
+    assert (lost.value.shard, lost.value.unseen) == (1, True)
+    assert known(pipeline)[1].status == LATE
+
+
+class Unlisted:
+    """A service whose list lacks shards that answer."""
+
+    def __init__(self, service: LogService, unlisted: set[int]) -> None:
+        self._service, self._unlisted = service, unlisted
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._service, name)
+
+    def shards(self) -> list[Shard]:
+        return [shard for shard in self._service.shards() if shard.id not in self._unlisted]
+
+
+@pytest.fixture
+def lost_ledger(tmp_path: Path) -> Iterator[Ledger]:
     engine = open_engine(f"sqlite:///{tmp_path / 'new-ledger.db'}")
     migrate(engine)
-    pipeline = replace(pipeline, work=replace(pipeline.work, ledger=Ledger(engine)))
-    rebuild(pipeline.by("rebuild"))
-    assert known(pipeline).keys() == {0}
-    service = cast(LogService, Aged(pipeline.work.connect(), {0}, 40, 30))
-    pipeline.put(60, first=100)
-    if stood_still:
-        stand_still(pipeline)
-        with pytest.raises(DataExpired) as lost:
-            plan.tail(pipeline.by("run-2", connect=lambda: service))
-        assert (lost.value.shard, lost.value.unseen) == (1, True)
-    else:
-        assert plan.tail(pipeline.by("run-2", connect=lambda: service)) is not None
+    yield Ledger(engine)
     engine.dispose()
+
+
+def finish(work: Work, planned: Transaction) -> Transaction:
+    held = planned.id, planned.token
+    steps.open_instant(work, *held)
+    steps.append(work, *held)
+    steps.record(work, *held)
+    return steps.commit(work, *held)
+
+
+def by_another(pipeline: Scenario, ledger: Ledger) -> Scenario:
+    return replace(pipeline, work=replace(pipeline.work, ledger=ledger))
+
+
+def test_what_was_unread_before_the_first_committed_cursor_is_read_after_a_rebuild(
+    pipeline: Scenario, lost_ledger: Ledger
+) -> None:
+    """A backfill of the newest logs was committed before the tail came to them."""
+    service = pipeline.work.connect()
+    begin, end = service.begin(0), service.end(0)
+    request = plan.BackfillRequest(cursors={0: (end - 3, end)})
+    planned = plan.backfill(pipeline.by("backfill"), request)
+    assert planned is not None
+    assert finish(pipeline.by("backfill"), planned).rows == 30
+
+    after = by_another(pipeline, lost_ledger)
+    rebuild(after.by("rebuild"))
+    assert known(after)[0].first == begin
+    assert after.batch("run-1").rows == 70
+    assert verify(after.work).ok
+
+
+def test_where_nothing_was_committed_a_lost_ledger_begins_where_the_first_one_did(
+    scenario: Make, lost_ledger: Ledger
+) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(10)
+    source = pipeline.work.pipeline.source.model_copy(update={"start": "end"})
+    changed = pipeline.work.pipeline.model_copy(update={"source": source})
+    pipeline = replace(pipeline, work=replace(pipeline.work, pipeline=changed))
+    assert plan.tail(pipeline.by("run-0")) is None
+    pipeline.put(20, first=10)
+    pipeline.open(pipeline.by("run-1"))
+
+    after = by_another(pipeline, lost_ledger)
+    pipeline.put(30, first=30)
+    rebuild(after.by("rebuild"))
+    assert after.batch("run-2").rows == 50
+
+
+def test_a_rebuilt_ledger_knows_shards_without_a_log_and_those_that_are_gone(
+    pipeline: Scenario, lost_ledger: Ledger
+) -> None:
+    split(pipeline)
+    pipeline.batch("run-1")
+    vanish(pipeline)
+    pipeline.put(10, first=100)
+    pipeline.batch("run-2")
+    before = known(pipeline)
+    after = by_another(pipeline, lost_ledger)
+    rebuild(after.by("rebuild"))
+    assert {shard.id: shard.first for shard in known(after).values()} == {
+        shard.id: shard.first for shard in before.values()
+    }
+    assert known(after)[0].status == GONE
+    service = cast(LogService, Aged(pipeline.work.connect(), {0}, 40, 30))
+    assert plan.tail(after.by("run-3", connect=lambda: service)) is None
+
+
+def test_of_a_shard_that_no_table_kept_all_that_is_there_is_read_and_the_rest_is_said(
+    pipeline: Scenario, lost_ledger: Ledger
+) -> None:
+    """A table of before duties were kept in it."""
+    service = pipeline.work.connect()
+    end = service.end(0)
+    planned = plan.backfill(pipeline.by("backfill"), plan.BackfillRequest(cursors={0: (end - 3, end)}))
+    assert planned is not None
+    finish(pipeline.by("backfill"), planned)
+    Path(pipeline.work.storage.full(".hoodie/slshudi/shards.json")).unlink()
+
+    after = by_another(pipeline, lost_ledger)
+    rebuild(after.by("rebuild"))
+    assert known(after)[0].status == LATE
+    old = cast(LogService, Aged(service, set(), 40, 30))
+    with pytest.raises(DataExpired) as lost:
+        plan.tail(after.by("run-1", connect=lambda: old))
+    assert lost.value.unseen
+    assert after.batch("run-2").rows == 70
