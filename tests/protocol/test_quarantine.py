@@ -21,6 +21,7 @@ from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import steps
+from airflow_provider_slshudi.protocol.abandon import abandon
 from airflow_provider_slshudi.protocol.maintain import archive, clean
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
@@ -153,9 +154,28 @@ def test_a_quarantined_batch_that_somebody_took_away_is_for_a_person(pipeline: S
     batch = prepared(pipeline)
     made = quarantine.table_of(pipeline.work.pipeline)
     commit.roll_back(Gateway.of(spark.sparkContext), made, str(batch.instant))
-    with pytest.raises(Exception, match="is not there any more, and the main table has it completed"):
-        steps.commit(pipeline.by("run-1"), batch.id, batch.token)
-    with pytest.raises(TableMismatch, match="restore the main table"):
+    for act in (
+        lambda: steps.commit(pipeline.by("run-1"), batch.id, batch.token),
+        lambda: settle(pipeline.by("run-2"), lambda run: True),
+    ):
+        with pytest.raises(TableMismatch, match="slshudi abandon"):
+            act()
+    abandon(pipeline.by("abandon"), batch.id, "its part in the quarantine was rolled back")
+    assert pipeline.batch("run-3").rows == batch.rows
+
+
+def test_of_a_committed_batch_whose_quarantined_logs_somebody_took_away_both_tables_are_to_be_restored(
+    pipeline: Scenario, spark: SparkSession
+) -> None:
+    from airflow_provider_slshudi.hudi import commit, quarantine
+    from airflow_provider_slshudi.hudi.gateway import Gateway
+
+    batch = prepared(pipeline)
+    with pytest.raises(CommitStateUnknown):
+        steps.commit(pipeline.by("run-1", launcher=DyingLauncher(Point.COMMIT_COMPLETED)), batch.id, batch.token)
+    made = quarantine.table_of(pipeline.work.pipeline)
+    commit.roll_back(Gateway.of(spark.sparkContext), made, str(batch.instant))
+    with pytest.raises(TableMismatch, match="restore both tables"):
         settle(pipeline.by("run-2"), lambda run: True)
 
 

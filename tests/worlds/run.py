@@ -100,14 +100,15 @@ class _World:
         line, drawn = self.line, self.drawn
         if drawn.owner is not None:
             line.own(drawn.owner.uid)
+        cut_off = drawn.act in SERVICES and drawn.trouble in AT_POINT
         if drawn.act in SERVICES:
-            self._service()
+            cut_off |= "its time was over" in self._service().text
         else:
             self._batch()
         if drawn.keyless:
             line.put_keyless()
         self._settled("run-2")
-        if drawn.act in SERVICES and drawn.trouble in AT_POINT:
+        if cut_off:
             self._served("run-2s")
         if drawn.service is not None:
             self.note("service", self.at(HOME, [drawn.service.value], "run-3"))
@@ -157,16 +158,17 @@ class _World:
         self.note("left", self.steps([step.value for step in steps], "run-0b"))
         line.put(10)
 
-    def _service(self) -> None:
+    def _service(self) -> Told:
         drawn, line = self.drawn, self.line
         waiting = Told()
         if drawn.prepared:
             line.put(10)
             begun = [step.value for step in BATCH[:-1]]
             waiting = self.note("beside", self.steps(begun, "run-0b"))
-        self._acted("run-1", Told())
+        told = self._acted("run-1", Told())
         if drawn.prepared and waiting.ok and line.rng.random() < 0.5:
             self.note("beside", self.steps([Step.COMMIT.value], "run-0b", waiting))
+        return told
 
     def _acted(self, run: str, told: Told) -> Told:
         """Carries the drawn step out with its trouble.
