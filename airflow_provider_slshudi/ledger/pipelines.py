@@ -24,10 +24,8 @@ def save_shards(connection: Connection, pipeline: str, shards: Sequence[LedgerSh
     reads.lock_pipeline(connection, pipeline)
     known = {shard.id: shard for shard in reads.shards(connection, pipeline)}
     # Where duty begins does not change once it is sure.
-    seen = (
-        shard if known.get(shard.id, shard).status == LATE else replace(shard, first=known.get(shard.id, shard).first)
-        for shard in shards
-    )
+    sure = {id_: shard.first for id_, shard in known.items() if shard.status != LATE}
+    seen = (replace(shard, first=sure.get(shard.id, shard.first)) for shard in shards)
     rows = [shard_row(pipeline, shard) for shard in seen if shard != known.get(shard.id)]
     upsert(connection, models.shards, rows, ["status", "hash_begin", "hash_end", "last_end", "first"])
 

@@ -11,7 +11,7 @@ from airflow_provider_slshudi.exceptions import IllegalTransition
 from airflow_provider_slshudi.ledger import models, reads
 from airflow_provider_slshudi.ledger.coverage import cover, learn_density
 from airflow_provider_slshudi.ledger.engine import now
-from airflow_provider_slshudi.ledger.records import GONE, LATE, CommittedBatch, Duties
+from airflow_provider_slshudi.ledger.records import GONE, LATE, UNKNOWN, CommittedBatch, Duties
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.ledger.transactions import note
 
@@ -60,7 +60,7 @@ def _add_missing_shards(connection: Connection, pipeline: str, batches: Sequence
 def _status(shard: int, kept: Duties) -> str:
     if shard in kept.gone:
         return GONE
-    return "unknown" if shard in kept.first else LATE
+    return UNKNOWN if shard in kept.first else LATE
 
 
 def _insert(connection: Connection, pipeline: str, batch: CommittedBatch) -> None:

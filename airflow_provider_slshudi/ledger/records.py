@@ -12,6 +12,8 @@ from airflow_provider_slshudi.ranges import Range
 
 GONE = "gone"
 """The status of a shard that the service no longer has, once nothing about its end is left to decide."""
+UNKNOWN = "unknown"
+"""The status of a shard that the table kept, until the service is asked."""
 LATE = "late"
 """The status of a shard that may have lost logs before anybody saw it, until that is accepted."""
 
@@ -29,8 +31,8 @@ class LedgerPipeline:
 class LedgerShard:
     """A shard as last seen. `first`: the cursor where this pipeline's duty for the shard begins.
 
-    `status` is the service's, GONE or LATE. `end` is the shard's end, asked after its status was; None where it never
-    was.
+    `status` is the service's, GONE, UNKNOWN or LATE. `end` is the shard's end, asked after its status was; None where
+    it never was.
     """
 
     id: int

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from airflow_provider_slshudi.exceptions import IllegalTransition, SourceRefused
-from airflow_provider_slshudi.ledger.records import GONE, LATE, Duties, LedgerShard, Transaction
+from airflow_provider_slshudi.ledger.records import GONE, LATE, UNKNOWN, LedgerShard, Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.planning.backfill import plan_backfill
 from airflow_provider_slshudi.planning.batch import plan_tail
@@ -187,26 +187,21 @@ def _refreshed(work: Work, service: LogService, taken: list[Range], save: bool) 
         PipelineConflict: a shard is not the one that was read.
     """
     name = work.pipeline.name
-    known = {shard.id: shard for shard in work.ledger.shards(name)}
     found = {shard.id: shard for shard in service.shards()}
+    known = _known(work, found.keys())
     unlisted = [shard for shard in known.values() if shard.id not in found]
     asked = ask_each(service.end_if_there, (shard.id for shard in unlisted if shard.status != GONE))
     gone = [shard for shard in unlisted if asked.get(shard.id) is None]
     # After the list: a shard that was closed then does not grow any more.
     ends = ask_each(service.end, found) | {shard: end for shard, end in asked.items() if end is not None}
     first = {id_: shard.first for id_, shard in known.items()}
-    # A ledger that was lost knows less than the table.
-    kept = duties.read(work) if found.keys() - known.keys() else Duties()
-    first |= {id_: begin for id_, begin in kept.first.items() if id_ not in known}
-    first_run = not first
-    first |= _first_cursors(work, service, [id_ for id_ in found if id_ not in first], first_run)
+    first |= _first_cursors(work, service, [id_ for id_ in found if id_ not in known], not known)
     unsure = {id_ for id_, shard in known.items() if shard.status == LATE}
-    doubtful = [shard for id_, shard in found.items() if id_ in unsure or id_ not in known.keys() | kept.first.keys()]
-    late = frozenset() if first_run else _late(service, doubtful)
-    # What a listing leaves out says nothing of its age.
-    late |= unsure - found.keys()
     oldest = ask_each(service.begin, sorted(unsure & ends.keys()))
     first |= {id_: min(first[id_], begin) for id_, begin in oldest.items()}
+    doubtful = [shard for id_, shard in found.items() if id_ not in known or id_ in unsure]
+    # What a listing leaves out says nothing of its age.
+    late = _late(service, doubtful) | (unsure - found.keys()) if known else frozenset()
     there = [
         LedgerShard(id_, shard.status, shard.hash_begin, shard.hash_end, first[id_], ends[id_])
         for id_, shard in sorted((known | found).items())
@@ -218,6 +213,18 @@ def _refreshed(work: Work, service: LogService, taken: list[Range], save: bool) 
         work.ledger.save_shards(name, [replace(shard, status=LATE) if shard.id in late else shard for shard in there])
         reach(Point.PLAN_SHARDS_SAVED)
     return _Shards(there, ends, gone, late)
+
+
+def _known(work: Work, found: Collection[int]) -> dict[int, LedgerShard]:
+    """The shards that the ledger knows; where it lacks some that the service has, those too that the table kept."""
+    known = {shard.id: shard for shard in work.ledger.shards(work.pipeline.name)}
+    if known.keys() >= set(found):
+        return known
+    kept = duties.read(work)
+    told = {
+        id_: LedgerShard(id_, GONE if id_ in kept.gone else UNKNOWN, "", "", begin) for id_, begin in kept.first.items()
+    }
+    return told | known
 
 
 def _late(service: LogService, doubtful: list[Shard]) -> frozenset[int]:

@@ -14,6 +14,7 @@ from airflow_provider_slshudi.exceptions import DataExpired, PipelineConflict, S
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import GONE, LATE, LedgerShard, Transaction
+from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
@@ -338,6 +339,21 @@ def test_where_nothing_was_committed_a_lost_ledger_begins_where_the_first_one_di
     pipeline.put(30, first=30)
     rebuild(after.by("rebuild"))
     assert after.batch("run-2").rows == 50
+
+
+def test_a_shard_that_a_lost_ledger_knew_alone_is_asked_for(scenario: Make, lost_ledger: Ledger) -> None:
+    """Nothing was committed, so no rebuild is asked for; the table kept the shard."""
+    pipeline = scenario(shards=1)
+    pipeline.put(10)
+    opened = pipeline.open(pipeline.by("run-1"))
+    settle(pipeline.by("run-2"), lambda run: True)
+    assert pipeline.work.ledger.get(opened.id).state is State.ABORTED
+    split(pipeline)
+    vanish(pipeline)
+    after = by_another(pipeline, lost_ledger)
+    with pytest.raises(DataExpired) as lost:
+        plan.tail(after.by("run-3"))
+    assert (lost.value.shard, lost.value.more) == (0, True)
 
 
 def test_a_rebuilt_ledger_knows_shards_without_a_log_and_those_that_are_gone(
