@@ -168,8 +168,8 @@ def open_ends(place: Place, line: Line) -> bool:
     """Whether a log is not committed yet, or an instant undecided."""
     client, coverage = by_ip(place.server.connection()), place.ledger.coverage(line.name)
     for shard in shard_ids(client, PROJECT, line.name):
-        whole = Range(shard, *bounds(client, PROJECT, line.name, shard))
-        if subtract([whole], coverage):
+        begin, end = bounds(client, PROJECT, line.name, shard)
+        if begin < end and subtract([Range(shard, begin, end)], coverage):
             return True
     return bool(Timeline.load(Storage(f"file://{line.table}")).pending())
 
