@@ -180,7 +180,7 @@ def test_a_backfill_beside_the_running_tail_doubles_and_loses_nothing(place: Pla
         driver.resume()
     assert airflow.wait_for_run(BACKFILL, run) == "success", airflow.tasks(BACKFILL, run)
     place.put(100)
-    place.wait_for_rows(4700)
+    place.wait_for_rows(place.events)
     airflow.pause(TAIL, True)
     wait_until_idle(place)
 
@@ -191,8 +191,8 @@ def test_a_backfill_beside_the_running_tail_doubles_and_loses_nothing(place: Pla
         assert item.created < ledger.get(of_tail.id).changed, "it was planned before the tail's batch had committed"
     assert sum(item.rows for item in beside) == 300
     rows = place.table_rows()
-    assert Counter(rows["event_id"].to_pylist()) == Counter(f"event-{number}" for number in range(4700))
-    assert len(set(rows["_hoodie_record_key"].to_pylist())) == 4700
+    assert Counter(rows["event_id"].to_pylist()) == Counter(f"event-{number}" for number in range(place.events))
+    assert len(set(rows["_hoodie_record_key"].to_pylist())) == place.events
 
 
 def test_a_run_that_is_deleted_is_decided_by_the_next_and_a_cleared_task_says_once_what_it_found(place: Place) -> None:
