@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, work_of
 
 if TYPE_CHECKING:
-    from airflow_provider_slshudi.hudi.metadata import Comparison
+    pass
 
 DAMAGED = 1
 
@@ -40,10 +40,8 @@ def add_to(commands: Commands) -> None:
     drop.set_defaults(run=_drop)
 
 
-_COUNTS = ("files", "lacking", "gone", "differing", "leftovers", "unknown")
-
-
 def _run(options: argparse.Namespace) -> int:
+    from airflow_provider_slshudi.hudi.metadata import COUNTS
     from airflow_provider_slshudi.protocol.metadata import check, rebuild
 
     work = work_of(options.pipeline)
@@ -53,12 +51,15 @@ def _run(options: argparse.Namespace) -> int:
         told = {when: {"ok": item.ok, **asdict(item)} for when, item in found.items()}
         print_json(options.out, {"pipeline": work.pipeline.name, **told})
     else:
-        columns = ("", *_COUNTS, "unreadable", "examples")
+        columns = ("", *COUNTS, "unreadable", "examples")
         print_table(
             options.out,
             f"{work.pipeline.name}: the metadata table beside what is on storage",
             columns,
-            [(when, *_row(item)) for when, item in found.items()],
+            [
+                (when, *(getattr(item, name) for name in COUNTS), item.unreadable, " ".join(item.examples))
+                for when, item in found.items()
+            ],
         )
     return 0 if list(found.values())[-1].ok else DAMAGED
 
@@ -79,7 +80,3 @@ def _drop(options: argparse.Namespace) -> int:
             [(item.transaction, item.instant, ", ".join(map(str, item.ranges)), item.rows) for item in done.dropped],
         )
     return 0
-
-
-def _row(found: Comparison) -> tuple[object, ...]:
-    return *(getattr(found, name) for name in _COUNTS), found.unreadable, " ".join(found.examples)

@@ -18,6 +18,8 @@ from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 
 _EXAMPLES = 5
+COUNTS = ("files", "lacking", "gone", "differing", "leftovers", "unknown")
+"""The numbers of a `Comparison`."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,7 @@ class Comparison:
 
     def with_quarantine(self, other: Comparison) -> Comparison:
         """The same with what was found of the quarantine's metadata table; its examples say so."""
-        numbers = {
-            name: getattr(self, name) + getattr(other, name)
-            for name in ("files", "lacking", "gone", "differing", "leftovers", "unknown")
-        }
+        numbers = {name: getattr(self, name) + getattr(other, name) for name in COUNTS}
         of_it = tuple(f"quarantine: {example}" for example in other.examples)
         why = [self.unreadable, f"quarantine: {other.unreadable}" if other.unreadable else ""]
         return Comparison(

@@ -9,7 +9,6 @@ Nothing here decides anything: callers hold the pipeline's lease, or do the appe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 from airflow_provider_slshudi.config import Column, Pipeline, Quarantine, Table
@@ -18,7 +17,7 @@ from airflow_provider_slshudi.hudi import commit, exchange, instants, marking
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.slices import Slice, committed_files
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import CHANGES, PROPERTIES, Phase, Timeline
+from airflow_provider_slshudi.hudi.timeline import PROPERTIES, Phase, Timeline
 from airflow_provider_slshudi.points import Point, reach
 
 COLUMNS: tuple[tuple[str, str], ...] = (
@@ -92,10 +91,7 @@ def require_known(main: Storage, aside: Storage) -> None:
     require_there(main, aside)
     if aside.exists(PROPERTIES) or main.exists(_PLACE):
         return
-    timeline = Timeline.load(main)
-    completed = ((found.time, timeline.extra_metadata(found)) for found in timeline.completed(*CHANGES))
-    archived = ((instant, extra) for instant, _, extra in timeline.archived_commits())
-    for instant, extra in chain(completed, archived):
+    for instant, _, extra in Timeline.load(main).commits():
         if exchange.QUARANTINE_KEY in extra:
             raise TimelineUnreadable(
                 f"{aside.uri}: there is no quarantine here, and commit {instant} of {main.uri} put logs into one: see "
@@ -127,9 +123,7 @@ def require_part(pipeline: Pipeline, instant: str) -> None:
     aside = Storage(made.table.path)
     require_there(Storage(pipeline.table.path), aside)
     timeline = Timeline.load(aside)
-    found = timeline.get(instant)
-    pending = found is not None and found.phase is Phase.INFLIGHT and instant not in timeline.rolling_back
-    if not pending and not is_completed(timeline, instant):
+    if not _may_complete(timeline, instant) and not is_completed(timeline, instant):
         raise TableMismatch(
             f"{aside.uri}: instant {instant} is not there, and the batch has logs in it: somebody rolled it back, or "
             "replaced the quarantine. Nothing is committed; `slshudi abandon PIPELINE TRANSACTION` gives the batch up, "
@@ -175,11 +169,15 @@ def complete(
     timeline = Timeline.load(Storage(made.table.path))
     if is_completed(timeline, instant):
         return
-    found = timeline.get(instant)
-    if found is None or found.phase is not Phase.INFLIGHT or instant in timeline.rolling_back:
+    if not _may_complete(timeline, instant):
         raise gone(made.table.path, instant)
     extra = {exchange.TRANSACTION_KEY: transaction, exchange.PIPELINE_KEY: pipeline.name}
     commit.commit(gateway, made, instant, stats, extra, in_time)
+
+
+def _may_complete(timeline: Timeline, instant: str) -> bool:
+    found = timeline.get(instant)
+    return found is not None and found.phase is Phase.INFLIGHT and instant not in timeline.rolling_back
 
 
 def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str, path: str) -> None:

@@ -266,6 +266,18 @@ class Timeline:
         records += [_first_record(row["metadata"]) for row in rows if row["action"] == "rollback" and row["metadata"]]
         return {str(time) for record in records for time in record.get("commitsRollback") or ()}
 
+    def commits(self) -> Iterator[tuple[str, str, dict[str, str]]]:
+        """Request time, completion time and extra metadata of every completed commit; reads them and the archive."""
+        completed = self.completed(*COMMITS)
+        for instant in completed:
+            yield instant.time, str(instant.completion), self.extra_metadata(instant)
+        seen = {instant.time for instant in completed}
+        for time, completion, extra in self.archived_commits():
+            # Archival writes the archive first: one that was cut off leaves an instant in both, the next in it twice.
+            if time not in seen:
+                seen.add(time)
+                yield time, completion, extra
+
     def archived_commits(self) -> Iterator[tuple[str, str, dict[str, str]]]:
         """Request time, completion time and extra metadata of every archived commit; reads the whole archive."""
         for file in self._archive_files():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import chain
 
 from airflow_provider_slshudi.exceptions import ManifestError, TableError, TableMismatch, TooManyMisfits
 from airflow_provider_slshudi.hudi import exchange, leftovers, quarantine
@@ -136,10 +135,7 @@ def require_whole(work: Work, commits: Iterable[tuple[str, Mapping[str, str]]]) 
     Raises:
         TableMismatch: the quarantine lacks a part of one; somebody restored it alone.
     """
-    done = set[str]()
-    for timeline in _all_timelines(work):
-        done |= {instant.time for instant in timeline.completed(COMMIT_ACTION)}
-        done |= {instant for instant, _, _ in timeline.archived_commits()}
+    done = _completed(work)
     oldest = min(done, default=None)
     for instant, extra in commits:
         if exchange.QUARANTINE_KEY in extra and oldest is not None and oldest <= instant and instant not in done:
@@ -152,18 +148,24 @@ def require_no_more(work: Work, main: Container[str]) -> None:
     Raises:
         TableMismatch: it has; somebody restored the main table alone.
     """
+    if more := sorted(instant for instant in _completed(work) if instant not in main):
+        path = work.pipeline.quarantine_path
+        raise TableMismatch(
+            f"{path}: instant {more[0]} is completed here, and {work.storage.uri} does not have it: that table was "
+            "restored, and the quarantine was not. What is read again would be put aside a second time. Restore the "
+            "quarantine to the same time with Hudi, then run this again",
+            table=path,
+            instant=more[0],
+        )
+
+
+def _completed(work: Work) -> set[str]:
+    """The instants of the quarantine's commits, archived ones too."""
+    found = set[str]()
     for timeline in _all_timelines(work):
-        own = (instant.time for instant in timeline.completed(COMMIT_ACTION))
-        for instant in chain(own, (instant for instant, _, _ in timeline.archived_commits())):
-            if instant not in main:
-                path = work.pipeline.quarantine_path
-                raise TableMismatch(
-                    f"{path}: instant {instant} is completed here, and {work.storage.uri} does not have it: that table "
-                    "was restored, and the quarantine was not. What is read again would be put aside a second time. "
-                    "Restore the quarantine to the same time with Hudi, then run this again",
-                    table=path,
-                    instant=instant,
-                )
+        found |= {instant.time for instant in timeline.completed(COMMIT_ACTION)}
+        found |= {instant for instant, _, _ in timeline.archived_commits()}
+    return found
 
 
 def require_share(transaction: Transaction, manifest: Manifest, share: float | None) -> None:

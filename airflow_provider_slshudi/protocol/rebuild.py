@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from airflow_provider_slshudi.exceptions import TableError
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import CHANGES, COMMITS, PROPERTIES, Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, PROPERTIES, Timeline
 from airflow_provider_slshudi.ledger.records import CommittedBatch, Duties, RangeTotals
 from airflow_provider_slshudi.ledger.states import Kind
 from airflow_provider_slshudi.protocol import aside, doubled, duties
@@ -50,14 +50,15 @@ def rebuild(work: Work, table_is_gone: bool = False) -> Rebuilt:
     with work.lease() as lease:
         aside.require_known(work)
         timeline = work.timeline()
-        aside.require_no_more(work, {instant for instant, _, _ in _commits(timeline)})
-        batches = committed_batches(work, timeline)
+        commits = list(timeline.commits())
+        aside.require_no_more(work, {instant for instant, _, _ in commits})
+        batches = committed_batches(work, commits)
         if twice := doubled.doubled(batches):
             raise doubled.refuse(work, twice)
         batches = doubled.without_filled_gaps(batches)
         # First: what the ledger calls committed has to be in the quarantine, too.
         finished = aside.finish(work, lease, {batch.instant: batch.id for batch in batches})
-        aside.require_whole(work, ((instant, extra) for instant, _, extra in _commits(timeline)))
+        aside.require_whole(work, ((instant, extra) for instant, _, extra in commits))
         # Refuses live transactions before an instant of theirs is touched that is not committed.
         work.ledger.rebuild(name, batches, duties.read(work))
         for instant in finished:
@@ -93,10 +94,10 @@ def _begin_anew(work: Work) -> Rebuilt:
     return Rebuilt(0, [])
 
 
-def committed_batches(work: Work, timeline: Timeline) -> list[CommittedBatch]:
-    """What the table's commits hold by now, archived ones too, in the order of their completion."""
+def committed_batches(work: Work, commits: Iterable[tuple[str, str, Mapping[str, str]]]) -> list[CommittedBatch]:
+    """What the table's commits, see `Timeline.commits`, hold by now, in the order of their completion."""
     batches, now = list[CommittedBatch](), dict[str, list[list[int]]]()
-    for instant, completion, extra in sorted(_commits(timeline), key=lambda item: item[1]):
+    for instant, completion, extra in sorted(commits, key=lambda item: item[1]):
         batches += _batch(work, instant, completion, extra)
         now |= json.loads(extra.get(exchange.RANGES_NOW_KEY, "{}"))
     return [_as_of_now(batch, now[batch.instant]) if batch.instant in now else batch for batch in batches]
@@ -107,19 +108,6 @@ def _as_of_now(batch: CommittedBatch, left: list[list[int]]) -> CommittedBatch:
     totals = [RangeTotals(Range(shard, begin, end), rows, size, None, None) for shard, begin, end, rows, size in left]
     gaps = (item for item in batch.ranges if item.gap)
     return replace(batch, ranges=(*gaps, *(item.range for item in totals)), totals=tuple(totals))
-
-
-def _commits(timeline: Timeline) -> Iterator[tuple[str, str, Mapping[str, str]]]:
-    """Request time, completion time and extra metadata of each commit."""
-    completed = timeline.completed(*COMMITS)
-    for instant in completed:
-        yield instant.time, str(instant.completion), timeline.extra_metadata(instant)
-    seen = {instant.time for instant in completed}
-    for time, completion, extra in timeline.archived_commits():
-        # Archival writes the archive first: one that was cut off leaves an instant in both, and the next in it twice.
-        if time not in seen:
-            seen.add(time)
-            yield time, completion, extra
 
 
 def _batch(work: Work, instant: str, completion: str, extra: Mapping[str, str]) -> Iterator[CommittedBatch]:

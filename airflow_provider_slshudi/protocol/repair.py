@@ -77,7 +77,7 @@ def drop_doubled(work: Work) -> Repaired:
     register(work)
     require_fit(work)
     with work.service_lease(), work.lease() as lease:
-        batches = committed_batches(work, work.timeline())
+        batches = committed_batches(work, work.timeline().commits())
         found = doubled(batches)
         if found:
             # First: what is pending afterwards is nothing of a commit, and goes.

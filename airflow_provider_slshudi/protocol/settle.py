@@ -87,8 +87,7 @@ def settle(work: Work, ended: Ended) -> list[Settled]:
     """
     register(work)
     settled = []
-    waiting = aside.pending(work)
-    if _cut_off(work) or _twice(work) or dangling(work, ended) or _orphans(work, waiting) or _unfinished(work, waiting):
+    if _cut_off(work) or _twice(work) or dangling(work, ended) or _is_left(work):
         with work.lease() as lease:
             reach(Point.SETTLE_LEASED)
             for storage in _cut_off(work):
@@ -100,13 +99,14 @@ def settle(work: Work, ended: Ended) -> list[Settled]:
                 taken = work.ledger.take_over(transaction.id)
                 reach(Point.SETTLE_TAKEN_OVER)
                 settled.append(Settled(taken.id, taken.instant, resolve(work, taken, lease)))
-            for transaction, instant in _orphans(work, aside.pending(work)):
+            waiting = aside.pending(work)
+            for transaction, instant in _orphans(work, waiting):
                 roll_back_orphan(work, lease, transaction, instant)
                 settled.append(Settled(transaction.id, instant, Decision.ROLL_BACK))
-            unfinished = _unfinished(work, aside.pending(work))
-            for instant in aside.finish(work, lease, unfinished):
-                settled.append(Settled(unfinished[instant], instant, Decision.RECOMMIT))
-                exchange.delete(work.storage, instant)
+            if unfinished := _unfinished(work, waiting):
+                for instant in aside.finish(work, lease, unfinished):
+                    settled.append(Settled(unfinished[instant], instant, Decision.RECOMMIT))
+                    exchange.delete(work.storage, instant)
     require_agreement(work)
     return settled
 
@@ -139,6 +139,12 @@ def _leave_one_completion(work: Work) -> None:
             _log.warning("%s: %s stays, %s says the same and is removed", storage.uri, stays.file, ", ".join(removed))
             for file in removed:
                 storage.delete(file)
+
+
+def _is_left(work: Work) -> bool:
+    """Whether an instant is pending that nobody goes on with."""
+    waiting = aside.pending(work)
+    return bool(_orphans(work, waiting) or _unfinished(work, waiting))
 
 
 def _unfinished(work: Work, waiting: Iterable[str]) -> dict[str, str]:

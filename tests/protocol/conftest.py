@@ -72,6 +72,15 @@ def scenario(server: LocalSls, spark: SparkSession, tmp_path: Path) -> Iterator[
 
 
 @pytest.fixture
+def another_ledger(tmp_path: Path) -> Iterator[Ledger]:
+    """An empty ledger, where a connection points by now, or in the place of one that was lost."""
+    engine = open_engine(f"sqlite:///{tmp_path / 'another-ledger.db'}")
+    migrate(engine)
+    yield Ledger(engine)
+    engine.dispose()
+
+
+@pytest.fixture
 def upserts(scenario: Callable[..., Scenario]) -> Callable[..., Scenario]:
     """Makes scenarios of `customers`, from one shard, whose logs have an order; more are fields of its `upsert`."""
 

@@ -44,6 +44,10 @@ def table(pipeline: Scenario) -> Path:
     return Path(pipeline.work.storage.full(""))
 
 
+def quarantine_of(pipeline: Scenario) -> Path:
+    return Path(pipeline.work.pipeline.quarantine_path.removeprefix("file://"))
+
+
 def edited(work: Work, **changes: Any) -> Work:
     """The same by a pipeline's file that was changed meanwhile."""
     described = work.pipeline.model_dump(mode="json")
@@ -202,7 +206,7 @@ def test_a_quarantine_that_is_not_mounted_is_waited_for_and_none_is_made_in_its_
     pipeline = scenario(shards=1, misfits="quarantine")
     pipeline.put(10)
     pipeline.batch("run-1")
-    aside = Path(pipeline.work.pipeline.quarantine_path.removeprefix("file://"))
+    aside = quarantine_of(pipeline)
     aside.rename(tmp_path / "unmounted")
     pipeline.put(10, first=10)
     planned = plan.tail(pipeline.by("run-2"))
@@ -225,11 +229,25 @@ def test_a_quarantine_that_is_not_mounted_is_waited_for_and_none_is_made_in_its_
     assert verify(pipeline.work).ok
 
 
+def test_a_new_quarantines_properties_that_a_killed_driver_left_under_their_other_name_are_put_back(
+    scenario: Make,
+) -> None:
+    """Nothing else is in it yet that would tell it from one that is not mounted."""
+    pipeline = scenario(shards=1, misfits="quarantine")
+    pipeline.put(10)
+    pipeline.open(pipeline.by("run-1"))
+    properties = quarantine_of(pipeline) / ".hoodie/hoodie.properties"
+    properties.rename(properties.with_name("hoodie.properties.backup"))
+    settle(pipeline.by("run-2"), lambda run: True)
+    assert properties.exists()
+    assert pipeline.batch("run-3").rows == 10
+
+
 def test_a_quarantine_that_was_deleted_on_purpose_is_made_anew_once_somebody_says_so(scenario: Make) -> None:
     pipeline = scenario(shards=1, misfits="quarantine")
     pipeline.put(10)
     pipeline.batch("run-1")
-    shutil.rmtree(pipeline.work.pipeline.quarantine_path.removeprefix("file://"))
+    shutil.rmtree(quarantine_of(pipeline))
     (table(pipeline) / ".hoodie/slshudi/quarantine").write_text("")
     pipeline.put(10, first=10)
     assert pipeline.batch("run-2").rows == 10
@@ -239,7 +257,7 @@ def test_an_append_whose_quarantine_went_away_says_so(scenario: Make, tmp_path: 
     pipeline = scenario(shards=1, misfits="quarantine")
     pipeline.put(20)
     opened = pipeline.open(pipeline.by("run-1"))
-    aside = Path(pipeline.work.pipeline.quarantine_path.removeprefix("file://"))
+    aside = quarantine_of(pipeline)
     aside.rename(tmp_path / "unmounted")
     with pytest.raises(TimelineUnreadable, match="the quarantine is not here any more"):
         steps.append(pipeline.by("run-1"), opened.id, opened.token)
@@ -253,7 +271,7 @@ def test_where_nothing_says_where_logs_were_put_aside_no_quarantine_is_made(scen
     pipeline = scenario(shards=1, misfits="quarantine")
     pipeline.put(20)
     assert (pipeline.batch("run-1").manifest or {}).get("quarantined")
-    shutil.rmtree(pipeline.work.pipeline.quarantine_path.removeprefix("file://"))
+    shutil.rmtree(quarantine_of(pipeline))
     place = table(pipeline) / ".hoodie/slshudi/quarantine"
     place.unlink()
     pipeline.put(10, first=20)
@@ -271,7 +289,7 @@ def test_a_quarantine_that_goes_away_before_the_commit_takes_nothing_with_it(sce
     pipeline.put(20)
     prepared = pipeline.prepare(pipeline.by("run-1"))
     assert (prepared.manifest or {}).get("quarantined")
-    aside = Path(pipeline.work.pipeline.quarantine_path.removeprefix("file://"))
+    aside = quarantine_of(pipeline)
     aside.rename(tmp_path / "unmounted")
     for act in (
         lambda: steps.commit(pipeline.by("run-1"), prepared.id, prepared.token),
@@ -289,18 +307,9 @@ def test_a_quarantine_that_goes_away_before_the_commit_takes_nothing_with_it(sce
     assert verify(pipeline.work).ok
 
 
-def copied(place: Path, to: Path) -> Path:
-    shutil.copytree(place, to)
-    return to
-
-
 def put_back(copy: Path, place: Path) -> None:
     shutil.rmtree(place)
     shutil.copytree(copy, place)
-
-
-def quarantine_of(pipeline: Scenario) -> Path:
-    return Path(pipeline.work.pipeline.quarantine_path.removeprefix("file://"))
 
 
 @pytest.fixture
@@ -309,8 +318,8 @@ def twice_quarantined(scenario: Make, tmp_path: Path) -> Scenario:
     pipeline = scenario(shards=1, misfits="quarantine")
     pipeline.put(20)
     pipeline.batch("run-1")
-    copied(table(pipeline), tmp_path / "main")
-    copied(quarantine_of(pipeline), tmp_path / "quarantine")
+    shutil.copytree(table(pipeline), tmp_path / "main")
+    shutil.copytree(quarantine_of(pipeline), tmp_path / "quarantine")
     pipeline.put(20, first=20)
     pipeline.batch("run-2")
     return pipeline

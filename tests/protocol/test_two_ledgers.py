@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +19,6 @@ from airflow_provider_slshudi.exceptions import (
 from airflow_provider_slshudi.hudi import quarantine
 from airflow_provider_slshudi.job.launch import Launcher
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
-from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
@@ -41,18 +39,9 @@ Make = Callable[..., Scenario]
 LOGS = 100
 
 
-@pytest.fixture
-def another(tmp_path: Path) -> Iterator[Ledger]:
-    """An empty ledger, where a connection points by now."""
-    engine = open_engine(f"sqlite:///{tmp_path / 'another-ledger.db'}")
-    migrate(engine)
-    yield Ledger(engine)
-    engine.dispose()
-
-
 @dataclass(frozen=True)
 class AtCommit:
-    """Runs a commit by one launcher and all else by another."""
+    """Runs a commit by one launcher and all else by another_ledger."""
 
     launcher: Launcher
     of_commit: Launcher
@@ -66,12 +55,12 @@ def with_ledger(pipeline: Scenario, ledger: Ledger) -> Scenario:
 
 
 @pytest.mark.parametrize("described", ["append", "upsert", "quarantine"])
-def test_what_settle_refuses_a_plan_refuses_too(scenario: Make, another: Ledger, described: str) -> None:
+def test_what_settle_refuses_a_plan_refuses_too(scenario: Make, another_ledger: Ledger, described: str) -> None:
     fields = {"upsert": {"described": upserted_often}, "quarantine": {"misfits": "quarantine"}}
     pipeline = scenario(shards=1, **fields.get(described, {}))
     pipeline.put(10)
     first = pipeline.batch("run-1")
-    mistaken = with_ledger(pipeline, another)
+    mistaken = with_ledger(pipeline, another_ledger)
     with pytest.raises(LedgerLost) as stopped:
         settle(mistaken.by("run-2"), lambda run: True)
     begin = pipeline.work.ledger.ranges(first.id)[0]
@@ -86,36 +75,36 @@ def test_what_settle_refuses_a_plan_refuses_too(scenario: Make, another: Ledger,
             go_on(mistaken.by("run-2"))
         assert (refused.value.instant, refused.value.transaction) == (first.instant, first.id)
     assert str(stopped.value) == str(refused.value)
-    assert another.live("ad_events") == []
+    assert another_ledger.live("ad_events") == []
 
 
-def test_nothing_is_planned_beside_a_batch_that_another_ledger_has_open(scenario: Make, another: Ledger) -> None:
+def test_nothing_is_planned_beside_a_batch_that_another_ledger_has_open(scenario: Make, another_ledger: Ledger) -> None:
     pipeline = scenario()
     pipeline.put(LOGS)
     opened = pipeline.open(pipeline.by("run-1"))
     with pytest.raises(LedgerLost) as refused:
-        plan.tail(with_ledger(pipeline, another).by("run-2"))
+        plan.tail(with_ledger(pipeline, another_ledger).by("run-2"))
     assert (refused.value.instant, refused.value.transaction) == (opened.instant, opened.id)
 
 
-def planned_by_both(pipeline: Scenario, another: Ledger) -> tuple[Transaction, Scenario, Transaction]:
+def planned_by_both(pipeline: Scenario, another_ledger: Ledger) -> tuple[Transaction, Scenario, Transaction]:
     """Two batches of the same ranges, both planned while the table had nothing: one committed, the other PREPARED."""
-    mistaken = with_ledger(pipeline, another)
+    mistaken = with_ledger(pipeline, another_ledger)
     of_one = plan.tail(pipeline.by("run-1"))
     of_other = plan.tail(mistaken.by("run-1"))
     assert of_one is not None and of_other is not None
     for at, planned in ((pipeline, of_one), (mistaken, of_other)):
         for step in (steps.open_instant, steps.append, steps.record):
             step(at.work, planned.id, planned.token)
-    return steps.commit(pipeline.work, of_one.id, of_one.token), mistaken, another.get(of_other.id)
+    return steps.commit(pipeline.work, of_one.id, of_one.token), mistaken, another_ledger.get(of_other.id)
 
 
 def test_a_batch_that_another_ledger_has_committed_meanwhile_is_not_committed_again(
-    scenario: Make, another: Ledger
+    scenario: Make, another_ledger: Ledger
 ) -> None:
     pipeline = scenario()
     pipeline.put(LOGS)
-    first, mistaken, prepared = planned_by_both(pipeline, another)
+    first, mistaken, prepared = planned_by_both(pipeline, another_ledger)
     with pytest.raises(LedgerLost) as refused:
         steps.commit(mistaken.work, prepared.id, prepared.token)
     assert (refused.value.instant, refused.value.transaction) == (first.instant, first.id)
@@ -123,7 +112,7 @@ def test_a_batch_that_another_ledger_has_committed_meanwhile_is_not_committed_ag
     # The next settle throws it away, since its rows are in the table, and what it reads again is nothing.
     with pytest.raises(LedgerLost):
         settle(mistaken.by("run-2"), lambda run: True)
-    found = another.get(prepared.id)
+    found = another_ledger.get(prepared.id)
     assert found.state is State.ABORTED and f"the same ranges as instant {first.instant}" in str(found.error)
     with pytest.raises(IllegalTransition):
         steps.commit(mistaken.work, prepared.id, prepared.token + 1)
@@ -145,16 +134,16 @@ def without_looking(pipeline: Scenario, ledger: Ledger, run_id: str, monkeypatch
 
 @pytest.mark.parametrize("aside", [False, True], ids=["append", "quarantine"])
 def test_a_table_whose_commits_overlap_is_refused_and_comes_back_to_each_log_once(
-    spark: SparkSession, scenario: Make, another: Ledger, monkeypatch: pytest.MonkeyPatch, aside: bool
+    spark: SparkSession, scenario: Make, another_ledger: Ledger, monkeypatch: pytest.MonkeyPatch, aside: bool
 ) -> None:
     pipeline = scenario(**({"misfits": "quarantine"} if aside else {}))
     pipeline.put(LOGS)
     first = pipeline.batch("run-1")
     pipeline.put(50, first=LOGS)
-    again = without_looking(pipeline, another, "run-2", monkeypatch)
+    again = without_looking(pipeline, another_ledger, "run-2", monkeypatch)
     assert again.rows == LOGS + 50
     ranges = pipeline.work.ledger.ranges(first.id)
-    for ledger in (pipeline.work.ledger, another):
+    for ledger in (pipeline.work.ledger, another_ledger):
         before = ledger.last("ad_events", 10), ledger.coverage("ad_events")
         with pytest.raises(RangesDoubled, match=rf"instant {again.instant} \(transaction {again.id}\)") as refused:
             rebuild(with_ledger(pipeline, ledger).work)
@@ -175,7 +164,7 @@ def test_a_table_whose_commits_overlap_is_refused_and_comes_back_to_each_log_onc
         (again.id, again.instant, ranges, LOGS)
     ]
     assert drop_doubled(pipeline.work) == Repaired(None, [])
-    assert rebuild(with_ledger(pipeline, another).work).committed == 3
+    assert rebuild(with_ledger(pipeline, another_ledger).work).committed == 3
     assert pipeline.work.ledger.get(again.id).rows == 50
     assert plan.tail(pipeline.by("run-4")) is None
     pipeline.put(10, first=LOGS + 50)
@@ -192,7 +181,7 @@ def test_a_table_whose_commits_overlap_is_refused_and_comes_back_to_each_log_onc
 
 
 def test_a_repair_commits_first_what_the_quarantine_lacks_of_a_commit(
-    scenario: Make, another: Ledger, monkeypatch: pytest.MonkeyPatch
+    scenario: Make, another_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = scenario(shards=1, misfits="quarantine")
     pipeline.put(20)
@@ -205,7 +194,7 @@ def test_a_repair_commits_first_what_the_quarantine_lacks_of_a_commit(
         dying.setattr(quarantine, "complete", died)
         with pytest.raises(CommitStateUnknown, match="is not yet"):
             steps.commit(pipeline.by("run-1"), prepared.id, prepared.token)
-    again = without_looking(pipeline, another, "run-2", monkeypatch)
+    again = without_looking(pipeline, another_ledger, "run-2", monkeypatch)
     done = drop_doubled(pipeline.work)
     assert [(item.transaction, item.rows) for item in done.dropped] == [(again.id, 20)]
     assert pipeline.work.ledger.get(prepared.id).rows == 20
@@ -214,7 +203,7 @@ def test_a_repair_commits_first_what_the_quarantine_lacks_of_a_commit(
 
 
 def test_rows_that_an_older_log_was_merged_into_again_are_read_again(
-    spark: SparkSession, scenario: Make, another: Ledger, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, scenario: Make, another_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = scenario(shards=1, described=upserted_often)
     source = pipeline.work.pipeline.source
@@ -232,7 +221,7 @@ def test_rows_that_an_older_log_was_merged_into_again_are_read_again(
     begin = pipeline.work.ledger.shards("ad_events")[0].first
     request = plan.BackfillRequest(cursors={0: (begin + 1, begin + 2)})
     monkeypatch.setattr(plan, "tail", lambda work: plan.backfill(work, request))
-    again = without_looking(pipeline, another, "run-4", monkeypatch)
+    again = without_looking(pipeline, another_ledger, "run-4", monkeypatch)
     monkeypatch.undo()
     assert prices() == [2.0]
     with pytest.raises(RangesDoubled):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +11,6 @@ from typing import Any, cast
 import pytest
 
 from airflow_provider_slshudi.exceptions import DataExpired, PipelineConflict, SourceRefused
-from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import GONE, LATE, LedgerShard, Transaction
 from airflow_provider_slshudi.ledger.states import State
@@ -285,14 +284,6 @@ class Unlisted:
         return [shard for shard in self._service.shards() if shard.id not in self._unlisted]
 
 
-@pytest.fixture
-def lost_ledger(tmp_path: Path) -> Iterator[Ledger]:
-    engine = open_engine(f"sqlite:///{tmp_path / 'new-ledger.db'}")
-    migrate(engine)
-    yield Ledger(engine)
-    engine.dispose()
-
-
 def finish(work: Work, planned: Transaction) -> Transaction:
     held = planned.id, planned.token
     steps.open_instant(work, *held)
@@ -306,7 +297,7 @@ def by_another(pipeline: Scenario, ledger: Ledger) -> Scenario:
 
 
 def test_what_was_unread_before_the_first_committed_cursor_is_read_after_a_rebuild(
-    pipeline: Scenario, lost_ledger: Ledger
+    pipeline: Scenario, another_ledger: Ledger
 ) -> None:
     """A backfill of the newest logs was committed before the tail came to them."""
     service = pipeline.work.connect()
@@ -316,15 +307,15 @@ def test_what_was_unread_before_the_first_committed_cursor_is_read_after_a_rebui
     assert planned is not None
     assert finish(pipeline.by("backfill"), planned).rows == 30
 
-    after = by_another(pipeline, lost_ledger)
+    after = by_another(pipeline, another_ledger)
     rebuild(after.by("rebuild"))
     assert known(after)[0].first == begin
     assert after.batch("run-1").rows == 70
     assert verify(after.work).ok
 
 
-def test_where_nothing_was_committed_a_lost_ledger_begins_where_the_first_one_did(
-    scenario: Make, lost_ledger: Ledger
+def test_where_nothing_was_committed_a_another_ledger_begins_where_the_first_one_did(
+    scenario: Make, another_ledger: Ledger
 ) -> None:
     pipeline = scenario(shards=1)
     pipeline.put(10)
@@ -335,13 +326,13 @@ def test_where_nothing_was_committed_a_lost_ledger_begins_where_the_first_one_di
     pipeline.put(20, first=10)
     pipeline.open(pipeline.by("run-1"))
 
-    after = by_another(pipeline, lost_ledger)
+    after = by_another(pipeline, another_ledger)
     pipeline.put(30, first=30)
     rebuild(after.by("rebuild"))
     assert after.batch("run-2").rows == 50
 
 
-def test_a_shard_that_a_lost_ledger_knew_alone_is_asked_for(scenario: Make, lost_ledger: Ledger) -> None:
+def test_a_shard_that_a_another_ledger_knew_alone_is_asked_for(scenario: Make, another_ledger: Ledger) -> None:
     """Nothing was committed, so no rebuild is asked for; the table kept the shard."""
     pipeline = scenario(shards=1)
     pipeline.put(10)
@@ -350,14 +341,14 @@ def test_a_shard_that_a_lost_ledger_knew_alone_is_asked_for(scenario: Make, lost
     assert pipeline.work.ledger.get(opened.id).state is State.ABORTED
     split(pipeline)
     vanish(pipeline)
-    after = by_another(pipeline, lost_ledger)
+    after = by_another(pipeline, another_ledger)
     with pytest.raises(DataExpired) as lost:
         plan.tail(after.by("run-3"))
     assert (lost.value.shard, lost.value.more) == (0, True)
 
 
 def test_a_rebuilt_ledger_knows_shards_without_a_log_and_those_that_are_gone(
-    pipeline: Scenario, lost_ledger: Ledger
+    pipeline: Scenario, another_ledger: Ledger
 ) -> None:
     split(pipeline)
     pipeline.batch("run-1")
@@ -365,7 +356,7 @@ def test_a_rebuilt_ledger_knows_shards_without_a_log_and_those_that_are_gone(
     pipeline.put(10, first=100)
     pipeline.batch("run-2")
     before = known(pipeline)
-    after = by_another(pipeline, lost_ledger)
+    after = by_another(pipeline, another_ledger)
     rebuild(after.by("rebuild"))
     assert {shard.id: shard.first for shard in known(after).values()} == {
         shard.id: shard.first for shard in before.values()
@@ -376,7 +367,7 @@ def test_a_rebuilt_ledger_knows_shards_without_a_log_and_those_that_are_gone(
 
 
 def test_of_a_shard_that_no_table_kept_all_that_is_there_is_read_and_the_rest_is_said(
-    pipeline: Scenario, lost_ledger: Ledger
+    pipeline: Scenario, another_ledger: Ledger
 ) -> None:
     """A table of before duties were kept in it."""
     service = pipeline.work.connect()
@@ -386,7 +377,7 @@ def test_of_a_shard_that_no_table_kept_all_that_is_there_is_read_and_the_rest_is
     finish(pipeline.by("backfill"), planned)
     Path(pipeline.work.storage.full(".hoodie/slshudi/shards.json")).unlink()
 
-    after = by_another(pipeline, lost_ledger)
+    after = by_another(pipeline, another_ledger)
     rebuild(after.by("rebuild"))
     assert known(after)[0].status == LATE
     old = cast(LogService, Aged(service, set(), 40, 30))
