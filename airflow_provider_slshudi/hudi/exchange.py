@@ -6,7 +6,7 @@ what the commit is to say of itself (`commit-{token}.json`). The token in the na
 from its successor's. The folder goes once its transaction is decided.
 
 `.hoodie/slshudi/claim.json` says which driver may change the table's timeline, `.hoodie/slshudi/quarantine` where the
-quarantine is, `.hoodie/slshudi/shards.json` where the duty for each shard begins.
+quarantine is, `.hoodie/slshudi/shards/` where each pipeline's duty for each shard begins.
 """
 
 from __future__ import annotations

@@ -9,11 +9,12 @@ Nothing here decides anything: callers hold the pipeline's lease, or do the appe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_slshudi.config import Column, Pipeline, Quarantine, Table
 from airflow_provider_slshudi.exceptions import PipelineConflict, TableMismatch, TimelineUnreadable
-from airflow_provider_slshudi.hudi import commit, exchange, instants, marking
+from airflow_provider_slshudi.hudi import commit, exchange, instants, marking, properties
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.slices import Slice, committed_files
 from airflow_provider_slshudi.hudi.storage import Storage
@@ -40,7 +41,7 @@ COLUMNS: tuple[tuple[str, str], ...] = (
 """The quarantine's columns. `contents` are the log's own keys and its tags; what a log holds is kept as bytes."""
 
 _PLACE = f"{exchange.ROOT}/quarantine"
-"""Says where quarantines were made, a line for each: one that is absent there is not taken for none."""
+"""Says where quarantines were made, and for which instant, a line for each: an absent one is not taken for none."""
 
 # Of the main table's options those that are about no column of it.
 _SHARED_OPTIONS = "hoodie.metadata.compact."
@@ -56,8 +57,20 @@ def table_of(pipeline: Pipeline, path: str = "") -> Pipeline:
     return pipeline.model_copy(update={"table": table, "columns": columns, **plain})
 
 
-def make_table(gateway: Gateway, pipeline: Pipeline) -> None:
-    """Makes the quarantine where there never was one.
+@dataclass(frozen=True)
+class Place:
+    """Where a quarantine was made; `since` is the first instant that may have a part in it, empty where nobody said."""
+
+    storage: Storage
+    since: str
+
+    def is_at(self, storage: Storage) -> bool:
+        """Whether it is there, by whatever spelling of the URI."""
+        return self.storage.full("") == storage.full("")
+
+
+def make_table(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
+    """Makes the quarantine where there never was one, for an instant that is about to be opened.
 
     Raises:
         TimelineUnreadable: there was one at this very place, and it is not there.
@@ -67,19 +80,28 @@ def make_table(gateway: Gateway, pipeline: Pipeline) -> None:
     require_known(main, aside)
     if not aside.exists(PROPERTIES):
         instants.create_table(gateway, made)
-    if not _is_among(aside, known := places(main)):
-        main.write(_PLACE, "\n".join(place.uri for place in [*known, aside]).encode())
+    known = places(main)
+    if not any(place.is_at(aside) for place in known):
+        lines = (f"{place.since} {place.storage.uri}".strip() for place in [*known, Place(aside, instant)])
+        main.write(_PLACE, "\n".join(lines).encode())
 
 
 def require_there(main: Storage, aside: Storage) -> None:
-    """Raises TimelineUnreadable where the quarantine was made at this very place, and is not there."""
-    if not aside.exists(PROPERTIES) and _is_among(aside, places(main)):
+    """Raises TimelineUnreadable where a quarantine was made at this very place, and is not there."""
+    if aside.exists(PROPERTIES) or not any(place.is_at(aside) for place in places(main)):
+        return
+    if properties.is_cut_off(aside):
         raise TimelineUnreadable(
-            f"{aside.uri}: the quarantine is not here any more ({PROPERTIES} is missing). That says nothing of what is "
-            "in it, and none is made in its place: see whether it is mounted, and whether this machine's settings lead "
-            f"to the right store. Where it was deleted on purpose, empty {main.full(_PLACE)}",
+            f"{aside.uri}: a driver died while it changed {PROPERTIES} of the quarantine; `slshudi recover PIPELINE` "
+            "puts it back",
             table=aside.uri,
         )
+    raise TimelineUnreadable(
+        f"{aside.uri}: the quarantine is not here any more ({PROPERTIES} is missing). That says nothing of what is "
+        "in it, and none is made in its place: see whether it is mounted, and whether this machine's settings lead "
+        f"to the right store. Where it was deleted on purpose, or moved, take its line out of {main.full(_PLACE)}",
+        table=aside.uri,
+    )
 
 
 def require_known(main: Storage, aside: Storage) -> None:
@@ -102,14 +124,14 @@ def require_known(main: Storage, aside: Storage) -> None:
             )
 
 
-def places(main: Storage) -> list[Storage]:
+def places(main: Storage) -> list[Place]:
     """Where quarantines of this table were made."""
-    return [Storage(uri) for uri in (main.read(_PLACE) or b"").decode().splitlines()]
-
-
-def _is_among(aside: Storage, known: Sequence[Storage]) -> bool:
-    """Whether it is one of them, by whatever spelling of the URI."""
-    return aside.full("") in (place.full("") for place in known)
+    found = []
+    for line in (main.read(_PLACE) or b"").decode().splitlines():
+        since, _, uri = line.strip().partition(" ")
+        if line.strip():
+            found.append(Place(Storage(uri), since) if since.isdigit() else Place(Storage(line.strip()), ""))
+    return found
 
 
 def require_part(pipeline: Pipeline, instant: str) -> None:

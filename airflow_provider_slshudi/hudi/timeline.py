@@ -188,6 +188,14 @@ class Timeline:
         """What the committer of a completed commit left with it."""
         return self._record(instant).get("extraMetadata") or {}
 
+    def extra_of(self, time: str) -> dict[str, str] | None:
+        """The same of a commit by its time, archived or not; None where there is no completed commit of that time."""
+        found = self.get(time)
+        if found is not None:
+            return self.extra_metadata(found) if found.phase is Phase.COMPLETED else None
+        archived = self.archived(time)
+        return None if archived is None else archived[1]
+
     def operation(self, instant: Instant) -> str:
         """What a completed commit did, as Hudi names it: BULK_INSERT, CLUSTER, DELETE, ..."""
         return str(self._record(instant).get("operationType") or "UNKNOWN")

@@ -56,10 +56,10 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
             "see whether it is mounted, and whether this machine's settings lead to the right store",
             table=storage.uri,
         )
-    if pipeline.quarantines:
-        quarantine.make_table(gateway, pipeline)
-    reach(Point.OPEN_TABLE_READY)
     instant = instants.new_instant_time(gateway, storage.uri)
+    if pipeline.quarantines:
+        quarantine.make_table(gateway, pipeline, instant)
+    reach(Point.OPEN_TABLE_READY)
     # The owner first: a crash in between leaves no instant that nobody knows.
     exchange.write_owner(
         storage, instant, Owner(order.transaction, pipeline.name, order.token, pipeline.quarantine_path)
@@ -387,11 +387,8 @@ def _require_uncommitted(storage: Storage, instant: str) -> None:
 
 def _is_ours(storage: Storage, order: JobOrder) -> bool:
     """Whether the instant is completed, by this transaction."""
-    timeline = Timeline.load(storage)
-    found = timeline.get(order.instant)
-    if found is None or found.phase is not Phase.COMPLETED:
-        return False
-    return timeline.extra_metadata(found).get(exchange.TRANSACTION_KEY) == order.transaction
+    extra = Timeline.load(storage).extra_of(order.instant) or {}
+    return extra.get(exchange.TRANSACTION_KEY) == order.transaction
 
 
 def _require_inflight(storage: Storage, instant: str) -> None:

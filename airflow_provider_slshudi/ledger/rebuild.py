@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
@@ -11,9 +12,11 @@ from airflow_provider_slshudi.exceptions import IllegalTransition
 from airflow_provider_slshudi.ledger import models, reads
 from airflow_provider_slshudi.ledger.coverage import cover, learn_density
 from airflow_provider_slshudi.ledger.engine import now
-from airflow_provider_slshudi.ledger.records import GONE, LATE, UNKNOWN, CommittedBatch, Duties
+from airflow_provider_slshudi.ledger.pipelines import shard_row
+from airflow_provider_slshudi.ledger.records import GONE, LATE, UNKNOWN, CommittedBatch, Duties, LedgerShard
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.ledger.transactions import note
+from airflow_provider_slshudi.ledger.upsert import upsert
 
 
 def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBatch], kept: Duties) -> None:
@@ -34,33 +37,40 @@ def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBa
         connection.execute(delete(table).where(table.c.transaction_id.in_(mine)))
     for table in (models.transactions, models.coverage):
         connection.execute(delete(table).where(table.c.pipeline == pipeline))
-    _add_missing_shards(connection, pipeline, batches, kept)
+    _begin_shards(connection, pipeline, batches, kept)
     for batch in batches:
         _insert(connection, pipeline, batch)
     cover(connection, pipeline, [item for batch in batches for item in batch.ranges])
 
 
-def _add_missing_shards(connection: Connection, pipeline: str, batches: Sequence[CommittedBatch], kept: Duties) -> None:
-    """The service tells the rest at the next plan. Of a shard that is not kept nobody knows what was unread before."""
+def _begin_shards(connection: Connection, pipeline: str, batches: Sequence[CommittedBatch], kept: Duties) -> None:
+    """Begins each shard where the table or this ledger, which may have begun anew, says, whichever is earlier.
+
+    The service tells the rest at the next plan. Of a shard that neither knows nobody can say what was unread before
+    its first committed cursor.
+    """
     covered: dict[int, int] = {}
     for batch in batches:
         for item in batch.ranges:
             covered[item.shard] = min(item.begin, covered.get(item.shard, item.begin))
-    known = {shard.id for shard in reads.shards(connection, pipeline)}
-    rest: dict[str, Any] = {"pipeline": pipeline, "hash_begin": "", "hash_end": ""}
-    new = [
-        {"shard": shard, "first": kept.first.get(shard, covered.get(shard)), "status": _status(shard, kept)} | rest
-        for shard in sorted(kept.first.keys() | covered.keys())
-        if shard not in known
+    known = {shard.id: shard for shard in reads.shards(connection, pipeline)}
+    new = [LedgerShard(id_, LATE, "", "", covered[id_]) for id_ in covered.keys() - known.keys() - kept.first.keys()]
+    told = [
+        _as_kept(known.get(id_) or LedgerShard(id_, UNKNOWN, "", "", begin), kept) for id_, begin in kept.first.items()
     ]
-    if new:
-        connection.execute(insert(models.shards), new)
+    rows = [shard_row(pipeline, shard) for shard in (*new, *told)]
+    upsert(connection, models.shards, rows, ["status", "last_end", "first"])
 
 
-def _status(shard: int, kept: Duties) -> str:
-    if shard in kept.gone:
-        return GONE
-    return UNKNOWN if shard in kept.first else LATE
+def _as_kept(shard: LedgerShard, kept: Duties) -> LedgerShard:
+    """A shard as this ledger has it, with what the table kept of it."""
+    if shard.id in kept.gone:
+        status, ends = GONE, [end for end in (shard.end, kept.gone[shard.id]) if end is not None]
+        shard = replace(shard, end=max(ends, default=None))
+    else:
+        # What the table kept was sure.
+        status = UNKNOWN if shard.status == LATE else shard.status
+    return replace(shard, status=status, first=min(shard.first, kept.first[shard.id]))
 
 
 def _insert(connection: Connection, pipeline: str, batch: CommittedBatch) -> None:

@@ -50,10 +50,22 @@ class LedgerShard:
 
 @dataclass(frozen=True, slots=True)
 class Duties:
-    """The cursor where a pipeline's duty for each shard begins, and the shards that are GONE, as a table keeps them."""
+    """The cursor where a pipeline's duty for each shard begins, and the shards that are GONE, as a table keeps them.
+
+    `gone` has the end of each, None where nobody knew it.
+    """
 
     first: Mapping[int, int] = field(default_factory=dict)
-    gone: frozenset[int] = frozenset()
+    gone: Mapping[int, int | None] = field(default_factory=dict)
+
+    def joined(self, other: Duties) -> Duties:
+        """Both: of two begins of a shard the earlier one, of two ends the later one."""
+        first, gone = dict(self.first), dict(self.gone)
+        for shard, begin in other.first.items():
+            first[shard] = min(begin, first.get(shard, begin))
+        for shard, end in other.gone.items():
+            gone[shard] = max((known for known in (end, gone.get(shard)) if known is not None), default=None)
+        return Duties(first, gone)
 
 
 @dataclass(frozen=True, slots=True)

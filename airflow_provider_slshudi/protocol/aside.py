@@ -11,7 +11,7 @@ from airflow_provider_slshudi.hudi import exchange, leftovers, quarantine
 from airflow_provider_slshudi.hudi.exchange import Manifest
 from airflow_provider_slshudi.hudi.instants import COMMIT_ACTION
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.records import Transaction
@@ -67,23 +67,31 @@ def is_settled(work: Work, transaction: Transaction) -> bool:
     if quarantine.is_completed(timeline, instant):
         return True
     if not quarantine.is_pending(timeline, instant):
-        raise quarantine.gone(work.pipeline.quarantine_path, instant)
+        raise quarantine.gone(storage_of(work, instant).uri, instant)
     return False
 
 
 def pending(work: Work) -> list[str]:
-    """Pending instants of the quarantine, be it at a former place, and those that a rollback took away half-way."""
-    found = set[str]()
-    for timeline in _all_timelines(work):
-        found |= {instant.time for instant in timeline.pending()} | set(timeline.rolling_back)
-    return sorted(found)
+    """Pending commits of the quarantine, be it at a former place, and those that a rollback took away half-way."""
+    return sorted(_pending(work))
 
 
-def _all_timelines(work: Work) -> list[Timeline]:
-    """The quarantine's timeline, then those of former places."""
-    here = storage_of(work).full("")
-    former = [place for place in quarantine.places(work.storage) if place.full("") != here]
-    return [timeline_of(work), *map(Timeline.load, former)]
+def _pending(work: Work) -> dict[str, str]:
+    """The same, each with the URI of the quarantine that has it."""
+    found: dict[str, str] = {}
+    for storage, timeline in [(storage_of(work), timeline_of(work)), *_former(work)]:
+        # Not its cleans: those are ended, not taken away.
+        commits = (instant.time for instant in timeline.pending() if instant.action == COMMIT_ACTION)
+        found |= dict.fromkeys((*commits, *timeline.rolling_back), storage.uri)
+    return found
+
+
+def _former(work: Work) -> Iterator[tuple[Storage, Timeline]]:
+    """The former places of the quarantine, each with its timeline; it is empty where nothing is there."""
+    here = storage_of(work)
+    for place in quarantine.places(work.storage):
+        if not place.is_at(here):
+            yield place.storage, Timeline.load(place.storage)
 
 
 def finish(work: Work, lease: Lease, committed: Mapping[str, str]) -> list[str]:
@@ -94,27 +102,23 @@ def finish(work: Work, lease: Lease, committed: Mapping[str, str]) -> list[str]:
     Raises:
         TableMismatch: what that takes is not there any more.
     """
-    found = [instant for instant in pending(work) if instant in committed]
-    for instant in found:
+    found = {instant: where for instant, where in sorted(_pending(work).items()) if instant in committed}
+    for instant, where in found.items():
         try:
             order = _order(work, instant, committed[instant])
         except ManifestError as error:
-            raise quarantine.gone(work.pipeline.quarantine_path, instant) from error
+            raise quarantine.gone(where, instant) from error
         work.change(lease, Verb.COMMIT, order)
-        if instant in pending(work):
+        if instant in _pending(work):
             raise TableError(
-                f"{work.pipeline.quarantine_path}: the job ended well, but instant {instant} is still pending",
-                table=work.pipeline.quarantine_path,
-                instant=instant,
+                f"{where}: the job ended well, but instant {instant} is still pending", table=where, instant=instant
             )
-    return found
+    return list(found)
 
 
 def _order(work: Work, instant: str, id_: str) -> JobOrder:
     """The order to commit again what the main table has; the quarantine's part is what is left to do."""
-    timeline = work.timeline()
-    found = timeline.get(instant)
-    extra = timeline.extra_metadata(found) if found is not None else {}
+    extra = work.timeline().extra_of(instant) or {}
     digest = json.loads(extra.get(exchange.QUARANTINE_KEY, "{}")).get("digest")
     token = exchange.token_of(work.storage, id_, instant, digest)
     batch = exchange.read_order(work.storage, id_, instant, token)
@@ -134,12 +138,14 @@ def require_whole(work: Work, commits: Iterable[tuple[str, Mapping[str, str]]]) 
 
     Raises:
         TableMismatch: the quarantine lacks a part of one; somebody restored it alone.
+        TimelineUnreadable: see `_completed`.
     """
-    done = _completed(work)
-    oldest = min(done, default=None)
+    done, made = _completed(work), [place.since for place in quarantine.places(work.storage)]
+    # Of a quarantine of which nobody kept when it was made all that can be said is what it has.
+    since = min(made) if made and all(made) else min(done, default=None)
     for instant, extra in commits:
-        if exchange.QUARANTINE_KEY in extra and oldest is not None and oldest <= instant and instant not in done:
-            raise quarantine.gone(work.pipeline.quarantine_path, instant)
+        if exchange.QUARANTINE_KEY in extra and since is not None and since <= instant and instant not in done:
+            raise quarantine.gone(storage_of(work).uri, instant)
 
 
 def require_no_more(work: Work, main: Container[str]) -> None:
@@ -147,24 +153,49 @@ def require_no_more(work: Work, main: Container[str]) -> None:
 
     Raises:
         TableMismatch: it has; somebody restored the main table alone.
+        TimelineUnreadable: see `_completed`.
     """
     if more := sorted(instant for instant in _completed(work) if instant not in main):
-        path = work.pipeline.quarantine_path
-        raise TableMismatch(
-            f"{path}: instant {more[0]} is completed here, and {work.storage.uri} does not have it: that table was "
-            "restored, and the quarantine was not. What is read again would be put aside a second time. Restore the "
-            "quarantine to the same time with Hudi, then run this again",
-            table=path,
-            instant=more[0],
-        )
+        raise _restored_alone(work, more[0])
+
+
+def require_no_newer(work: Work, main: Timeline) -> None:
+    """As `require_no_more`, as far as the active timelines tell: to be asked before each batch."""
+    here = timeline_of(work)
+    active = {instant.time for instant in main.completed(*CHANGES)}
+    # Archival takes a table's commits in their order: of those since the oldest none is archived.
+    for instant in here.completed(COMMIT_ACTION):
+        if instant.time not in active and instant.time >= min(active, default=""):
+            is_mine = here.extra_metadata(instant).get(exchange.PIPELINE_KEY, work.pipeline.name) == work.pipeline.name
+            if is_mine and main.archived(instant.time) is None:
+                raise _restored_alone(work, instant.time)
+
+
+def _restored_alone(work: Work, instant: str) -> TableMismatch:
+    path = storage_of(work).uri
+    return TableMismatch(
+        f"{path}: instant {instant} is completed here, and {work.storage.uri} does not have it: that table was "
+        "restored or replaced, or is not mounted, and the quarantine was not. What is read again would be put aside a "
+        "second time. Restore both tables to before this instant with Hudi, then run `slshudi ledger rebuild "
+        f"{work.pipeline.name}`; what was committed since is read again",
+        table=path,
+        instant=instant,
+    )
 
 
 def _completed(work: Work) -> set[str]:
-    """The instants of the quarantine's commits, archived ones too."""
-    found = set[str]()
-    for timeline in _all_timelines(work):
-        found |= {instant.time for instant in timeline.completed(COMMIT_ACTION)}
-        found |= {instant for instant, _, _ in timeline.archived_commits()}
+    """The instants of this pipeline's commits in the quarantine, archived ones and those at former places too.
+
+    Raises:
+        TimelineUnreadable: a former place does not have it any more.
+    """
+    found, name = set[str](), work.pipeline.name
+    for storage, timeline in [(storage_of(work), timeline_of(work)), *_former(work)]:
+        if not any(timeline):
+            quarantine.require_there(work.storage, storage)
+        # Another's may be at a place that was left.
+        commits = timeline.commits()
+        found |= {instant for instant, _, extra in commits if extra.get(exchange.PIPELINE_KEY, name) == name}
     return found
 
 

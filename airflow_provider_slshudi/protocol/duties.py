@@ -1,37 +1,63 @@
 """Where a pipeline's duty for each shard begins, kept in the table: no commit says what was still to be read.
 
-A ledger that is lost would otherwise begin with what commits hold, or anew. The file is `.hoodie/slshudi/shards.json`.
+A ledger that is lost would otherwise begin with what commits hold, or anew. Each pipeline has a file of its own, which
+names the source: shards of another logstore have nothing in common with these.
 """
 
 from __future__ import annotations
 
 import json
 
+from airflow_provider_slshudi.exceptions import TableError
 from airflow_provider_slshudi.hudi.exchange import ROOT
 from airflow_provider_slshudi.ledger.records import GONE, LATE, Duties
 from airflow_provider_slshudi.protocol.work import Work
 
-_PATH = f"{ROOT}/shards.json"
-
 
 def read(work: Work) -> Duties:
-    """What was kept; empty where nothing was."""
-    content = work.storage.read(_PATH)
-    found = json.loads(content) if content is not None else {}
-    if found.get("pipeline") != work.pipeline.name:
+    """What was kept of the pipeline's source; empty where nothing was.
+
+    Raises:
+        TableError: the file does not say.
+    """
+    content = work.storage.read(_path(work))
+    if content is None:
         return Duties()
-    return Duties({int(shard): begin for shard, begin in found["first"].items()}, frozenset(found["gone"]))
+    try:
+        found = json.loads(content)
+        first = {int(shard): int(begin) for shard, begin in found["first"].items()}
+        gone = {int(shard): None if end is None else int(end) for shard, end in found["gone"].items()}
+        source = str(found["source"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TableError(
+            f"{work.storage.full(_path(work))} is damaged ({type(error).__name__}: {error}). It says where the duty "
+            "for each shard begins. Put it back from a backup; where there is none delete it: a ledger that is whole "
+            "leaves it anew with its next plan. One that is rebuilt without it says of each shard what it may lack",
+            table=work.storage.uri,
+        ) from error
+    return Duties(first, gone) if source == work.pipeline.source.identity else Duties()
 
 
 def keep(work: Work) -> None:
-    """Keeps what the ledger knows beside what was kept before; of two begins of a shard the earlier one.
+    """Keeps what the ledger knows beside what was kept before; of two begins the earlier one, of two ends the later.
 
     Shards that are late are left out: what is not kept is late in a ledger that is made anew.
     """
     before, shards = read(work), work.ledger.shards(work.pipeline.name)
-    first = {shard.id: shard.first for shard in shards if shard.status != LATE}
-    first |= {shard: min(begin, first.get(shard, begin)) for shard, begin in before.first.items()}
-    now = Duties(first, before.gone | {shard.id for shard in shards if shard.status == GONE})
+    now = before.joined(
+        Duties(
+            {shard.id: shard.first for shard in shards if shard.status != LATE},
+            {shard.id: shard.end for shard in shards if shard.status == GONE},
+        )
+    )
     if now != before:
-        kept = {"pipeline": work.pipeline.name, "first": dict(sorted(first.items())), "gone": sorted(now.gone)}
-        work.storage.write(_PATH, json.dumps(kept, separators=(",", ":")).encode())
+        kept = {
+            "source": work.pipeline.source.identity,
+            "first": dict(sorted(now.first.items())),
+            "gone": dict(sorted(now.gone.items())),
+        }
+        work.storage.write(_path(work), json.dumps(kept, separators=(",", ":")).encode())
+
+
+def _path(work: Work) -> str:
+    return f"{ROOT}/shards/{work.pipeline.name}.json"

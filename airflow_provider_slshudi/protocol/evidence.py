@@ -17,6 +17,7 @@ from airflow_provider_slshudi.hudi.timeline import CHANGES, COMMITS, Instant, Ph
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.planning.recovery import InstantState, decide
+from airflow_provider_slshudi.protocol import aside
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import overlap
 
@@ -91,11 +92,12 @@ def require_agreement(work: Work) -> None:
     ledger's connection may have changed since. One listing and a few small files, however long the history.
 
     Raises:
-        As `check_table_against_ledger` and `refuse_foreign_writes`.
+        As `check_table_against_ledger`, `refuse_foreign_writes` and `aside.require_no_newer`.
     """
     timeline = work.timeline()
     check_table_against_ledger(work, timeline)
     refuse_foreign_writes(work, timeline)
+    aside.require_no_newer(work, timeline)
 
 
 def require_known_commits(work: Work) -> None:

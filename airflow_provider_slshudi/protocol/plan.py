@@ -210,7 +210,9 @@ def _refreshed(work: Work, service: LogService, taken: list[Range], save: bool) 
     refuse_other_shards(name, ((shard.id, shard.first, ends[shard.id]) for shard in there), taken)
     if save:
         reach(Point.PLAN_LEASED)
-        work.ledger.save_shards(name, [replace(shard, status=LATE) if shard.id in late else shard for shard in there])
+        # Those too that only the table told of: what is not in the ledger would be asked for once only.
+        seen = [replace(shard, status=LATE) if shard.id in late else shard for shard in there]
+        work.ledger.save_shards(name, [*seen, *gone])
         reach(Point.PLAN_SHARDS_SAVED)
     return _Shards(there, ends, gone, late)
 
@@ -222,7 +224,8 @@ def _known(work: Work, found: Collection[int]) -> dict[int, LedgerShard]:
         return known
     kept = duties.read(work)
     told = {
-        id_: LedgerShard(id_, GONE if id_ in kept.gone else UNKNOWN, "", "", begin) for id_, begin in kept.first.items()
+        id_: LedgerShard(id_, GONE if id_ in kept.gone else UNKNOWN, "", "", begin, kept.gone.get(id_))
+        for id_, begin in kept.first.items()
     }
     return told | known
 

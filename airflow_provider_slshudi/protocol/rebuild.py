@@ -19,6 +19,9 @@ from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import Range
 
+Commit = tuple[str, str, Mapping[str, str]]
+"""Request time, completion time and extra metadata."""
+
 
 @dataclass(frozen=True)
 class Rebuilt:
@@ -48,10 +51,8 @@ def rebuild(work: Work, table_is_gone: bool = False) -> Rebuilt:
         return _begin_anew(work)
     name = work.pipeline.name
     with work.lease() as lease:
-        aside.require_known(work)
         timeline = work.timeline()
-        commits = list(timeline.commits())
-        aside.require_no_more(work, {instant for instant, _, _ in commits})
+        commits = commits_of(work, timeline)
         batches = committed_batches(work, commits)
         if twice := doubled.doubled(batches):
             raise doubled.refuse(work, twice)
@@ -94,7 +95,20 @@ def _begin_anew(work: Work) -> Rebuilt:
     return Rebuilt(0, [])
 
 
-def committed_batches(work: Work, commits: Iterable[tuple[str, str, Mapping[str, str]]]) -> list[CommittedBatch]:
+def commits_of(work: Work, timeline: Timeline) -> list[Commit]:
+    """The table's commits, see `Timeline.commits`; its quarantine has none that it lacks.
+
+    Raises:
+        TimelineUnreadable: the quarantine is not where it was made.
+        TableMismatch: the table was restored, and the quarantine was not.
+    """
+    aside.require_known(work)
+    commits: list[Commit] = list(timeline.commits())
+    aside.require_no_more(work, {instant for instant, _, _ in commits})
+    return commits
+
+
+def committed_batches(work: Work, commits: Iterable[Commit]) -> list[CommittedBatch]:
     """What the table's commits, see `Timeline.commits`, hold by now, in the order of their completion."""
     batches, now = list[CommittedBatch](), dict[str, list[list[int]]]()
     for instant, completion, extra in sorted(commits, key=lambda item: item[1]):

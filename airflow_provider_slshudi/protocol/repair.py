@@ -23,7 +23,7 @@ from airflow_provider_slshudi.protocol import aside
 from airflow_provider_slshudi.protocol.columns import require_fit
 from airflow_provider_slshudi.protocol.doubled import Doubled, doubled
 from airflow_provider_slshudi.protocol.evidence import pending_of
-from airflow_provider_slshudi.protocol.rebuild import committed_batches, rebuild
+from airflow_provider_slshudi.protocol.rebuild import commits_of, committed_batches, rebuild
 from airflow_provider_slshudi.protocol.resolve import roll_back
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
@@ -72,17 +72,20 @@ def drop_doubled(work: Work) -> Repaired:
             first.
         TableError: the rows are not those that the commits recorded; the table is as it was.
         CommitStateUnknown: the commit ended badly; a second try finds out.
+        TableMismatch: the table and its quarantine are of different times.
         ColumnMismatch: the table's columns cannot become the pipeline's.
     """
     register(work)
     require_fit(work)
     with work.service_lease(), work.lease() as lease:
-        batches = committed_batches(work, work.timeline().commits())
+        commits = commits_of(work, work.timeline())
+        batches = committed_batches(work, commits)
         found = doubled(batches)
         if found:
             # First: what is pending afterwards is nothing of a commit, and goes.
             for instant in aside.finish(work, lease, {batch.instant: batch.id for batch in batches}):
                 exchange.delete(work.storage, instant)
+            aside.require_whole(work, ((instant, extra) for instant, _, extra in commits))
             _clear(work, lease, {batch.id for batch in batches})
             parts = _parts(work, batches, found)
             done = _drop(work, lease, {batch.instant: batch for batch in batches}, parts)

@@ -67,7 +67,9 @@ def test_an_archived_commit_is_still_found(spark: SparkSession, storage: Storage
         archived = timeline.archived(time)
         assert (archived is None) == (time in left)
         assert archived is None or archived[1]["note"] == str(number)
+        assert (timeline.extra_of(time) or {})["note"] == str(number)
     assert timeline.archived("20200101000000000") is None
+    assert timeline.extra_of("20200101000000000") is None
     assert {time: extra["note"] for time, _, extra in timeline.archived_commits()} == {
         time: str(number) for number, time in enumerate(times) if time not in left
     }

@@ -23,6 +23,7 @@ from airflow_provider_slshudi.hudi.exchange import Selection
 from airflow_provider_slshudi.hudi.timeline import Phase
 from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.planning.recovery import Decision
@@ -207,12 +208,14 @@ def test_a_quarantine_that_is_not_mounted_is_waited_for_and_none_is_made_in_its_
     pipeline.put(10)
     pipeline.batch("run-1")
     aside = quarantine_of(pipeline)
-    aside.rename(tmp_path / "unmounted")
     pipeline.put(10, first=10)
     planned = plan.tail(pipeline.by("run-2"))
     assert planned is not None
+    aside.rename(tmp_path / "unmounted")
     for act in (
         lambda: steps.open_instant(pipeline.by("run-2"), planned.id, planned.token),
+        lambda: settle(pipeline.by("run-2"), lambda run: True),
+        lambda: plan.tail(pipeline.by("run-2")),
         lambda: replay.show(pipeline.by("show")),
         lambda: replay.replay(pipeline.by("replay"), Selection()),
         lambda: verify(pipeline.by("verify")),
@@ -332,12 +335,52 @@ def test_a_table_that_was_restored_without_its_quarantine_is_refused_until_both_
     put_back(tmp_path / "main", table(pipeline))
     with pytest.raises(LedgerAhead):
         settle(pipeline.by("run-3"), lambda run: True)
-    with pytest.raises(TableMismatch, match="that table was restored, and the quarantine was not"):
+    with pytest.raises(TableMismatch, match="Restore both tables to before this instant"):
         rebuild(pipeline.by("rebuild"))
     put_back(tmp_path / "quarantine", quarantine_of(pipeline))
     rebuild(pipeline.by("rebuild"))
     assert pipeline.batch("run-3").rows == 20
     assert verify(pipeline.work).ok
+
+
+def test_a_table_and_a_ledger_that_were_restored_without_the_quarantine_are_refused(
+    twice_quarantined: Scenario, another_ledger: Ledger, tmp_path: Path
+) -> None:
+    """They agree with each other; what they read again would be put aside twice."""
+    pipeline = twice_quarantined
+    now = tmp_path / "now"
+    shutil.copytree(quarantine_of(pipeline), now)
+    put_back(tmp_path / "main", table(pipeline))
+    put_back(tmp_path / "quarantine", quarantine_of(pipeline))
+    pipeline = replace(pipeline, work=replace(pipeline.work, ledger=another_ledger))
+    rebuild(pipeline.by("restore"))  # the ledger as it was then
+    put_back(now, quarantine_of(pipeline))
+    for act in (
+        lambda: settle(pipeline.by("run-4"), lambda run: True),
+        lambda: plan.tail(pipeline.by("run-4")),
+        lambda: replay.replay(pipeline.by("replay"), Selection()),
+        lambda: rebuild(pipeline.by("rebuild")),
+    ):
+        with pytest.raises(TableMismatch, match="Restore both tables to before this instant"):
+            act()
+    put_back(tmp_path / "quarantine", quarantine_of(pipeline))
+    assert pipeline.batch("run-5").rows == 20
+    assert verify(pipeline.work).ok
+
+
+def test_a_quarantine_that_was_restored_to_before_its_first_commit_is_not_taken_for_a_new_one(scenario: Make) -> None:
+    pipeline = scenario(shards=1, misfits="quarantine")
+    pipeline.put(20)
+    pipeline.batch("run-1")
+    for file in (quarantine_of(pipeline) / ".hoodie/timeline").iterdir():
+        if file.is_file():
+            file.unlink()
+    for act in (
+        lambda: rebuild(pipeline.by("rebuild")),
+        lambda: replay.replay(pipeline.by("replay"), Selection()),
+    ):
+        with pytest.raises(TableMismatch, match="restore both tables"):
+            act()
 
 
 def test_a_quarantine_that_was_restored_without_its_table_is_refused(
@@ -371,9 +414,90 @@ def test_a_quarantines_part_is_committed_wherever_the_quarantine_is_by_now(scena
     pipeline = scenario(shards=1, misfits="quarantine")
     pipeline.put(20)
     committed_but_for_the_quarantine(pipeline)
+    rebuild(elsewhere_aside(pipeline, tmp_path / "another").work)
+    assert verify(pipeline.work).ok
+
+
+def elsewhere_aside(pipeline: Scenario, path: Path) -> Scenario:
+    """The same with a file that names another place for the quarantine."""
     described = pipeline.work.pipeline.quarantine.model_dump(mode="json")
-    moved = edited(pipeline.work, quarantine={**described, "path": f"file://{tmp_path}/another"})
-    rebuild(moved)
+    return replace(pipeline, work=edited(pipeline.work, quarantine={**described, "path": f"file://{path}"}))
+
+
+def test_a_former_quarantine_that_is_not_mounted_is_named(scenario: Make, tmp_path: Path) -> None:
+    here = scenario(shards=1, misfits="quarantine")
+    here.put(20)
+    here.batch("run-1")
+    former = elsewhere_aside(here, tmp_path / "former")
+    former.put(20, first=20)
+    former.batch("run-2")
+    (tmp_path / "former").rename(tmp_path / "unmounted")
+    for act in (
+        lambda: rebuild(here.by("rebuild")),
+        lambda: replay.replay(here.by("replay"), Selection()),
+    ):
+        with pytest.raises(TimelineUnreadable, match="/former: the quarantine is not here any more"):
+            act()
+    (tmp_path / "unmounted").rename(tmp_path / "former")
+    rebuild(here.by("rebuild"))
+    assert replay.replay(here.by("replay"), Selection()) is not None
+
+
+def test_what_another_pipeline_made_at_a_place_that_was_left_is_its_own(scenario: Make, tmp_path: Path) -> None:
+    left = scenario(shards=1, misfits="quarantine")
+    left.put(20)
+    left.batch("run-1")
+    moved = elsewhere_aside(left, tmp_path / "moved")
+    quarantine_of(left).rename(tmp_path / "moved")
+    with pytest.raises(TimelineUnreadable, match="take its line out"):
+        rebuild(moved.by("rebuild"))
+    (table(left) / ".hoodie/slshudi/quarantine").write_text("")
+    moved.put(10, first=20)
+    moved.batch("run-2")
+
+    # Another's quarantine where the first one was, and where a line says so again.
+    place = table(left) / ".hoodie/slshudi/quarantine"
+    place.write_text(f"{place.read_text()}\n{left.work.pipeline.quarantine_path}")
+    other = edited(left.work, name="another", table={"path": f"file://{tmp_path}/other", "name": "other"})
+    theirs = edited(
+        other,
+        quarantine={**other.pipeline.quarantine.model_dump(mode="json"), "path": left.work.pipeline.quarantine_path},
+    )
+    them = replace(left, work=theirs)
+    them.batch("their-run")
+    rebuild(moved.by("rebuild"))
+    assert verify(moved.work).ok
+
+
+def test_a_pending_clean_of_the_quarantine_is_nothing_to_roll_back(scenario: Make) -> None:
+    pipeline = scenario(shards=1, misfits="quarantine")
+    pipeline.put(20)
+    pipeline.batch("run-1")
+    timeline = quarantine_of(pipeline) / ".hoodie/timeline"
+    newest = max(file.name for file in timeline.iterdir() if file.name[0].isdigit())[:17]
+    plan_of_clean = timeline / f"{int(newest) + 1}.clean.requested"
+    plan_of_clean.write_bytes(b"")
+    rebuild(pipeline.by("rebuild"))
+    assert plan_of_clean.exists()
+    plan_of_clean.unlink()
+    assert verify(pipeline.work).ok
+
+
+def test_of_properties_that_a_killed_driver_left_under_their_other_name_recover_is_said(scenario: Make) -> None:
+    pipeline = scenario(shards=1, misfits="quarantine")
+    pipeline.put(20)
+    pipeline.batch("run-1")
+    properties = quarantine_of(pipeline) / ".hoodie/hoodie.properties"
+    properties.rename(properties.with_name("hoodie.properties.backup"))
+    for act in (
+        lambda: verify(pipeline.by("verify")),
+        lambda: replay.replay(pipeline.by("replay"), Selection()),
+        lambda: rebuild(pipeline.by("rebuild")),
+    ):
+        with pytest.raises(TimelineUnreadable, match="slshudi recover"):
+            act()
+    settle(pipeline.by("recover"), lambda run: True)
+    rebuild(pipeline.by("rebuild"))
     assert verify(pipeline.work).ok
 
 

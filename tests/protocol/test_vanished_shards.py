@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,10 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from airflow_provider_slshudi.exceptions import DataExpired, PipelineConflict, SourceRefused
+from airflow_provider_slshudi.exceptions import DataExpired, PipelineConflict, SourceRefused, TableError
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import GONE, LATE, LedgerShard, Transaction
 from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
@@ -60,9 +62,7 @@ def known(pipeline: Scenario) -> dict[int, LedgerShard]:
 
 
 def skipping(pipeline: Scenario) -> Scenario:
-    source = pipeline.work.pipeline.source.model_copy(update={"on_expired": "skip"})
-    changed = pipeline.work.pipeline.model_copy(update={"source": source})
-    return replace(pipeline, work=replace(pipeline.work, pipeline=changed))
+    return with_source(pipeline, on_expired="skip")
 
 
 def test_what_was_unread_of_a_closed_shard_is_named_to_the_cursor_and_skipped_as_a_gap(pipeline: Scenario) -> None:
@@ -296,6 +296,18 @@ def by_another(pipeline: Scenario, ledger: Ledger) -> Scenario:
     return replace(pipeline, work=replace(pipeline.work, ledger=ledger))
 
 
+def with_source(pipeline: Scenario, **changes: str) -> Scenario:
+    source = pipeline.work.pipeline.source.model_copy(update=changes)
+    return replace(
+        pipeline, work=replace(pipeline.work, pipeline=pipeline.work.pipeline.model_copy(update={"source": source}))
+    )
+
+
+def kept_by(pipeline: Scenario) -> Path:
+    """What the table keeps of the pipeline's shards."""
+    return Path(pipeline.work.storage.full(f".hoodie/slshudi/shards/{pipeline.work.pipeline.name}.json"))
+
+
 def test_what_was_unread_before_the_first_committed_cursor_is_read_after_a_rebuild(
     pipeline: Scenario, another_ledger: Ledger
 ) -> None:
@@ -314,14 +326,12 @@ def test_what_was_unread_before_the_first_committed_cursor_is_read_after_a_rebui
     assert verify(after.work).ok
 
 
-def test_where_nothing_was_committed_a_another_ledger_begins_where_the_first_one_did(
+def test_where_nothing_was_committed_another_ledger_begins_where_the_first_one_did(
     scenario: Make, another_ledger: Ledger
 ) -> None:
     pipeline = scenario(shards=1)
     pipeline.put(10)
-    source = pipeline.work.pipeline.source.model_copy(update={"start": "end"})
-    changed = pipeline.work.pipeline.model_copy(update={"source": source})
-    pipeline = replace(pipeline, work=replace(pipeline.work, pipeline=changed))
+    pipeline = with_source(pipeline, start="end")
     assert plan.tail(pipeline.by("run-0")) is None
     pipeline.put(20, first=10)
     pipeline.open(pipeline.by("run-1"))
@@ -332,19 +342,157 @@ def test_where_nothing_was_committed_a_another_ledger_begins_where_the_first_one
     assert after.batch("run-2").rows == 50
 
 
-def test_a_shard_that_a_another_ledger_knew_alone_is_asked_for(scenario: Make, another_ledger: Ledger) -> None:
-    """Nothing was committed, so no rebuild is asked for; the table kept the shard."""
+@pytest.fixture
+def lost(scenario: Make, another_ledger: Ledger) -> Scenario:
+    """By a ledger that is empty: a shard that only the table knows was deleted, and two others are there.
+
+    Nothing was committed, so no rebuild is asked for.
+    """
     pipeline = scenario(shards=1)
     pipeline.put(10)
     opened = pipeline.open(pipeline.by("run-1"))
     settle(pipeline.by("run-2"), lambda run: True)
     assert pipeline.work.ledger.get(opened.id).state is State.ABORTED
     split(pipeline)
+    pipeline.put(10, first=10)
     vanish(pipeline)
+    return by_another(pipeline, another_ledger)
+
+
+def test_a_shard_that_a_lost_ledger_knew_alone_is_said_until_that_is_accepted(lost: Scenario) -> None:
+    for run in ("run-3", "run-4"):
+        with pytest.raises(DataExpired) as expired:
+            plan.tail(lost.by(run))
+        assert (expired.value.shard, expired.value.more) == (0, True)
+    assert skipping(lost).batch("run-5").rows == 10
+
+
+def test_a_shard_that_a_lost_ledger_knew_alone_is_said_though_a_backfill_came_first(lost: Scenario) -> None:
+    service = lost.work.connect()
+    request = plan.BackfillRequest(cursors={1: (service.begin(1), service.end(1))})
+    assert plan.backfill(lost.by("backfill"), request) is not None
+    with pytest.raises(DataExpired) as expired:
+        plan.tail(lost.by("run-3"))
+    assert expired.value.shard == 0
+
+
+def test_a_rebuild_begins_shards_where_the_table_says_though_its_ledger_began_later(
+    pipeline: Scenario, another_ledger: Ledger, tmp_path: Path
+) -> None:
+    """A new ledger's first run saw neither the table, which was not mounted, nor what was unread by then."""
+    service = pipeline.work.connect()
+    end = service.end(0)
+    planned = plan.backfill(pipeline.by("backfill"), plan.BackfillRequest(cursors={0: (end - 3, end)}))
+    assert planned is not None
+    assert finish(pipeline.by("backfill"), planned).rows == 30
+    table = Path(pipeline.work.storage.full(""))
+    table.rename(tmp_path / "unmounted")
+    after = with_source(by_another(pipeline, another_ledger), start="end")
+    assert plan.tail(after.by("run-1")) is None
+    assert known(after)[0].first == end
+    (tmp_path / "unmounted").rename(table)
+    rebuild(after.by("rebuild"))
+    assert known(after)[0].first == known(pipeline)[0].first < end
+    assert after.batch("run-2").rows == 70
+    assert verify(after.work).ok
+
+
+def test_what_the_table_keeps_of_one_logstore_says_nothing_of_another(scenario: Make, server: LocalSls) -> None:
+    """Until something is committed the file may be corrected."""
+    pipeline = with_source(scenario(shards=1), start="end")
+    pipeline.put(40)
+    assert plan.tail(pipeline.by("run-0")) is None
+    pipeline.put(10, first=40)
+    pipeline.open(pipeline.by("run-1"))
+    settle(pipeline.by("run-2"), lambda run: True)
+    name = f"{pipeline.work.pipeline.source.logstore}-right"
+    pipeline.client.create_logstore(PROJECT, name, ttl=7, shard_count=1)
+    right = with_source(pipeline, logstore=name, start="begin")
+    right = replace(right, work=replace(right.work, connect=lambda: LogService(server.connection(), PROJECT, name)))
+    right.put(20)
+    assert right.batch("run-3").rows == 20
+    assert list(json.loads(kept_by(right).read_text())["first"].values()) == [right.work.connect().begin(0)]
+
+
+def test_a_gap_that_was_accepted_and_not_committed_outlives_the_ledger(
+    pipeline: Scenario, another_ledger: Ledger
+) -> None:
+    pipeline.batch("run-1")
+    pipeline.put(50, first=100)
+    split(pipeline)
+    (unread,) = look(pipeline, "run-2")
+    vanish(pipeline)
+    gap = replace(unread, gap=True)
+    assert look(skipping(pipeline), "run-3") == [gap]
     after = by_another(pipeline, another_ledger)
-    with pytest.raises(DataExpired) as lost:
-        plan.tail(after.by("run-3"))
-    assert (lost.value.shard, lost.value.more) == (0, True)
+    rebuild(after.by("rebuild"))
+    assert (known(after)[0].status, known(after)[0].end) == (GONE, unread.end)
+    with pytest.raises(DataExpired) as expired:
+        plan.tail(after.by("run-4"))
+    assert (expired.value.begin, expired.value.end) == (unread.begin, unread.end)
+
+
+def test_a_ledger_that_is_older_than_the_table_learns_which_shards_are_gone(pipeline: Scenario) -> None:
+    split(pipeline)
+    pipeline.batch("run-1")
+    seen = known(pipeline)[0]
+    vanish(pipeline)
+    pipeline.put(10, first=100)
+    pipeline.batch("run-2")
+    assert known(pipeline)[0].status == GONE
+    pipeline.work.ledger.save_shards(NAME, [replace(seen, status="readwrite")])
+    rebuild(pipeline.by("rebuild"))
+    assert (known(pipeline)[0].status, known(pipeline)[0].end) == (GONE, seen.end)
+    assert plan.tail(pipeline.by("run-3")) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"source":"sls://ads/events","first":null,"gone":{}}'])
+def test_a_file_of_duties_that_is_damaged_is_named_with_what_to_do(pipeline: Scenario, content: bytes) -> None:
+    pipeline.batch("run-1")
+    kept_by(pipeline).write_bytes(content)
+    pipeline.put(10, first=100)
+    for act in (lambda: plan.tail(pipeline.by("run-2")), lambda: rebuild(pipeline.by("rebuild"))):
+        with pytest.raises(TableError, match=r"shards/ad_events\.json is damaged .* delete it"):
+            act()
+    kept_by(pipeline).unlink()
+    assert pipeline.batch("run-3").rows == 10
+    assert kept_by(pipeline).exists()
+
+
+def test_where_a_first_batch_begins_is_kept_before_there_is_a_table(scenario: Make, another_ledger: Ledger) -> None:
+    """The worker dies after its driver made the table, and the ledger is lost."""
+    pipeline = with_source(scenario(shards=1), start="end")
+    pipeline.put(10)
+    assert plan.tail(pipeline.by("run-0")) is None
+    pipeline.put(20, first=10)
+    planned = plan.tail(pipeline.by("run-1"))
+    assert planned is not None
+    launcher = pipeline.work.launcher
+
+    class Dying:
+        def run(self, *order: Any) -> None:
+            launcher.run(*order)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        steps.open_instant(pipeline.by("run-1", launcher=Dying()), planned.id, planned.token)
+    after = by_another(pipeline, another_ledger)
+    rebuild(after.by("rebuild"))
+    assert after.batch("run-2").rows == 20
+
+
+def test_pipelines_that_meet_at_one_table_keep_their_duties_apart(scenario: Make, another_ledger: Ledger) -> None:
+    """Each by its own ledger, before anything is committed that would say so."""
+    pipeline = scenario(shards=1)
+    pipeline.put(10)
+    pipeline.open(pipeline.by("run-1"))
+    settle(pipeline.by("run-2"), lambda run: True)
+    before = kept_by(pipeline).read_bytes()
+    renamed = pipeline.work.pipeline.model_copy(update={"name": "another"})
+    other = replace(pipeline, work=replace(pipeline.work, pipeline=renamed, ledger=another_ledger))
+    other.open(other.by("run-1"))
+    assert kept_by(other).exists()
+    assert kept_by(pipeline).read_bytes() == before
 
 
 def test_a_rebuilt_ledger_knows_shards_without_a_log_and_those_that_are_gone(
@@ -375,7 +523,7 @@ def test_of_a_shard_that_no_table_kept_all_that_is_there_is_read_and_the_rest_is
     planned = plan.backfill(pipeline.by("backfill"), plan.BackfillRequest(cursors={0: (end - 3, end)}))
     assert planned is not None
     finish(pipeline.by("backfill"), planned)
-    Path(pipeline.work.storage.full(".hoodie/slshudi/shards.json")).unlink()
+    kept_by(pipeline).unlink()
 
     after = by_another(pipeline, another_ledger)
     rebuild(after.by("rebuild"))
