@@ -255,6 +255,21 @@ def require_claim(storage: Storage, name: str, what: str) -> None:
         )
 
 
+def write_duties(storage: Storage, pipeline: str, content: str) -> None:
+    """Keeps where the pipeline's duty for each shard begins."""
+    storage.write(duties_path(pipeline), content.encode())
+
+
+def read_duties(storage: Storage, pipeline: str) -> bytes | None:
+    """What was kept of the pipeline's duties, None where nothing was."""
+    return storage.read(duties_path(pipeline))
+
+
+def duties_path(pipeline: str) -> str:
+    """Where the pipeline's duties are kept."""
+    return f"{ROOT}/shards/{pipeline}.json"
+
+
 def write_manifest(storage: Storage, manifest: Manifest) -> None:
     """Leaves the manifest: the append's last act."""
     storage.write(f"{folder(manifest.instant)}/{_MANIFEST}{manifest.token}.json", json.dumps(asdict(manifest)).encode())

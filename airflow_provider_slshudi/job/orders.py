@@ -57,6 +57,7 @@ class JobOrder:
         digest: commit only, the SHA-256 of the manifest that was recorded.
         extra: commit only, the SHA-256 of what goes into the commit's extra metadata.
         creates: open only, whether a table that is not there is to be made.
+        duties: open only, what the table is to keep of the pipeline's shards; empty where it has that.
         until: when the job is to be over, on `processes.clock`'s; 0 where it takes its time.
         claim: the claim under which it changes the table's timeline, see `exchange.claim`; empty where it needs none.
     """
@@ -70,6 +71,7 @@ class JobOrder:
     until: float = 0.0
     claim: str = ""
     creates: bool = False
+    duties: str = ""
 
     def to_json(self) -> str:
         """As text."""

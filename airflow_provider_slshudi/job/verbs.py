@@ -56,6 +56,8 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
             "see whether it is mounted, and whether this machine's settings lead to the right store",
             table=storage.uri,
         )
+    if order.duties:
+        exchange.write_duties(storage, pipeline.name, order.duties)
     instant = instants.new_instant_time(gateway, storage.uri)
     if pipeline.quarantines:
         quarantine.make_table(gateway, pipeline, instant)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from airflow_provider_slshudi.exceptions import TableError
-from airflow_provider_slshudi.hudi.exchange import ROOT
+from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.ledger.records import GONE, LATE, Duties
 from airflow_provider_slshudi.protocol.work import Work
 
@@ -20,7 +20,7 @@ def read(work: Work) -> Duties:
     Raises:
         TableError: the file does not say.
     """
-    content = work.storage.read(_path(work))
+    content = exchange.read_duties(work.storage, work.pipeline.name)
     if content is None:
         return Duties()
     try:
@@ -29,9 +29,10 @@ def read(work: Work) -> Duties:
         gone = {int(shard): None if end is None else int(end) for shard, end in found["gone"].items()}
         source = str(found["source"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
+        file = work.storage.full(exchange.duties_path(work.pipeline.name))
         raise TableError(
-            f"{work.storage.full(_path(work))} is damaged ({type(error).__name__}: {error}). It says where the duty "
-            "for each shard begins. Put it back from a backup; where there is none delete it: a ledger that is whole "
+            f"{file} is damaged ({type(error).__name__}: {error}). It says where the duty for each "
+            "shard begins. Put it back from a backup; where there is none delete it: a ledger that is whole "
             "leaves it anew with its next plan. One that is rebuilt without it says of each shard what it may lack",
             table=work.storage.uri,
         ) from error
@@ -39,9 +40,16 @@ def read(work: Work) -> Duties:
 
 
 def keep(work: Work) -> None:
-    """Keeps what the ledger knows beside what was kept before; of two begins the earlier one, of two ends the later.
+    """Keeps what the ledger knows of the pipeline's shards in the table, which has to be there."""
+    if content := to_keep(work):
+        exchange.write_duties(work.storage, work.pipeline.name, content)
 
-    Shards that are late are left out: what is not kept is late in a ledger that is made anew.
+
+def to_keep(work: Work) -> str:
+    """What the table is to keep from now on: what the ledger knows beside what was kept before; empty: it has that.
+
+    Of two begins of a shard the earlier one, of two ends the later one. Shards that are late are left out: what is not
+    kept is late in a ledger that is made anew.
     """
     before, shards = read(work), work.ledger.shards(work.pipeline.name)
     now = before.joined(
@@ -50,14 +58,11 @@ def keep(work: Work) -> None:
             {shard.id: shard.end for shard in shards if shard.status == GONE},
         )
     )
-    if now != before:
-        kept = {
-            "source": work.pipeline.source.identity,
-            "first": dict(sorted(now.first.items())),
-            "gone": dict(sorted(now.gone.items())),
-        }
-        work.storage.write(_path(work), json.dumps(kept, separators=(",", ":")).encode())
-
-
-def _path(work: Work) -> str:
-    return f"{ROOT}/shards/{work.pipeline.name}.json"
+    if now == before:
+        return ""
+    kept = {
+        "source": work.pipeline.source.identity,
+        "first": dict(sorted(now.first.items())),
+        "gone": dict(sorted(now.gone.items())),
+    }
+    return json.dumps(kept, separators=(",", ":"))

@@ -10,7 +10,6 @@ from airflow_provider_slshudi.config import MOST_FILES
 from airflow_provider_slshudi.exceptions import IllegalTransition, ManifestError, TableError, TooManyFiles
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest, RangeDone, Selection
-from airflow_provider_slshudi.hudi.timeline import PROPERTIES
 from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
@@ -36,9 +35,9 @@ def open_instant(work: Work, id_: str, token: int, replay: Selection | None = No
         creates = not work.ledger.has_written(work.pipeline.name)
         if instant is None:
             reach(Point.OPEN_STARTED)
-            if creates and not work.storage.exists(PROPERTIES):
-                duties.keep(work)  # the plan had no table to keep them in; nobody else's is there either
-            work.launcher.run(Verb.OPEN, work.order(transaction=id_, token=token, creates=creates), {})
+            # The plan had no table to keep them in.
+            kept = duties.to_keep(work) if creates else ""
+            work.launcher.run(Verb.OPEN, work.order(transaction=id_, token=token, creates=creates, duties=kept), {})
             instant = open_instant_of(work, transaction)
         if instant is None:
             raise TableError(
@@ -46,8 +45,6 @@ def open_instant(work: Work, id_: str, token: int, replay: Selection | None = No
                 table=work.storage.uri,
             )
         reach(Point.OPEN_SEEN)
-        if creates:
-            duties.keep(work)
         density = {str(shard): found.bytes for shard, found in work.ledger.density(work.pipeline.name).items()}
         ranges = [[item.shard, item.begin, item.end] for item in work.ledger.ranges(id_) if not item.gap]
         pipeline = work.pipeline.model_dump(mode="json")

@@ -459,7 +459,9 @@ def test_a_file_of_duties_that_is_damaged_is_named_with_what_to_do(pipeline: Sce
     assert kept_by(pipeline).exists()
 
 
-def test_where_a_first_batch_begins_is_kept_before_there_is_a_table(scenario: Make, another_ledger: Ledger) -> None:
+def test_where_a_first_batch_begins_is_kept_before_anything_is_on_the_timeline(
+    scenario: Make, another_ledger: Ledger
+) -> None:
     """The worker dies after its driver made the table, and the ledger is lost."""
     pipeline = with_source(scenario(shards=1), start="end")
     pipeline.put(10)
