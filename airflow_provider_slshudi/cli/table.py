@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, work_of
-
-if TYPE_CHECKING:
-    pass
 
 DAMAGED = 1
 

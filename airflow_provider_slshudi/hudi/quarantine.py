@@ -127,10 +127,9 @@ def require_known(main: Storage, aside: Storage) -> None:
 def places(main: Storage) -> list[Place]:
     """Where quarantines of this table were made."""
     found = []
-    for line in (main.read(_PLACE) or b"").decode().splitlines():
-        since, _, uri = line.strip().partition(" ")
-        if line.strip():
-            found.append(Place(Storage(uri), since) if since.isdigit() else Place(Storage(line.strip()), ""))
+    for line in filter(None, map(str.strip, (main.read(_PLACE) or b"").decode().splitlines())):
+        since, _, uri = line.partition(" ")
+        found.append(Place(Storage(uri), since) if since.isdigit() else Place(Storage(line), ""))
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -27,6 +27,8 @@ COMMITS = ("commit", "deltacommit")
 """What a write of rows is called, by the table's type."""
 CHANGES = (*COMMITS, "replacecommit")
 """Actions that change which files a snapshot has."""
+Commit = tuple[str, str, Mapping[str, str]]
+"""Request time, completion time and extra metadata of a completed commit."""
 _HISTORY = f"{FOLDER}/history"
 _MANIFEST = re.compile(r"manifest_(\d+)")
 # A savepoint has the time of the commit that it keeps, and is none.
@@ -274,8 +276,8 @@ class Timeline:
         records += [_first_record(row["metadata"]) for row in rows if row["action"] == "rollback" and row["metadata"]]
         return {str(time) for record in records for time in record.get("commitsRollback") or ()}
 
-    def commits(self) -> Iterator[tuple[str, str, dict[str, str]]]:
-        """Request time, completion time and extra metadata of every completed commit; reads them and the archive."""
+    def commits(self) -> Iterator[Commit]:
+        """Every completed commit; reads them and the archive."""
         completed = self.completed(*COMMITS)
         for instant in completed:
             yield instant.time, str(instant.completion), self.extra_metadata(instant)
@@ -286,8 +288,8 @@ class Timeline:
                 seen.add(time)
                 yield time, completion, extra
 
-    def archived_commits(self) -> Iterator[tuple[str, str, dict[str, str]]]:
-        """Request time, completion time and extra metadata of every archived commit; reads the whole archive."""
+    def archived_commits(self) -> Iterator[Commit]:
+        """Every archived commit; reads the whole archive."""
         for file in self._archive_files():
             for row in self._archived_rows(file):
                 if row["action"] in COMMITS:

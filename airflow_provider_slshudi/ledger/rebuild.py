@@ -13,7 +13,7 @@ from airflow_provider_slshudi.ledger import models, reads
 from airflow_provider_slshudi.ledger.coverage import cover, learn_density
 from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.pipelines import shard_row
-from airflow_provider_slshudi.ledger.records import GONE, LATE, UNKNOWN, CommittedBatch, Duties, LedgerShard
+from airflow_provider_slshudi.ledger.records import GONE, LATE, CommittedBatch, Duties, LedgerShard, later
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.ledger.transactions import note
 from airflow_provider_slshudi.ledger.upsert import upsert
@@ -55,22 +55,15 @@ def _begin_shards(connection: Connection, pipeline: str, batches: Sequence[Commi
             covered[item.shard] = min(item.begin, covered.get(item.shard, item.begin))
     known = {shard.id: shard for shard in reads.shards(connection, pipeline)}
     new = [LedgerShard(id_, LATE, "", "", covered[id_]) for id_ in covered.keys() - known.keys() - kept.first.keys()]
-    told = [
-        _as_kept(known.get(id_) or LedgerShard(id_, UNKNOWN, "", "", begin), kept) for id_, begin in kept.first.items()
-    ]
+    told = [_joined(known.get(id_, shard), shard) for id_, shard in kept.shards().items()]
     rows = [shard_row(pipeline, shard) for shard in (*new, *told)]
     upsert(connection, models.shards, rows, ["status", "last_end", "first"])
 
 
-def _as_kept(shard: LedgerShard, kept: Duties) -> LedgerShard:
-    """A shard as this ledger has it, with what the table kept of it."""
-    if shard.id in kept.gone:
-        status, ends = GONE, [end for end in (shard.end, kept.gone[shard.id]) if end is not None]
-        shard = replace(shard, end=max(ends, default=None))
-    else:
-        # What the table kept was sure.
-        status = UNKNOWN if shard.status == LATE else shard.status
-    return replace(shard, status=status, first=min(shard.first, kept.first[shard.id]))
+def _joined(known: LedgerShard, told: LedgerShard) -> LedgerShard:
+    """A shard as this ledger has it, with what the table `told` of it; what the table kept was sure, so not late."""
+    status = told.status if told.status == GONE or known.status == LATE else known.status
+    return replace(known, status=status, first=min(known.first, told.first), end=later(known.end, told.end))
 
 
 def _insert(connection: Connection, pipeline: str, batch: CommittedBatch) -> None:

@@ -64,8 +64,20 @@ class Duties:
         for shard, begin in other.first.items():
             first[shard] = min(begin, first.get(shard, begin))
         for shard, end in other.gone.items():
-            gone[shard] = max((known for known in (end, gone.get(shard)) if known is not None), default=None)
+            gone[shard] = later(end, gone.get(shard))
         return Duties(first, gone)
+
+    def shards(self) -> dict[int, LedgerShard]:
+        """The shards as a ledger has them that knows no more, by their ids."""
+        return {
+            id_: LedgerShard(id_, GONE if id_ in self.gone else UNKNOWN, "", "", begin, self.gone.get(id_))
+            for id_, begin in self.first.items()
+        }
+
+
+def later(one: int | None, other: int | None) -> int | None:
+    """The later of two ends of a shard, of which either may be unknown."""
+    return max((end for end in (one, other) if end is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)

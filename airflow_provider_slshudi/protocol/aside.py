@@ -46,8 +46,12 @@ def swept(work: Work, instant: str) -> Iterator[None]:
 
 def timelines(work: Work) -> list[tuple[Storage, Timeline]]:
     """The timelines of the table and of its quarantine."""
-    storages = work.storage, Storage(work.pipeline.quarantine_path)
-    return [(storage, Timeline.load(storage)) for storage in storages]
+    return [(storage, Timeline.load(storage)) for storage in storages(work)]
+
+
+def storages(work: Work) -> tuple[Storage, Storage]:
+    """Where the table is, and its quarantine."""
+    return work.storage, storage_of(work)
 
 
 def is_pending(work: Work, instant: str) -> bool:
@@ -79,16 +83,17 @@ def pending(work: Work) -> list[str]:
 def _pending(work: Work) -> dict[str, str]:
     """The same, each with the URI of the quarantine that has it."""
     found: dict[str, str] = {}
-    for storage, timeline in [(storage_of(work), timeline_of(work)), *_former(work)]:
+    for storage, timeline in _everywhere(work):
         # Not its cleans: those are ended, not taken away.
         commits = (instant.time for instant in timeline.pending() if instant.action == COMMIT_ACTION)
         found |= dict.fromkeys((*commits, *timeline.rolling_back), storage.uri)
     return found
 
 
-def _former(work: Work) -> Iterator[tuple[Storage, Timeline]]:
-    """The former places of the quarantine, each with its timeline; it is empty where nothing is there."""
+def _everywhere(work: Work) -> Iterator[tuple[Storage, Timeline]]:
+    """The quarantine and its former places, each with its timeline; of a former one that is away it is empty."""
     here = storage_of(work)
+    yield here, timeline_of(work)
     for place in quarantine.places(work.storage):
         if not place.is_at(here):
             yield place.storage, Timeline.load(place.storage)
@@ -190,7 +195,7 @@ def _completed(work: Work) -> set[str]:
         TimelineUnreadable: a former place does not have it any more.
     """
     found, name = set[str](), work.pipeline.name
-    for storage, timeline in [(storage_of(work), timeline_of(work)), *_former(work)]:
+    for storage, timeline in _everywhere(work):
         if not any(timeline):
             quarantine.require_there(work.storage, storage)
         # Another's may be at a place that was left.

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from airflow_provider_slshudi.exceptions import IllegalTransition, SourceRefused
-from airflow_provider_slshudi.ledger.records import GONE, LATE, UNKNOWN, LedgerShard, Transaction
+from airflow_provider_slshudi.ledger.records import GONE, LATE, LedgerShard, Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.planning.backfill import plan_backfill
 from airflow_provider_slshudi.planning.batch import plan_tail
@@ -222,12 +222,7 @@ def _known(work: Work, found: Collection[int]) -> dict[int, LedgerShard]:
     known = {shard.id: shard for shard in work.ledger.shards(work.pipeline.name)}
     if known.keys() >= set(found):
         return known
-    kept = duties.read(work)
-    told = {
-        id_: LedgerShard(id_, GONE if id_ in kept.gone else UNKNOWN, "", "", begin, kept.gone.get(id_))
-        for id_, begin in kept.first.items()
-    }
-    return told | known
+    return duties.read(work).shards() | known
 
 
 def _late(service: LogService, doubtful: list[Shard]) -> frozenset[int]:

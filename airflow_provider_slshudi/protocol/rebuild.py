@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from airflow_provider_slshudi.exceptions import TableError
 from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import CHANGES, PROPERTIES, Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, PROPERTIES, Commit, Timeline
 from airflow_provider_slshudi.ledger.records import CommittedBatch, Duties, RangeTotals
 from airflow_provider_slshudi.ledger.states import Kind
 from airflow_provider_slshudi.protocol import aside, doubled, duties
@@ -18,9 +18,6 @@ from airflow_provider_slshudi.protocol.resolve import roll_back
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import Range
-
-Commit = tuple[str, str, Mapping[str, str]]
-"""Request time, completion time and extra metadata."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,7 @@ def commits_of(work: Work, timeline: Timeline) -> list[Commit]:
         TableMismatch: the table was restored, and the quarantine was not.
     """
     aside.require_known(work)
-    commits: list[Commit] = list(timeline.commits())
+    commits = list(timeline.commits())
     aside.require_no_more(work, {instant for instant, _, _ in commits})
     return commits
 

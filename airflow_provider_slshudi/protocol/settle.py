@@ -113,7 +113,7 @@ def settle(work: Work, ended: Ended) -> list[Settled]:
 
 def _cut_off(work: Work) -> list[Storage]:
     """The tables whose properties a driver was changing when it died: to open, and to some readers, they are none."""
-    return [storage for storage, _ in aside.timelines(work) if properties.is_cut_off(storage)]
+    return [storage for storage in aside.storages(work) if properties.is_cut_off(storage)]
 
 
 def _twice(work: Work) -> bool:

@@ -316,11 +316,18 @@ def put_back(copy: Path, place: Path) -> None:
 
 
 @pytest.fixture
-def twice_quarantined(scenario: Make, tmp_path: Path) -> Scenario:
-    """Two batches with logs aside; in `tmp_path` both tables as they were after the first."""
+def quarantined(scenario: Make) -> Scenario:
+    """A batch with logs aside."""
     pipeline = scenario(shards=1, misfits="quarantine")
     pipeline.put(20)
     pipeline.batch("run-1")
+    return pipeline
+
+
+@pytest.fixture
+def twice_quarantined(quarantined: Scenario, tmp_path: Path) -> Scenario:
+    """Two batches with logs aside; in `tmp_path` both tables as they were after the first."""
+    pipeline = quarantined
     shutil.copytree(table(pipeline), tmp_path / "main")
     shutil.copytree(quarantine_of(pipeline), tmp_path / "quarantine")
     pipeline.put(20, first=20)
@@ -368,10 +375,10 @@ def test_a_table_and_a_ledger_that_were_restored_without_the_quarantine_are_refu
     assert verify(pipeline.work).ok
 
 
-def test_a_quarantine_that_was_restored_to_before_its_first_commit_is_not_taken_for_a_new_one(scenario: Make) -> None:
-    pipeline = scenario(shards=1, misfits="quarantine")
-    pipeline.put(20)
-    pipeline.batch("run-1")
+def test_a_quarantine_that_was_restored_to_before_its_first_commit_is_not_taken_for_a_new_one(
+    quarantined: Scenario,
+) -> None:
+    pipeline = quarantined
     for file in (quarantine_of(pipeline) / ".hoodie/timeline").iterdir():
         if file.is_file():
             file.unlink()
@@ -424,10 +431,8 @@ def elsewhere_aside(pipeline: Scenario, path: Path) -> Scenario:
     return replace(pipeline, work=edited(pipeline.work, quarantine={**described, "path": f"file://{path}"}))
 
 
-def test_a_former_quarantine_that_is_not_mounted_is_named(scenario: Make, tmp_path: Path) -> None:
-    here = scenario(shards=1, misfits="quarantine")
-    here.put(20)
-    here.batch("run-1")
+def test_a_former_quarantine_that_is_not_mounted_is_named(quarantined: Scenario, tmp_path: Path) -> None:
+    here = quarantined
     former = elsewhere_aside(here, tmp_path / "former")
     former.put(20, first=20)
     former.batch("run-2")
@@ -443,10 +448,8 @@ def test_a_former_quarantine_that_is_not_mounted_is_named(scenario: Make, tmp_pa
     assert replay.replay(here.by("replay"), Selection()) is not None
 
 
-def test_what_another_pipeline_made_at_a_place_that_was_left_is_its_own(scenario: Make, tmp_path: Path) -> None:
-    left = scenario(shards=1, misfits="quarantine")
-    left.put(20)
-    left.batch("run-1")
+def test_what_another_pipeline_made_at_a_place_that_was_left_is_its_own(quarantined: Scenario, tmp_path: Path) -> None:
+    left = quarantined
     moved = elsewhere_aside(left, tmp_path / "moved")
     quarantine_of(left).rename(tmp_path / "moved")
     with pytest.raises(TimelineUnreadable, match="take its line out"):
@@ -459,20 +462,14 @@ def test_what_another_pipeline_made_at_a_place_that_was_left_is_its_own(scenario
     place = table(left) / ".hoodie/slshudi/quarantine"
     place.write_text(f"{place.read_text()}\n{left.work.pipeline.quarantine_path}")
     other = edited(left.work, name="another", table={"path": f"file://{tmp_path}/other", "name": "other"})
-    theirs = edited(
-        other,
-        quarantine={**other.pipeline.quarantine.model_dump(mode="json"), "path": left.work.pipeline.quarantine_path},
-    )
-    them = replace(left, work=theirs)
+    them = elsewhere_aside(replace(left, work=other), quarantine_of(left))
     them.batch("their-run")
     rebuild(moved.by("rebuild"))
     assert verify(moved.work).ok
 
 
-def test_a_pending_clean_of_the_quarantine_is_nothing_to_roll_back(scenario: Make) -> None:
-    pipeline = scenario(shards=1, misfits="quarantine")
-    pipeline.put(20)
-    pipeline.batch("run-1")
+def test_a_pending_clean_of_the_quarantine_is_nothing_to_roll_back(quarantined: Scenario) -> None:
+    pipeline = quarantined
     timeline = quarantine_of(pipeline) / ".hoodie/timeline"
     newest = max(file.name for file in timeline.iterdir() if file.name[0].isdigit())[:17]
     plan_of_clean = timeline / f"{int(newest) + 1}.clean.requested"
@@ -483,10 +480,8 @@ def test_a_pending_clean_of_the_quarantine_is_nothing_to_roll_back(scenario: Mak
     assert verify(pipeline.work).ok
 
 
-def test_of_properties_that_a_killed_driver_left_under_their_other_name_recover_is_said(scenario: Make) -> None:
-    pipeline = scenario(shards=1, misfits="quarantine")
-    pipeline.put(20)
-    pipeline.batch("run-1")
+def test_of_properties_that_a_killed_driver_left_under_their_other_name_recover_is_said(quarantined: Scenario) -> None:
+    pipeline = quarantined
     properties = quarantine_of(pipeline) / ".hoodie/hoodie.properties"
     properties.rename(properties.with_name("hoodie.properties.backup"))
     for act in (
