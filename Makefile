@@ -1,7 +1,7 @@
 # PYTHON=/path/to/python3.11 chooses the interpreter; otherwise the first Python 3.10-3.12 that runs is taken.
 VENV := .venv
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint conformance soak soak-tables soak-upsert chaos crash-matrix worlds fuzz bench bench-exactness bench-growth bench-upsert constraints clean
+.PHONY: help setup demo test lint conformance soak soak-tables soak-upsert chaos crash-matrix worlds differential fuzz bench bench-exactness bench-growth bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -39,6 +39,10 @@ crash-matrix: setup ## Every process killed at every point where state changes; 
 
 worlds: setup ## Five hundred drawn worlds: zones, clocks, locales, users, disks, hands; SEED=7 repeats one
 	@$(VENV)/bin/python -m tests.worlds $(if $(SEED),--seed $(SEED),--worlds 500)
+
+differential: setup ## Three hundred random tables asked by Spark, hudi-rs, DuckDB and Polars; then twelve planted lies
+	@$(VENV)/bin/python -m tests.differential --tables 300 $(if $(SEED),--seed $(SEED))
+	@$(VENV)/bin/python -m tests.differential --lies
 
 fuzz: setup ## Mutated requests to the local server, mutated answers to the client
 	@$(VENV)/bin/python -m tests.fuzz.requests --count 200000

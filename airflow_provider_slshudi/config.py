@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from airflow_provider_slshudi.datatypes import Scalar, holds, parse_type
+from airflow_provider_slshudi.datatypes import Scalar, has_bounds, holds, parse_type
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.jsonpath import parse_path
 from airflow_provider_slshudi.timepattern import FORMATS, parse_pattern
@@ -93,6 +93,9 @@ _TABLE_OPTIONS = (
     "hoodie.compact.inline.max.delta.commits",
 )
 
+BOUNDS = "hoodie.metadata.index.column.stats.enable"
+BOUNDS_OF = "hoodie.metadata.index.column.stats.column.list"
+"""Options by which Hudi keeps the least and the greatest value of columns in its metadata table, for each file."""
 MOST_FILES = 10_000
 """Of a batch: its commit tells the table of each, within a time that a lease covers."""
 MOST_BUCKETS = 10_000
@@ -652,6 +655,53 @@ class Pipeline(_Model):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _bounds_are_right(self) -> Pipeline:
+        if not self.bounded and self.bounded is not None:
+            return self
+        types = {name: column.type for column in self.columns for name in (column.name, *column.renamed_from)}
+        fitting = _listed(name for name, type_ in types.items() if has_bounds(parse_type(type_)))
+        for name in sorted(_names(self.table.options.get(BOUNDS_OF, ""))):
+            if name not in types or not has_bounds(parse_type(types[name])):
+                raise ValueError(
+                    f"table.options.{BOUNDS_OF} names {name!r}, {types.get(name, 'no column')}: by bounds of others "
+                    f"than int, bigint, decimal, date and timestamp readers leave out rows that are there ({fitting})"
+                )
+        upsert = self.table.upsert
+        texts = [name for name in upsert.record_key if types[name] == "string"] if upsert else []
+        if texts:
+            raise ValueError(
+                f"table.options.{BOUNDS} is for tables without texts in their record_key ({_listed(texts)}): Hudi "
+                "keeps bounds of keys, too, and by those of long texts readers leave out rows that are there"
+            )
+        return self
+
+    @property
+    def bounded(self) -> frozenset[str] | None:
+        """The columns of which Hudi is to keep bounds; None: of all whose type has some.
+
+        As it comes those that files are sorted by: there they pay, and each costs (docs/decisions/0028).
+        """
+        options = self.table.options
+        if options.get(BOUNDS, "true").lower() != "true":
+            return frozenset()
+        if BOUNDS_OF in options:
+            return _names(options[BOUNDS_OF])
+        if BOUNDS in options:
+            return None
+        clustering = self.maintenance.clustering
+        return frozenset(clustering.sort if clustering is not None and self.clusters else ())
+
+    @property
+    def escapes_folders(self) -> bool:
+        """Whether Hudi is told that folders' names are escaped, as only those of texts need it.
+
+        Where it is, Spark fails at a filter of a table with a row without a partition (docs/decisions/0028).
+        """
+        partition = self.table.partition
+        types = {column.name: column.type for column in self.columns}
+        return isinstance(partition, FieldPartition) and types[partition.column] == "string"
+
     @property
     def quarantine_path(self) -> str:
         """Where the quarantine is."""
@@ -756,6 +806,10 @@ def _repeated_keys(node: yaml.Node, prefix: str = "") -> Iterator[tuple[str, int
                 yield field, key.start_mark.line + 1
             seen.add(key.value)
             yield from _repeated_keys(value, field)
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in text.split(",") if name.strip())
 
 
 def _listed(names: Any) -> str:

@@ -18,6 +18,8 @@ MOST_DIGITS = 38
 DEEPEST = 32
 """How many arrays, maps and structs may be within each other."""
 
+_BOUNDED = ("int", "bigint", "date", "timestamp")
+
 _TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[<>(),:])\s*")
 
 
@@ -91,6 +93,15 @@ def parse_type(text: str) -> DataType:
 def holds(type_: DataType, name: str) -> bool:
     """Whether the type is the scalar `name`, or has it somewhere within."""
     return any(part == Scalar(name) for part in _parts(type_))
+
+
+def has_bounds(type_: DataType) -> bool:
+    """Whether the least and the greatest value of a file say to every reader which values it may have.
+
+    Texts have none: of long ones Parquet keeps none, and Hudi orders letters otherwise than Spark. NaN is in no bounds
+    of floating numbers, and Spark compares binaries in a way that Hudi fails at.
+    """
+    return isinstance(type_, Decimal) or (isinstance(type_, Scalar) and type_.name in _BOUNDED)
 
 
 def _parts(type_: DataType) -> Iterator[DataType]:

@@ -128,10 +128,13 @@ class ValueMisfit(TerminalError):
 
     def __init__(self, column: str, type_: str, value: str | None, key: str, reason: str = "conversion") -> None:
         what = f"log {key} has no value" if value is None else f"{value!r} of log {key} {reason_text(reason, type_)}"
-        super().__init__(
-            f"column {column}: {what}. Correct the column, let such values become NULL with `nullify`, or keep such "
-            "logs aside with `quarantine`"
+        advice = (
+            "Have them written otherwise, or leave such logs out with `table.upsert.missing_key: drop`"
+            if reason == "key"
+            else "Correct the column, let such values become NULL with `nullify`, or keep such logs aside with "
+            "`quarantine`"
         )
+        super().__init__(f"column {column}: {what}. {advice}")
         self.column, self.type, self.reason, self.value, self.key = column, type_, reason, value, key
 
 
@@ -170,6 +173,7 @@ def reason_text(reason: str, type_: str) -> str:
         "late": "is too long ago",
         "future": "is too far in the future",
         "partition": "cannot be the name of a partition's folder",
+        "key": "makes a record key that is another's, too, or that Hudi cannot read back",
     }.get(reason, f"is no {type_}")
 
 

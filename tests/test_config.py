@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from airflow_provider_slshudi.config import Clustering, load_pipeline, parse_pipeline, parse_size
+from airflow_provider_slshudi.config import Clustering, Pipeline, load_pipeline, parse_pipeline, parse_size
 from airflow_provider_slshudi.exceptions import ConfigError
 from tests.pipelines import customers
 
@@ -334,3 +334,49 @@ def test_what_is_no_pipeline_at_all(text: str, told: str) -> None:
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read"):
         load_pipeline(tmp_path / "none.yaml")
+
+
+BOUNDED = "hoodie.metadata.index.column.stats"
+
+
+@pytest.mark.parametrize(
+    ("options", "upsert", "told"),
+    [
+        (
+            {f"{BOUNDED}.column.list": "n, s"},
+            None,
+            "column.list names 's', string: by bounds of others than int, bigint",
+        ),
+        ({f"{BOUNDED}.column.list": "none"}, None, r"names 'none', no column: .* \(at, n\)"),
+        (
+            {f"{BOUNDED}.enable": "true"},
+            {"record_key": ["n", "s"], "buckets": 1},
+            r"without texts in their record_key \(s\)",
+        ),
+    ],
+)
+def test_bounds_that_would_hide_rows_are_refused(
+    options: dict[str, str], upsert: dict[str, Any] | None, told: str
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        _bounded(options, upsert)
+
+
+def test_bounds_are_kept_of_what_is_sorted_by_or_asked_for() -> None:
+    assert _bounded({}, None).bounded == {"n", "s"}
+    assert _bounded({f"{BOUNDED}.enable": "false"}, None).bounded == set()
+    assert _bounded({f"{BOUNDED}.enable": "true"}, None).bounded is None
+    assert _bounded({f"{BOUNDED}.column.list": "at"}, None).bounded == {"at"}
+    assert _bounded({}, {"record_key": "s", "buckets": 1}).bounded == set()
+
+
+def _bounded(options: dict[str, str], upsert: dict[str, Any] | None) -> Pipeline:
+    return Pipeline.model_validate(
+        {
+            "name": "p",
+            "source": {"project": "p", "logstore": "l"},
+            "table": {"path": "file:///lake/t", "name": "t", "options": options, "upsert": upsert},
+            "columns": [{"name": "n", "type": "int"}, {"name": "s"}, {"name": "at", "type": "date"}],
+            "maintenance": {"clustering": {"sort": ["n", "s"]}},
+        }
+    )

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from aliyun.log import LogClient, LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.config import PROTOCOL_OPTIONS, Pipeline, Upsert
+from airflow_provider_slshudi.hudi.buckets import bucket_ids
 from airflow_provider_slshudi.hudi.commit import upsert_options
 from tests.crash.counts import as_url
 
@@ -60,44 +62,64 @@ def put(client: LogClient, pipeline: Pipeline, changes: Iterable[Change], at: in
 
 
 class Model:
-    """What the table has to hold, batch by batch."""
+    """What the table has to hold, batch by batch; `with_logs` where it is Merge-On-Read, and was not compacted."""
 
-    def __init__(self, upsert: Upsert) -> None:
-        self._upsert = upsert
+    def __init__(self, upsert: Upsert, with_logs: bool = False) -> None:
+        self._upsert, self._with_logs = upsert, with_logs
         self.rows: dict[Key, dict[str, Any]] = {}
+        self._base: dict[Key, dict[str, Any]] = {}
+        self._logs: dict[Key, dict[str, Any]] = {}
+        self._known: set[tuple[str, int]] = set()
 
     def batch(self, changes: Iterable[Change]) -> None:
-        """Merges a batch in: first its own rows of each key, then with what is there."""
+        """Merges a batch in."""
+        changes = list(changes)
+        if self._upsert.partial_update:
+            self._fold(changes)
+            return
         reduced: dict[Key, Change] = {}
         for change in changes:
             before = reduced.get(change.key)
-            reduced[change.key] = change if before is None else self._later(before, change)
+            if before is None or not self._is_older(change.row, before.row):
+                reduced[change.key] = change
         for key, change in reduced.items():
             self._merge(key, change)
 
-    def _later(self, before: Change, after: Change) -> Change:
-        by_time = self._upsert.mode == "event_time"
-        loser, winner = (before, after) if not by_time or after.updated_at >= before.updated_at else (after, before)
-        return Change(**_filled(vars(winner), vars(loser))) if self._upsert.partial_update else winner
-
     def _merge(self, key: Key, change: Change) -> None:
         there = self.rows.get(key)
-        older = self._upsert.mode == "event_time" and there is not None and change.updated_at < there["updated_at"]
-        if self._upsert.partial_update and there is not None:
-            winner, loser = (there, change.row) if older else (change.row, there)
-            self.rows[key] = _filled(winner, loser)
-        elif not older and change.is_deleted and self._upsert.delete_marker is not None:
+        if there is not None and self._is_older(change.row, there):
+            return
+        if change.is_deleted and self._upsert.delete_marker is not None:
             self.rows.pop(key, None)
-        elif not older:
+        else:
             self.rows[key] = change.row
+
+    def _fold(self, changes: list[Change]) -> None:
+        """Each row as if it came alone; readers of log files merge these first, and then with the base file."""
+        buckets = {change.key: (change.region, self._bucket(change.id)) for change in changes}
+        for change in changes:
+            rows = self._logs if self._with_logs and buckets[change.key] in self._known else self._base
+            rows[change.key] = self._later(rows.get(change.key), change.row)
+            base, logs = self._base.get(change.key), self._logs.get(change.key)
+            self.rows[change.key] = self._later(base, logs) if logs is not None else dict(base or {})
+        self._known |= set(buckets.values())
+
+    def _later(self, there: dict[str, Any] | None, row: dict[str, Any]) -> dict[str, Any]:
+        if there is None:
+            return row
+        winner, loser = (there, row) if self._is_older(row, there) else (row, there)
+        return {name: loser[name] if value is None else value for name, value in winner.items()}
+
+    def _is_older(self, row: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
+        return self._upsert.mode == "event_time" and bool(row["updated_at"] < there["updated_at"])
+
+    def _bucket(self, id_: str) -> int:
+        keys = pa.array([id_])
+        return int(bucket_ids(self._upsert.record_key, [keys], keys, self._upsert.buckets)[0])
 
     def table(self) -> list[tuple[Any, ...]]:
         """The rows in an order of their own."""
         return sorted_rows(self.rows.values())
-
-
-def _filled(winner: Mapping[str, Any], loser: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: loser[name] if value is None else value for name, value in winner.items()}
 
 
 def sorted_rows(rows: Iterable[Mapping[str, Any]]) -> list[tuple[Any, ...]]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _MASK = 0xFFFFFFFF
+_WORDS = {"__null__": "", "__empty__": ""}
+"""What Hudi writes in the place of NULL and of an empty text, and reads as these, which have the same hash."""
 
 
 def record_keys(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
@@ -34,37 +36,61 @@ def record_keys(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
 
 def bucket_ids(names: Sequence[str], columns: Sequence[pa.Array], keys: pa.Array, buckets: int) -> np.ndarray[Any, Any]:
     """The bucket of each row, 0 to `buckets` - 1, from the columns of its key and `record_keys` of them."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     hashes = np.ones(len(keys), np.uint32)
     for column in columns:
         hashes = hashes * np.uint32(31) + java_hashes(_text(column))
-    # Hudi takes the values back out of the key's text, where separators within them count.
-    odd = pc.and_(pc.match_substring(keys, ":"), pc.match_substring(keys, ","))
+    # Hudi takes the values back out of the key's text, where separators and two words of its own count.
+    odd = _with_separators(columns)
     if len(columns) > 1:
-        seps = [pc.and_(pc.match_substring(_text(c), ":"), pc.match_substring(_text(c), ",")) for c in columns]
-        odd = seps[0]
-        for more in seps[1:]:
-            odd = pc.or_(odd, more)
-    for place in np.nonzero(odd.to_numpy(zero_copy_only=False))[0]:
-        hashes[place] = _hash_of(values_in_key(keys[int(place)].as_py(), names))
+        odd |= _any([pc.is_in(_text(column), value_set=pa.array(list(_WORDS))) for column in columns])
+    for place in np.nonzero(odd)[0]:
+        hashes[place] = _hash_of(values_in_key(keys[int(place)].as_py(), names) or [])
     return (hashes & np.uint32(0x7FFFFFFF)) % np.uint32(buckets)
 
 
-def values_in_key(key: str, names: Sequence[str]) -> list[str]:
-    """The values of the columns as Hudi reads them back out of a key with commas and colons."""
+def unusable(names: Sequence[str], columns: Sequence[pa.Array]) -> np.ndarray[Any, Any]:
+    """Which rows have a key that is another's, too, or that no writer of Hudi's could find the bucket of.
+
+    The text of a key with several columns tells them apart unless a value has the next one's name with a comma before
+    it and a colon behind. NULL is none of this.
+    """
+    import pyarrow.compute as pc
+
+    odd = _with_separators(columns)
+    found = np.zeros(len(odd), bool)
+    if odd.any():
+        for column, following in zip(columns, names[1:], strict=False):
+            found |= _any([pc.match_substring(_text(column), f",{following}:")])
+        keys = record_keys(names, columns)
+        for place in np.nonzero(odd & ~found)[0]:
+            key = keys[int(place)].as_py()
+            found[place] = key is not None and values_in_key(key, names) is None
+    return found
+
+
+def values_in_key(key: str, names: Sequence[str]) -> list[str] | None:
+    """The values of the columns as Hudi reads them back out of a key with commas and colons.
+
+    None: it looks for the end of a value for ever.
+    """
     values, begin = [], 0
     while True:
         colon = key.find(":", begin)
         end, following = len(key), key.find(":", colon + 1)
+        endless = following >= 0 and key[begin:colon] not in names
         while following >= 0:
             comma = key.rfind(",", colon + 1, following)
             if comma >= 0:
-                end = comma
+                end, endless = comma, False
                 break
             following = key.find(":", following + 1)
+        if endless:
+            return None
         if key[begin:colon] in names:
-            values.append(key[colon + 1 : end])
+            values.append(_WORDS.get(key[colon + 1 : end], key[colon + 1 : end]))
         if end == len(key):
             return values or [key]
         begin = end + 1
@@ -115,6 +141,28 @@ def _hash_of(values: Sequence[str]) -> int:
         for unit in np.frombuffer(value.encode("utf-16-le"), np.uint16).tolist():
             inner = (31 * inner + unit) & _MASK
         found = (31 * found + inner) & _MASK
+    return found
+
+
+def _with_separators(columns: Sequence[pa.Array]) -> np.ndarray[Any, Any]:
+    """Which rows have a value with both a comma and a colon in it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = np.zeros(len(columns[0]), bool)
+    for column in columns:
+        if pa.types.is_string(column.type):
+            commas = _any([pc.match_substring(column, ",")])
+            found |= commas & _any([pc.match_substring(column, ":")]) if commas.any() else commas
+    return found
+
+
+def _any(masks: Sequence[pa.Array]) -> np.ndarray[Any, Any]:
+    import pyarrow.compute as pc
+
+    found = np.zeros(len(masks[0]), bool)
+    for mask in masks:
+        found |= pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
     return found
 
 

@@ -23,7 +23,7 @@ from airflow_provider_slshudi.exceptions import ClockBehind, TimelineUnreadable
 from airflow_provider_slshudi.hudi import properties
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER, PROPERTIES
+from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER
 
 WAIT_SECONDS = 10.0
 """Clocks of machines differ by as much; a clock that is behind by more was set wrong."""
@@ -32,7 +32,6 @@ _FURTHEST_SECONDS = 14 * 3600
 _TIMES = re.compile(r"(\d{14,})(?:_(\d{14,}))?\.")
 _DIGITS = "%Y%m%d%H%M%S%f"
 _ZONE = "hoodie.table.timeline.timezone"
-_ZONE_LINE = re.compile(rf"^{re.escape(_ZONE)}=(.*)$", re.MULTILINE)
 _GENERATOR = "org.apache.hudi.common.table.timeline.HoodieInstantTimeGenerator"
 # What it begins with.
 _NEVER = "0"
@@ -116,11 +115,8 @@ def to_utc(tables: Sequence[Storage]) -> None:
     are asked for a date. Hudi's own way of changing the file deletes it first.
     """
     for table in tables:
-        content = table.read(PROPERTIES)
-        if content is None or _zone_said(content) == "UTC":
-            continue
-        rest = _ZONE_LINE.sub("", content.decode()).rstrip("\n")
-        properties.replace(table, f"{rest}\n{_ZONE}=UTC\n".encode())
+        if _may_be_east(table):
+            properties.put(table, _ZONE, "UTC")
 
 
 def _newest(tables: Sequence[Storage]) -> Newest | None:
@@ -170,13 +166,8 @@ def _is_metadata(table: Storage) -> bool:
 
 
 def _may_be_east(table: Storage) -> bool:
-    content = table.read(PROPERTIES)
-    return content is not None and _zone_said(content) != "UTC"
-
-
-def _zone_said(content: bytes) -> str:
-    said = _ZONE_LINE.search(content.decode())
-    return said[1].strip().upper() if said else "LOCAL"
+    said = properties.read(table)
+    return said is not None and said.get(_ZONE, "LOCAL").strip().upper() != "UTC"
 
 
 def _zone(gateway: Gateway, ahead: int) -> Any:

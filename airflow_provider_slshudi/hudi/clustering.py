@@ -8,7 +8,7 @@ from airflow_provider_slshudi.config import Clustering, Pipeline
 from airflow_provider_slshudi.exceptions import TableError
 from airflow_provider_slshudi.hudi.commit import client
 from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.hudi.rewriting import FILES, Written, completing, owner, write_stats
+from airflow_provider_slshudi.hudi.rewriting import FILES, Written, by_todays_calendar, completing, owner, write_stats
 from airflow_provider_slshudi.hudi.storage import Storage
 
 ACTION = "clustering"
@@ -34,9 +34,10 @@ def write(gateway: Gateway, pipeline: Pipeline, instant: str, inflight: Callable
         table = gateway.hudi.table.HoodieSparkTable.create(config, engine)
         planned = gateway.hudi.common.util.ClusteringUtils.getPendingClusteringPlan(table.getMetaClient(), instant)
         slices = [item for group in planned.getInputGroups() for item in group.getSlices()]
-        made = table.cluster(engine, instant)
-        inflight()
-        stats = write_stats(gateway, pipeline, instant, made)
+        with by_todays_calendar(engine):
+            made = table.cluster(engine, instant)
+            inflight()
+            stats = write_stats(gateway, pipeline, instant, made)
         metadata = made.getCommitMetadata().get()
         for stat in stats:
             metadata.addWriteStat(stat.getPartitionPath(), stat)

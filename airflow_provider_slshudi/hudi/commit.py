@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow_provider_slshudi.config import PROTOCOL_OPTIONS, Pipeline, Upsert
-from airflow_provider_slshudi.hudi import evolution
+from airflow_provider_slshudi.hudi import evolution, statistics
 from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
 from airflow_provider_slshudi.hudi.instants import action
 from airflow_provider_slshudi.hudi.schema import avro_schema
@@ -64,10 +64,13 @@ def commit(
             in_time()
             reach(Point.COMMIT_LOOKED)
 
+        if statistics.indexed(storage):
+            # Before: bounds of a column that has none from now on would be taken for those of all files.
+            _tell_of_indexed_columns(gateway, writer, gateway.meta_client(hadoop_path(storage.uri)), metadata)
         with completing(gateway, writer, instant, metadata, in_time, last_look) as table:
             inflight = gateway.inflight(table.getMetaClient(), instant, name)
             table.getActiveTimeline().saveAsComplete(False, inflight, option.of(metadata))
-        _tell_of_indexed_columns(gateway, writer, table, metadata)
+        _tell_of_indexed_columns(gateway, writer, table.getMetaClient(), metadata)
 
 
 @contextmanager
@@ -101,13 +104,12 @@ def completing(
     markers.quietDeleteMarkerDir(engine, config.getMarkersDeleteParallelism())
 
 
-def _tell_of_indexed_columns(gateway: Gateway, writer: Any, table: Any, metadata: Any) -> None:
+def _tell_of_indexed_columns(gateway: Gateway, writer: Any, meta: Any, metadata: Any) -> None:
     """Names the columns that have statistics to readers, which Hudi does after each commit."""
     config = writer.getConfig()
     wanted = config.getMetadataConfig()
     if not (config.isMetadataTableEnabled() and wanted.isColumnStatsIndexEnabled()):
         return
-    meta = table.getMetaClient()
     meta.reloadTableConfig()
     records = gateway.hudi.common.util.Option.of(config.getRecordMerger().getRecordType())
     columns = gateway.hudi.metadata.HoodieTableMetadataUtil.getColumnsToIndex(metadata, meta, wanted, records)
@@ -142,24 +144,32 @@ def upsert_options(upsert: Upsert) -> dict[str, str]:
 
 @contextmanager
 def client(
-    gateway: Gateway, pipeline: Pipeline, more: Mapping[str, str] | None = None, schema: str | None = None
+    gateway: Gateway,
+    pipeline: Pipeline,
+    more: Mapping[str, str] | None = None,
+    schema: str | None = None,
+    anew: bool = False,
 ) -> Iterator[Any]:
     """Hudi's write client for the pipeline's table, with `more` options; none of them is a protocol's one.
 
-    It reads and writes by `schema` (Avro), the table's own without it, whatever the pipeline's file says by now.
+    It reads and writes by `schema` (Avro), the table's own without it, whatever the pipeline's file says by now. `anew`
+    is for who makes the metadata table anew, with bounds of all the columns that the pipeline's file says.
     """
     table = pipeline.table
+    storage = Storage(table.path)
+    timeline = Timeline.load(storage)
     if schema is None:
-        storage = Storage(table.path)
-        schema = evolution.schema_to_commit(storage, Timeline.load(storage)) or avro_schema(pipeline)
+        schema = evolution.schema_to_commit(storage, timeline) or avro_schema(pipeline)
+    bounded = None if anew else statistics.of_all_files(storage, timeline)
+    options = {**table.options, **statistics.options(pipeline, schema, bounded), **(more or {}), **PROTOCOL_OPTIONS}
     # A server that would share the timeline with executors: a commit has none.
-    options = {**table.options, **(more or {}), **PROTOCOL_OPTIONS, "hoodie.embed.timeline.server": "false"}
+    options["hoodie.embed.timeline.server"] = "false"
     if table.upsert is not None:
         options |= upsert_options(table.upsert)
     if table.partition is not None:
         options["hoodie.datasource.write.partitionpath.field"] = table.partition.name
         options["hoodie.datasource.write.hive_style_partitioning"] = "true"
-        options["hoodie.datasource.write.partitionpath.urlencode"] = "true"
+        options["hoodie.datasource.write.partitionpath.urlencode"] = str(pipeline.escapes_folders).lower()
     properties = gateway.jvm.java.util.Properties()
     for key, value in options.items():
         properties.setProperty(key, value)

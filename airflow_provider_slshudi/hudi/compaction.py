@@ -13,7 +13,7 @@ from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.hudi.commit import client
 from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
 from airflow_provider_slshudi.hudi.instants import new_instant_time
-from airflow_provider_slshudi.hudi.rewriting import FILES, Written, completing, owner, write_stats
+from airflow_provider_slshudi.hudi.rewriting import FILES, Written, by_todays_calendar, completing, owner, write_stats
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 
@@ -40,9 +40,10 @@ def write(gateway: Gateway, pipeline: Pipeline, instant: str, inflight: Callable
             for name in (*operation.getDeltaFilePaths(), operation.getDataFilePath())
             if name
         ]
-        made = table.compact(engine, instant)
-        inflight()
-        stats = write_stats(gateway, pipeline, instant, made)
+        with by_todays_calendar(engine):
+            made = table.compact(engine, instant)
+            inflight()
+            stats = write_stats(gateway, pipeline, instant, made)
         stitched = gateway.hudi.util.CommonClientUtils.stitchCompactionHoodieWriteStats(made, stats)
         return Written.of(storage, stitched.getCommitMetadata().get(), stats, read)
 

@@ -9,7 +9,6 @@ alike by Spark and hudi-rs, in snapshot and incremental queries and through ever
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -18,10 +17,10 @@ from typing import Any
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.datatypes import MOST_DIGITS, DataType, Decimal, Scalar, Struct, parse_type
 from airflow_provider_slshudi.exceptions import ColumnMismatch
-from airflow_provider_slshudi.hudi import exchange
+from airflow_provider_slshudi.hudi import exchange, properties
 from airflow_provider_slshudi.hudi.schema import avro_schema, decimal_bytes, nullable_field, table_columns, type_of_avro
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import CHANGES, PROPERTIES, Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 
 SCHEMA_KEY = "schema"
 """Where a commit's extra metadata has the table's schema; Hudi's own name of it."""
@@ -29,7 +28,7 @@ SCHEMA_KEY = "schema"
 _WRITTEN_ANEW = "rows of a table with `upsert` are written anew with the file's columns: keep this one in the file"
 _WIDER = {"int": ("bigint", "double"), "float": ("double",)}
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_CREATE_SCHEMA = "hoodie.table.create.schema="
+_CREATE_SCHEMA = "hoodie.table.create.schema"
 
 
 class Kind(str, Enum):
@@ -78,9 +77,8 @@ def schema_of_now(storage: Storage, timeline: Timeline) -> TableSchema | None:
         text = timeline.extra_metadata(instant).get(SCHEMA_KEY)
         if text:
             return TableSchema(json.loads(text), instant.time)
-    properties = (storage.read(PROPERTIES) or b"").decode()
-    line = next((line for line in properties.splitlines() if line.startswith(_CREATE_SCHEMA)), None)
-    return None if line is None else TableSchema(json.loads(_unescaped(line.removeprefix(_CREATE_SCHEMA))), "")
+    text = (properties.read(storage) or {}).get(_CREATE_SCHEMA)
+    return None if text is None else TableSchema(json.loads(text), "")
 
 
 def changes(now: TableSchema, pipeline: Pipeline) -> list[Change]:
@@ -283,15 +281,3 @@ def _mismatch(storage: Storage, pipeline: Pipeline, refused: list[Change]) -> Co
         table=storage.uri,
         columns=tuple((change.column, change.there, change.wanted) for change in refused),
     )
-
-
-def _unescaped(value: str) -> str:
-    """A value of Java's properties."""
-
-    def character(match: re.Match[str]) -> str:
-        text = match[1]
-        return (
-            chr(int(text[1:], 16)) if len(text) == 5 else {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(text, text)
-        )
-
-    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", character, value)

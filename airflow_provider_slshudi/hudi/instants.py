@@ -54,7 +54,7 @@ def create_table(gateway: Gateway, pipeline: Pipeline) -> None:
         builder = (
             builder.setPartitionFields(table.partition.name)
             .setHiveStylePartitioningEnable(True)
-            .setUrlEncodePartitioning(True)
+            .setUrlEncodePartitioning(pipeline.escapes_folders)
         )
     if table.upsert is not None:
         builder = _with_merging(gateway, builder, table.upsert)

@@ -6,7 +6,6 @@ A file has up to two blocks: rows as Parquet, and the keys of deleted rows with 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_slshudi.hudi.parquet import Encodings
     from airflow_provider_slshudi.hudi.storage import Storage
 
 _MAGIC = b"#HUDI#"
@@ -37,23 +37,23 @@ class LogFile:
         self._sink: pa.NativeFile | None = None
         self._rows = self._deletes = self._bytes = 0
 
-    def write(self, schema: str, rows: pa.Table, parquet: Mapping[str, Any], deletes: pa.Array, deleted: int) -> None:
+    def write(self, schema: str, rows: pa.Table, encodings: Encodings, deletes: pa.Array, deleted: int) -> None:
         """Writes the file.
 
         Args:
             schema: Avro's schema of `rows`.
             rows: what is upserted, Hudi's five columns included.
-            parquet: arguments of the Parquet writer.
+            encodings: of the Parquet block.
             deletes: what is deleted, by `delete_records`.
             deleted: how many that are.
         """
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         self._sink = self._storage.create(self.path)
         if rows.num_rows:
             content = pa.BufferOutputStream()
-            pq.write_table(rows, content, row_group_size=rows.num_rows, **parquet)
+            with encodings.writer(content, rows) as writer:
+                writer.write_table(rows, row_group_size=rows.num_rows)
             self._block(_PARQUET, schema, content.getvalue())
         if deleted:
             body = b"".join([bytes(varints(np.array([deleted]))[0].as_py()), bytes(deletes), b"\0"])

@@ -40,25 +40,33 @@ def reduce_rows(rows: pa.Table, keys: pa.Array, spec: MergeSpec) -> tuple[pa.Tab
     """One row of each key, with the keys: that of the greatest ordering value, of these the one that came last.
 
     Shards are not ordered among each other; rows of a child shard come after those of its parents, whose ids are
-    smaller. With partial updates a NULL in the winner is filled from the rows before it.
+    smaller. Of partial updates see `_folded`.
     """
     coded = keys.dictionary_encode()
     if len(coded.dictionary) == len(keys):
         return rows, keys
     codes = coded.indices.to_numpy(zero_copy_only=False)
     by = [_numbers(rows[name]) for name in reversed(PLACE)]
-    if spec.ordering_field is not None:
+    if spec.ordering_field is not None and not spec.partial_update:
         by.append(_numbers(rows[spec.ordering_field]))
     order = np.lexsort([*by, codes])
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     last = np.append(starts[1:], len(order)) - 1
-    kept = rows.take(order[last])
-    if spec.partial_update:
-        ordered = rows.take(order)
-        for place, name in enumerate(rows.column_names):
-            if kept[name].null_count:
-                kept = kept.set_column(place, rows.schema.field(place), _last_value(ordered[name], starts))
+    kept = _folded(rows.take(order), starts, spec) if spec.partial_update else rows.take(order[last])
     return kept, coded.dictionary.take(_array(codes[order[last]]))
+
+
+def after(there: pa.Table, there_keys: pa.Array, rows: pa.Table, keys: pa.Array) -> tuple[pa.Table, pa.Array]:
+    """`rows`, and before them the rows of the same keys that are there already; with the keys of all."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    known = pc.is_in(there_keys, value_set=keys)
+    before = there.filter(known).select([name for name in rows.column_names if name not in PLACE])
+    for name in PLACE:
+        before = before.append_column(name, pa.repeat(pa.scalar(-1, rows.schema.field(name).type), before.num_rows))
+    before = before.select(rows.column_names).cast(rows.schema)
+    return pa.concat_tables([before, rows]), pa.concat_arrays([there_keys.filter(known).cast(keys.type), keys])
 
 
 def merge(there: pa.Table, there_keys: pa.Array, rows: pa.Table, keys: pa.Array, spec: MergeSpec) -> Merged:
@@ -125,14 +133,30 @@ def _filled(
     return pa.table(columns, schema=rows.schema)
 
 
-def _last_value(values: pa.ChunkedArray, starts: np.ndarray[Any, Any]) -> pa.Array:
-    """The last value of each group that is not NULL."""
+def _folded(rows: pa.Table, starts: np.ndarray[Any, Any], spec: MergeSpec) -> pa.Table:
+    """The row that partial updates of each key make, each merged as if it came alone; `rows` are as they came.
+
+    The result does not depend on how batches are cut. A row's values replace what is there; those of a row that comes
+    after a newer one only what is NULL. So a column has the last value of the rows that were the newest when they came,
+    or where these have none the first of the others.
+    """
     import pyarrow as pa
 
-    valid = values.is_valid().to_numpy()
-    place = np.where(valid, np.arange(len(values)), -1)
-    last = np.maximum.reduceat(place, starts)
-    return values.take(pa.array(last, mask=last < 0))
+    count = rows.num_rows
+    newest = np.ones(count, bool)
+    if spec.ordering_field is not None:
+        _, ranks = np.unique(_numbers(rows[spec.ordering_field]), return_inverse=True)
+        groups = np.repeat(np.arange(len(starts)), np.diff(starts, append=count))
+        heights = groups * count + ranks
+        newest = heights == np.maximum.accumulate(heights)
+    columns = []
+    for values in rows.columns:
+        valid, places = values.is_valid().to_numpy(), np.arange(count)
+        last = np.maximum.reduceat(np.where(valid & newest, places, -1), starts)
+        first = np.minimum.reduceat(np.where(valid & ~newest, places, count), starts)
+        chosen = np.where(last >= 0, last, first)
+        columns.append(values.take(pa.array(np.minimum(chosen, count - 1), mask=chosen == count)))
+    return pa.table(columns, schema=rows.schema)
 
 
 def _numbers(values: pa.ChunkedArray) -> np.ndarray[Any, Any]:

@@ -88,7 +88,7 @@ def rebuild(gateway: Gateway, pipeline: Pipeline, deleted: Callable[[], None]) -
     Files of pending instants are left out; their commits add them. Where it is cut off, readers list the table, and
     the next commit makes it anew.
     """
-    with client(gateway, pipeline) as writer:
+    with client(gateway, pipeline, anew=True) as writer:
         config, engine = writer.getConfig(), writer.getEngineContext()
         meta = gateway.meta_client(hadoop_path(pipeline.table.path))
         gateway.hudi.metadata.HoodieTableMetadataUtil.deleteMetadataTable(meta, engine, False)

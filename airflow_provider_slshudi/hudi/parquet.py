@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 SEQUENCE, KEY = "_sequence", "_key"
 """Two columns that rows have beside the table's: their number within the task, their row key."""
 
+_FOOTER = {"org.apache.spark.version": "3.5.0"}
+"""Says to Spark that old dates and times are by today's calendar, as Arrow's are; without it Spark refuses them.
+
+Any version from 3.0 on says so (spark.apache.org/docs/3.5.7/sql-data-sources-parquet.html).
+"""
+
 _SAMPLE_ROWS = 20_000
 _LEAST_SAMPLE_ROWS = 1_000
 
@@ -29,18 +35,24 @@ class Encodings:
     def __init__(self) -> None:
         self._found: dict[str, Any] | None = None
 
-    def writer(self, table: pa.Table) -> dict[str, Any]:
-        """The Parquet writer's arguments."""
-        return {
-            "compression": "zstd",
-            "compression_level": 1,
-            "store_schema": False,
-            "use_deprecated_int96_timestamps": False,
+    def writer(self, sink: Any, table: pa.Table) -> pq.ParquetWriter:
+        """A writer of `table` and of more rows like them."""
+        import pyarrow.parquet as pq
+
+        writer = pq.ParquetWriter(
+            sink,
+            table.schema,
+            compression="zstd",
+            compression_level=1,
+            store_schema=False,
+            use_deprecated_int96_timestamps=False,
             **self.of(table),
-        }
+        )
+        writer.add_key_value_metadata(_FOOTER)
+        return writer
 
     def of(self, table: pa.Table) -> dict[str, Any]:
-        """Those of its arguments that the values choose."""
+        """Those of its arguments that the table chooses."""
         if self._found is not None:
             return self._found
         found = _encodings(table)
@@ -86,10 +98,8 @@ class BaseFile:
 
     def write_complete(self, table: pa.Table, arrow_bytes: int) -> None:
         """Adds a row group of rows that have Hudi's columns."""
-        import pyarrow.parquet as pq
-
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._sink, table.schema, **self._encodings.writer(table))
+            self._writer = self._encodings.writer(self._sink, table)
         # A bucket whose rows are all deleted has a file without any.
         self._writer.write_table(table, row_group_size=table.num_rows or None)
         self.rows += table.num_rows
@@ -149,19 +159,28 @@ def constant(value: str, count: int) -> pa.Array:
 
 
 def _encodings(table: pa.Table) -> dict[str, Any]:
-    """Dictionaries where values repeat; DELTA encodings where a dictionary would only be hashed for nothing."""
+    """Dictionaries where values repeat; DELTA encodings where a dictionary would only be hashed for nothing.
+
+    Floating numbers have neither a dictionary nor statistics: readers that filter by these miss rows. Statistics leave
+    NaN out, which Spark takes for the greatest number, and a dictionary with -0.0 has no 0.0, to which it is equal.
+    """
+    import pyarrow as pa
+
     encodings = {"_hoodie_commit_seqno": "DELTA_BYTE_ARRAY", RECORD_KEY: "DELTA_BYTE_ARRAY"}
-    dictionaries: list[str] = []
+    dictionaries, statistics = list[str](), list(encodings)
     for field_ in table.schema:
         if field_.name in encodings:
             continue
         for path, part in _leaves(field_.name, table[field_.name].slice(0, _SAMPLE_ROWS).combine_chunks()):
+            if pa.types.is_floating(part.type):
+                continue
+            statistics.append(path)
             encoding = _encoding(part)
             if encoding is None:
                 dictionaries.append(path)
             else:
                 encodings[path] = encoding
-    return {"use_dictionary": dictionaries, "column_encoding": encodings}
+    return {"use_dictionary": dictionaries, "column_encoding": encodings, "write_statistics": statistics}
 
 
 def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:

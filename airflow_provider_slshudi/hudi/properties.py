@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import PROPERTIES
 
@@ -9,6 +11,28 @@ from airflow_provider_slshudi.hudi.timeline import PROPERTIES
 _BEFORE = f"{PROPERTIES}.backup"
 # Hadoop's checksum of the old content.
 _CHECKSUM = ".hoodie/.hoodie.properties.crc"
+
+
+_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+_LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def read(storage: Storage) -> dict[str, str] | None:
+    """What the file says, None where there is none."""
+    content = storage.read(PROPERTIES)
+    if content is None:
+        return None
+    lines = (line.partition("=") for line in content.decode().splitlines() if not line.startswith("#"))
+    return {name.strip(): _ESCAPED.sub(_letter, value) for name, _, value in lines}
+
+
+def put(storage: Storage, name: str, value: str) -> None:
+    """Changes one of its values, plain text, where it is another; for whoever holds the lease."""
+    content = storage.read(PROPERTIES)
+    if content is None or (read(storage) or {}).get(name) == value:
+        return
+    lines = [line for line in content.decode().splitlines() if not line.startswith(f"{name}=")]
+    replace(storage, "".join(f"{line}\n" for line in [*lines, f"{name}={value}"]).encode())
 
 
 def replace(storage: Storage, content: bytes) -> None:
@@ -27,3 +51,8 @@ def restore(storage: Storage) -> None:
     content = storage.read(_BEFORE)
     if content is not None and not storage.exists(PROPERTIES):
         replace(storage, content)
+
+
+def _letter(match: re.Match[str]) -> str:
+    text = match[1]
+    return chr(int(text[1:], 16)) if len(text) == 5 else _LETTERS.get(text, text)

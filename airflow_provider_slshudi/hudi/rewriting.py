@@ -30,6 +30,11 @@ FILES = {
     "hoodie.index.bloom.fpp": "0.5",
 }
 """How Hudi is to write base files."""
+_CALENDAR = {
+    f"spark.sql.parquet.{what}RebaseModeIn{way}": "CORRECTED"
+    for what in ("datetime", "int96")
+    for way in ("Read", "Write")
+}
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,29 @@ class Written:
         size = sum(stat.getFileSizeInBytes() for stat in stats)
         files = [str(stat.getPath()) for stat in stats]
         return cls(str(metadata.toJsonString()), len(read), sum(map(storage.size, read)), files, size)
+
+
+@contextmanager
+def by_todays_calendar(engine: Any) -> Iterator[None]:
+    """Old dates and times are read and written as they stand (spark.apache.org/docs/3.5.9/sql-data-sources-parquet).
+
+    Spark refuses those before 1582 and 1900 otherwise, where it writes, and where a footer does not tell it of them.
+    """
+    settings, context = engine.getSqlContext(), engine.getJavaSparkContext()
+    before = {name: settings.getConf(name) for name in _CALENDAR}
+
+    def put(name: str, value: str, of_jobs: str | None) -> None:
+        settings.setConf(name, value)
+        # Tasks that are none of a query's have no other settings than these.
+        context.setLocalProperty(name, of_jobs)
+
+    for name, value in _CALENDAR.items():
+        put(name, value, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            put(name, value, None)
 
 
 def owner(gateway: Gateway, pipeline: Pipeline) -> Any:

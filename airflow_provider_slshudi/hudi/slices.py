@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
 from airflow_provider_slshudi.hudi.marking import mark
+from airflow_provider_slshudi.hudi.parquet import Encodings
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 
@@ -81,7 +82,6 @@ def rewrite(
         still_wanted: raises ManifestError once somebody else decided about the instant.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     file = f"{old.group}_{write_token}_{instant}.parquet"
     name = f"{old.partition}/{file}" if old.partition else file
@@ -92,7 +92,7 @@ def rewrite(
             for rows in row_groups:
                 at = rows.schema.get_field_index("_hoodie_file_name")
                 rows = rows.set_column(at, "_hoodie_file_name", pa.repeat(pa.scalar(file), rows.num_rows))
-                writer = writer or pq.ParquetWriter(sink, rows.schema, compression="zstd", store_schema=False)
+                writer = writer or Encodings().writer(sink, rows)
                 if rows.num_rows:
                     writer.write_table(rows)
                 kept += rows.num_rows

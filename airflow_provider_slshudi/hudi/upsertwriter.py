@@ -17,7 +17,7 @@ from airflow_provider_slshudi.hudi.buckets import new_file_id
 from airflow_provider_slshudi.hudi.filegroups import Completed, FileGroup, file_groups
 from airflow_provider_slshudi.hudi.logfile import LogFile, delete_records
 from airflow_provider_slshudi.hudi.marking import abandon, describe_partition, mark
-from airflow_provider_slshudi.hudi.merge import MergeSpec, deleted, merge, reduce_rows
+from airflow_provider_slshudi.hudi.merge import MergeSpec, after, deleted, merge, reduce_rows
 from airflow_provider_slshudi.hudi.parquet import BaseFile, Encodings, constant
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS, RECORD_KEY
 from airflow_provider_slshudi.numbered import numbered
@@ -95,12 +95,15 @@ class UpsertWriter:
         if partition not in self._groups:
             self._groups[partition] = file_groups(self._storage, partition, self._spec.completed)
         group = self._groups[partition].get(bucket)
-        rows, keys = reduce_rows(rows, keys, self._spec.merge)
-        rows = rows.select(self._spec.columns.names).cast(self._spec.columns)
         if group is not None and self._spec.with_logs:
-            self._log_file(partition, group, rows, keys)
+            self._log_file(partition, group, *self._reduced(rows, keys))
         else:
             self._base_file(partition, bucket, group, rows, keys)
+
+    def _reduced(self, rows: pa.Table, keys: pa.Array) -> tuple[pa.Table, pa.Array]:
+        """One row of each key, the table's columns."""
+        rows, keys = reduce_rows(rows, keys, self._spec.merge)
+        return rows.select(self._spec.columns.names).cast(self._spec.columns), keys
 
     def _log_file(self, partition: str, group: FileGroup, rows: pa.Table, keys: pa.Array) -> None:
         import pyarrow as pa
@@ -115,7 +118,7 @@ class UpsertWriter:
         # Hudi names the file group here, not the file.
         data = self._complete(rows.filter(kept), keys.filter(kept), partition, group.file_id)
         self._mark(file)
-        file.write(self._spec.schema, data, self._encodings.writer(data), deletes, int(gone.sum()))
+        file.write(self._spec.schema, data, self._encodings, deletes, int(gone.sum()))
         self._close(file)
 
     def _base_file(self, partition: str, bucket: int, group: FileGroup | None, rows: pa.Table, keys: pa.Array) -> None:
@@ -124,11 +127,15 @@ class UpsertWriter:
         instant, spec = self._spec.instant, self._spec
         file_id = group.file_id if group is not None else new_file_id(bucket)
         file = BaseFile(self._storage, instant, self._token, partition, self._encodings, file_id)
-        data = self._complete(rows, keys, partition, file.name)
-        there = data.schema.empty_table()
+        there = pa.schema([*((name, pa.string()) for name in META_COLUMNS), *spec.columns]).empty_table()
         if group is not None and group.base_file is not None:
-            there = self._read(partition, group.base_file, data.schema)
-        merged = merge(there, there[RECORD_KEY].combine_chunks(), data, keys, spec.merge)
+            there = self._read(partition, group.base_file, there.schema)
+        there_keys = there[RECORD_KEY].combine_chunks()
+        if spec.merge.partial_update:
+            rows, keys = after(there, there_keys, rows, keys)
+        rows, keys = self._reduced(rows, keys)
+        data = self._complete(rows, keys, partition, file.name)
+        merged = merge(there, there_keys, data, keys, spec.merge)
         if group is None and not merged.rows.num_rows:
             return  # deletes of what was never there
         names = constant(file.name, merged.rows.num_rows)

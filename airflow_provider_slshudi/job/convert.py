@@ -95,7 +95,8 @@ def _from_text(text: pa.Array, type_: Scalar | Decimal, spec: ColumnSpec) -> pa.
         return _timestamp(text, str(spec.format), spec.timezone, plain)
     target = arrow_type(type_.name)
     if type_.name in _FRACTIONS:
-        return _floating(text, lambda part: part.cast(target), plain)
+        # No -0.0: Spark, where it reads row by row, does not find it as 0.
+        return pc.add(_floating(text, lambda part: part.cast(target), plain), pa.scalar(0, target))
     return _whole_numbers(text, lambda part: part.cast(target), plain)
 
 

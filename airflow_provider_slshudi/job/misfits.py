@@ -33,6 +33,7 @@ class Reason(str, Enum):
     LATE = "late"
     FUTURE = "future"
     PARTITION = "partition"
+    KEY = "key"
 
 
 @dataclass(frozen=True)
@@ -148,10 +149,10 @@ def of_times(spec: ColumnSpec, before: pa.Array, found: Iterable[tuple[Reason, N
     )
 
 
-def of_partition(spec: ColumnSpec, before: pa.Array, mask: NDArray[Any], rule: str) -> Misfits:
-    """The misfits of a partition's column: logs whose value no folder can hold."""
+def of_values(spec: ColumnSpec, before: pa.Array, mask: NDArray[Any], rule: str, reason: Reason) -> Misfits:
+    """The misfits of a column whose value is one of its type, but cannot be a folder's name or a record's key."""
     rows = np.nonzero(mask)[0]
-    reasons = pa.array([Reason.PARTITION.value] * len(rows), pa.string())
+    reasons = pa.array([reason.value] * len(rows), pa.string())
     return Misfits(spec.name, spec.type, rule, rows, reasons, before.take(pa.array(rows)))
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from airflow_provider_slshudi.config import EventTimePartition, Pipeline
 from airflow_provider_slshudi.hudi.basefile import has_folder
+from airflow_provider_slshudi.hudi.buckets import unusable
 from airflow_provider_slshudi.job.convert import ColumnSpec, convert, convert_map
 from airflow_provider_slshudi.job.documents import at_path
 from airflow_provider_slshudi.job.misfits import (
@@ -24,9 +25,9 @@ from airflow_provider_slshudi.job.misfits import (
     Unfit,
     beyond,
     judged,
-    of_partition,
     of_rest,
     of_times,
+    of_values,
     unfit_logs,
     without,
 )
@@ -54,7 +55,8 @@ class RowSpec:
     """What a task has to know of a pipeline to make rows; plain data, so that executors need no pydantic.
 
     `planned` is when the batch was planned, in unix seconds; what is late or from the future is told by it. A log
-    without a value for one of the columns `needed` is left out.
+    without a value for one of the columns `needed` is left out. `record_key` are the columns of the key of rows that
+    are upserted.
     """
 
     columns: tuple[ColumnSpec, ...]
@@ -64,6 +66,7 @@ class RowSpec:
     bounds: BoundsSpec | None = None
     planned: int = 0
     needed: tuple[str, ...] = ()
+    record_key: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, pipeline: Pipeline, planned: int = 0) -> RowSpec:
@@ -92,7 +95,8 @@ class RowSpec:
             partition = PartitionSpec(found.name, found.column)
         upsert = pipeline.table.upsert
         needed = upsert.needed if upsert is not None and upsert.missing_key == "drop" else ()
-        return cls(columns, pipeline.rest_column, partition, pipeline.misfits, bounds, planned, needed)
+        keys = tuple(upsert.record_key) if upsert is not None else ()
+        return cls(columns, pipeline.rest_column, partition, pipeline.misfits, bounds, planned, needed, keys)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -154,6 +158,7 @@ class RowMaker:
             if self._spec.partition is not None and spec.name == self._spec.partition.column:
                 data[spec.name] = self._within_bounds(data[spec.name], before, spec, planned, found)
                 data[spec.name] = self._within_folders(data[spec.name], before, spec, found)
+        self._within_keys(data, logs, found)
         for spec in self._spec.columns:
             data |= dict.fromkeys(spec.renamed_from, data[spec.name])
         if self._spec.rest_column is not None:
@@ -184,8 +189,19 @@ class RowMaker:
         if outside is None or not pc.any(outside).as_py():
             return values
         mask = pc.fill_null(outside, False).to_numpy(zero_copy_only=False)
-        found.append(of_partition(spec, before, mask, self._spec.misfits))
+        found.append(of_values(spec, before, mask, self._spec.misfits, Reason.PARTITION))
         return without(values, mask)
+
+    def _within_keys(self, data: dict[str, pa.Array], logs: pa.Table, found: list[Misfits]) -> None:
+        """Takes the first value of keys that cannot be told from others, which are added to `found`, out of `data`."""
+        names = self._spec.record_key
+        mask = unusable(names, [data[name] for name in names]) if names else np.zeros(0, np.bool_)
+        if not mask.any():
+            return
+        spec = next(spec for spec in self._spec.columns if spec.name == names[0])
+        rule = "drop" if self._spec.needed else "fail"
+        found.append(of_values(spec, _as_binary(flat(logs[spec.key])), mask, rule, Reason.KEY))
+        data[spec.name] = without(data[spec.name], mask)
 
     def _within_bounds(
         self, times: pa.Array, before: pa.Array, spec: ColumnSpec, planned: Any, found: list[Misfits]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pyarrow as pa
 import pytest
 
-from airflow_provider_slshudi.hudi.buckets import bucket_ids, bucket_of, java_hashes, new_file_id, record_keys
+from airflow_provider_slshudi.hudi.buckets import bucket_ids, bucket_of, java_hashes, new_file_id, record_keys, unusable
 from airflow_provider_slshudi.hudi.gateway import Gateway
 
 ODD = [
@@ -40,6 +41,38 @@ def test_several_columns(gateway: Gateway) -> None:
     assert keys[-1].as_py() == f"id:a,n:{-(2**40)}"
     found = bucket_ids(["id", "n"], [texts, numbers], keys, 1000)
     assert found.tolist() == _hudis(gateway, keys, ["id", "n"], 1000)
+
+
+WORDS = ["__null__", "__empty__", "__null__,id:__empty__", "x"]
+
+
+def test_hudis_own_words_are_read_as_hudi_reads_them(gateway: Gateway) -> None:
+    one, other = (pa.array([text for pair in itertools.product(WORDS, WORDS) for text in [pair[at]]]) for at in (0, 1))
+    keys = record_keys(["id", "s"], [one, other])
+    found = bucket_ids(["id", "s"], [one, other], keys, 1000).tolist()
+    assert found == _hudis(gateway, keys, ["id", "s"], 1000)
+    assert found[0] == found[1] != found[3], "NULL and an empty text have one hash"
+    alone = bucket_ids(["id"], [one], one, 1000).tolist()
+    assert alone == _hudis(gateway, one, ["id"], 1000)
+
+
+@pytest.mark.parametrize(
+    ("names", "keys", "expected"),
+    [
+        (["id"], [(",::",), ("::,",), ("a,b:c:d",), ("a,b:c",), ("id:a,b:c:d",), ("a:b,id:c",)], [1, 1, 1, 0, 1, 0]),
+        (
+            ["id", "s"],
+            [("a", "b"), ("a,s:b", "c"), ("a", "b,s:c"), ("x", "p,q:r:s"), ("p,q:r:s", "x")],
+            [0, 1, 0, 1, 0],
+        ),
+        (["id", "s"], [("a,s:b", None), (None, "p,q:r:s")], [1, 0]),
+    ],
+)
+def test_keys_that_hudi_cannot_read_or_tell_apart_are_unusable(
+    names: list[str], keys: list[tuple[str | None, ...]], expected: list[int]
+) -> None:
+    columns = [pa.array([key[at] for key in keys], pa.string()) for at in range(len(names))]
+    assert unusable(names, columns).tolist() == [bool(is_so) for is_so in expected]
 
 
 def test_a_slice_hashes_as_a_whole() -> None:

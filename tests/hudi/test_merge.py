@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_slshudi.hudi.merge import PLACE, MergeSpec, merge, reduce_rows
+from airflow_provider_slshudi.hudi.merge import PLACE, MergeSpec, after, merge, reduce_rows
 
 EVENT = MergeSpec(("k",), "at", "gone", False, 1)
 COMMIT = MergeSpec(("k",), None, "gone", False, 1)
@@ -45,11 +45,20 @@ def test_the_order_is_that_of_the_logs_however_they_are_cut() -> None:
     assert reduced(COMMIT, BATCH.take([2, 1, 0])) == reduced(COMMIT, BATCH.slice(0, 3))
 
 
-def test_nulls_are_filled_from_the_rows_before() -> None:
+def test_nulls_are_filled_from_the_rows_before_and_what_comes_late_fills_only_nulls() -> None:
     table = rows(
-        ("a", 1, None, "x"), ("a", 3, None, None), ("a", 2, None, "y"), ("b", 1, None, None), ("b", 2, None, None)
-    )
-    assert reduced(PARTIAL, table) == [("a", 3, None, "y"), ("b", 2, None, None)]
+        ("a", 1, None, "x"), ("a", 3, None, None), ("a", 2, None, "late"), ("a", 3, True, None),
+        ("b", 2, None, None), ("b", 1, None, "late"), ("b", 0, None, "later"),
+        ("c", 1, None, None), ("c", 2, None, None),
+    )  # fmt: skip
+    assert reduced(PARTIAL, table) == [("a", 3, True, "x"), ("b", 2, None, "late"), ("c", 2, None, None)]
+
+
+def test_what_is_there_comes_before_a_batch() -> None:
+    there, batch = rows(("a", 2, None, "x"), ("b", 9, None, "y")), rows(("a", 3, None, None), ("a", 1, True, "late"))
+    table, keys = after(there, there["k"].combine_chunks(), batch, batch["k"].combine_chunks())
+    kept, _ = reduce_rows(table, keys, PARTIAL)
+    assert [tuple(row.values())[:4] for row in kept.to_pylist()] == [("a", 3, True, "x")]
 
 
 @pytest.mark.parametrize(

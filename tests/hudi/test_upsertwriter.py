@@ -46,9 +46,11 @@ class Table:
         instants.to_inflight(self.gateway, uri, instant, action)
         return instant
 
-    def write(self, instant: str, changes: list[Change], wanted: Any = lambda: None) -> list[dict[str, Any]]:
+    def write(
+        self, instant: str, changes: list[Change], wanted: Any = lambda: None, **more: Any
+    ) -> list[dict[str, Any]]:
         spec = upsert_spec(self.pipeline, instant, Completed.of(Timeline.load(self.storage)))
-        table = pa.Table.from_pylist([change.row for change in changes], arrow_schema(self.pipeline))
+        table = pa.Table.from_pylist([{**change.row, **more} for change in changes], arrow_schema(self.pipeline))
         for name in PLACE:
             table = table.append_column(name, pa.array(range(len(changes)), pa.int64()))
         keys = table["id"].combine_chunks()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -175,6 +176,15 @@ def test_a_value_is_the_same_whatever_stands_beside_it(
     if type_ != "binary":
         lost = {"alone": 0, "fitting": 0, "misfits": 4}[among] + (expected is None)
         assert misfits(values, after) == (lost - 2 if type_ == "string" and among == "misfits" else lost)
+
+
+@pytest.mark.parametrize(
+    ("type_", "text"), [("double", b"-0.0"), ("float", b"-0"), ("struct<a:double>", b'{"a":-0.0}')]
+)
+def test_there_is_one_zero(type_: str, text: bytes) -> None:
+    found = convert(pa.array([text], pa.binary()), ColumnSpec("c", type_, "c"))[0].as_py()
+    number = found["a"] if isinstance(found, dict) else found
+    assert math.copysign(1, number) == 1 and number == 0
 
 
 def test_each_type_has_values_that_fit_and_values_that_do_not() -> None:

@@ -106,3 +106,19 @@ def test_a_misfit_behind_a_path_names_what_was_there() -> None:
     for text, told in ((b'{"id": "x"}', "'x'"), (b"{id", "'{id'")):
         with pytest.raises(ValueMisfit, match=rf"column user_id: {told} of log 0-100-0 is no bigint"):
             RowMaker(RowSpec.of(pipeline)).rows(logs(ts=[b"0"], event_id=[text]), 0)
+
+
+@pytest.mark.parametrize(("missing", "dropped"), [("drop", 1), ("fail", 0)])
+def test_a_key_that_hudi_cannot_read_back_is_left_out_or_fails(missing: str, dropped: int) -> None:
+    upsert = {"record_key": "event_id", "buckets": 4, "missing_key": missing}
+    pipeline = ad_events(Path("/t"), table={"path": "file:///t", "name": "t", "upsert": upsert})
+    maker, pulled = RowMaker(RowSpec.of(pipeline)), logs(ts=[b"0"] * 3, event_id=[b"a,b", b",::", b"a:b"])
+    if not dropped:
+        with pytest.raises(
+            ValueMisfit, match=r"',::' of log 0-100-1 makes a record key .* `table.upsert.missing_key"
+        ) as e:
+            maker.rows(pulled, 0)
+        assert (e.value.reason, e.value.column) == ("key", "event_id")
+        return
+    assert maker.rows(pulled, 0).data["event_id"].to_pylist() == ["a,b", "a:b"]
+    assert (maker.dropped, maker.misfits) == (1, {"event_id": 1})

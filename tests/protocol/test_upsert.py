@@ -56,7 +56,8 @@ def test_inserts_updates_and_deletes_end_as_the_mode_says(
     pipeline = upserts(type_, **MODES[mode])
     work, rng = pipeline.work, random.Random(7)
     assert work.pipeline.table.upsert is not None
-    model, deletes = Model(work.pipeline.table.upsert), work.pipeline.table.upsert.delete_marker is not None
+    model = Model(work.pipeline.table.upsert, type_ == "merge_on_read")
+    deletes = work.pipeline.table.upsert.delete_marker is not None
     for number in range(2):
         changes = [
             Change(
@@ -76,6 +77,29 @@ def test_inserts_updates_and_deletes_end_as_the_mode_says(
         model.batch(changes)
         assert rows_by_spark(spark, work.storage.full("")) == model.table()
     assert rows_by_rust(work.storage.uri) == model.table()
+
+
+@pytest.mark.parametrize("cut", [[60], [1, 20, 39], [10] * 6], ids=["one", "three", "six"])
+@pytest.mark.parametrize("ordering", ["updated_at", None])
+def test_partial_updates_do_not_depend_on_how_batches_are_cut(
+    spark: SparkSession, upserts: Callable[..., Scenario], ordering: str | None, cut: list[int]
+) -> None:
+    rng = random.Random(11)
+    changes = [
+        Change(
+            f"c{rng.randrange(6)}", rng.randrange(20), "a", *(rng.choice([None, value]) for value in (number, "x", 0.5))
+        )
+        for number in range(60)
+    ]
+    pipeline = upserts("copy_on_write", partial_update=True, delete_marker=None, ordering_field=ordering)
+    assert pipeline.work.pipeline.table.upsert is not None
+    model, begin = Model(pipeline.work.pipeline.table.upsert), 0
+    for count in cut:
+        put(pipeline.client, pipeline.work.pipeline, changes[begin : begin + count])
+        begin += count
+        assert pipeline.batch(f"run-{begin}").rows == count
+    model.batch(changes)
+    assert rows_by_spark(spark, pipeline.work.storage.full("")) == model.table()
 
 
 def some(count: int, first: int = 0, at: int = 1, **values: Any) -> list[Change]:

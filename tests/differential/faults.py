@@ -1,0 +1,65 @@
+"""What readers get wrong by themselves, on tables that Hudi's own writer made, too; docs/operating.md tells users."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tests.differential.filters import Among, Both, Compare, Filter, Not, Said
+from tests.differential.readers import Asked
+from tests.differential.tables import Table
+
+
+def fault_of(asked: Asked, table: Table) -> str | None:
+    """The reader's fault that an answer shows; None where it is none of the list."""
+    return next((name for name, shows in FAULTS.items() if shows(asked, table)), None)
+
+
+def _parts(found: Filter) -> list[Filter]:
+    if isinstance(found, Not):
+        return _parts(found.of)
+    return [*_parts(found.one), *_parts(found.other)] if isinstance(found, Both) else [found]
+
+
+def _literals(found: Filter) -> list[Any]:
+    parts = _parts(found)
+    return [part.value for part in parts if isinstance(part, Compare)] + [
+        value for part in parts if isinstance(part, Among) for value in part.values
+    ]
+
+
+def _columns(found: Filter) -> set[str]:
+    return {part.column for part in _parts(found) if not isinstance(part, (Not, Both))}
+
+
+def _misses_only(asked: Asked) -> bool:
+    return isinstance(asked.found, list) and isinstance(asked.expected, list) and set(asked.found) < set(asked.expected)
+
+
+def _function_of_a_bounded_column(asked: Asked, table: Table) -> bool:
+    """Hudi takes functions that turn or fold the order of values for ones that keep it, and leaves out files."""
+    bounded = table.bounded()
+    said = [part for part in _parts(asked.filter) if isinstance(part, Said) and part.column in bounded]
+    return asked.reader.startswith("Spark") and " no " not in asked.view and bool(said) and _misses_only(asked)
+
+
+def _negative_zero(asked: Asked, _: Table) -> bool:
+    """Spark's reader of rows, by which tables with arrays, maps or structs are read, and hudi-rs compare bits."""
+    zeros = [v for v in _literals(asked.filter) if isinstance(v, float) and v == 0 and math.copysign(1, v) < 0]
+    return asked.reader.startswith(("Spark", "hudi-rs")) and bool(zeros)
+
+
+def _null_among_partitions(asked: Asked, table: Table) -> bool:
+    """Hudi compares the partition of rows without one, where the names of folders are escaped as those of texts are."""
+    shape = table.shape
+    at_text = shape.partition == "part" and shape.types["part"] == "string"
+    stopped = isinstance(asked.found, str) and "NullPointerException" in asked.found
+    return asked.reader.startswith("Spark") and at_text and stopped and "part" in _columns(asked.filter)
+
+
+FAULTS: dict[str, Callable[[Asked, Table], bool]] = {
+    "Hudi 1.2.0: a function of a column with bounds": _function_of_a_bounded_column,
+    "Hudi 1.2.0: a table parted by texts, some of them NULL": _null_among_partitions,
+    "Spark 3.5 row by row, hudi-rs: the literal -0.0": _negative_zero,
+}

@@ -1,0 +1,142 @@
+"""One random table after the other, each asked by every reader."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_provider_slshudi.hudi.gateway import Gateway
+from tests.differential import filters, readers, tables
+from tests.differential.faults import fault_of
+from tests.differential.filters import Compare
+from tests.differential.lies import LIES
+from tests.differential.readers import OPTIONS, SETTINGS, Asked, Spark
+from tests.differential.tables import Table
+from tests.spark import start_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+LIED_TABLES = 30
+"""In so many tables a lie has to be found."""
+
+
+@dataclass
+class Outcome:
+    """How many queries of how many tables, and what was wrong: by readers' own faults, and otherwise."""
+
+    tables: int = 0
+    queries: int = 0
+    known: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+    def add(self, seed: int, table: Table, asked: Sequence[Asked]) -> None:
+        """Counts queries; what is wrong with them is kept."""
+        self.queries += len(asked)
+        for item in asked:
+            if item.ok:
+                continue
+            fault = fault_of(item, table)
+            if fault is not None:
+                self.known[fault] += 1
+            else:
+                self.wrong.append(f"table {seed} ({table.shape.kind}, {' '.join(table.acts)}): {item}")
+
+    def join(self, other: Outcome) -> None:
+        """Adds another's."""
+        self.tables += other.tables
+        self.queries += other.queries
+        self.known += other.known
+        self.wrong += other.wrong
+
+    def __str__(self) -> str:
+        told = "".join(f"\n  {count:6} {name}" for name, count in self.known.most_common())
+        return (
+            f"differential: {self.tables} tables, {self.queries} queries, {len(self.wrong)} wrong; "
+            f"readers' own faults: {sum(self.known.values())}{told}"
+        )
+
+
+def one(spark: SparkSession, folder: Path, seed: int, lie: str | None = None) -> Outcome:
+    """Makes a table from a seed, with a lie perhaps, and has it asked; without one it is left where it is wrong."""
+    outcome = Outcome(1)
+    rng, gateway = random.Random(seed), Gateway.of(spark.sparkContext)
+    planted, afterwards = LIES[lie] if lie is not None else (nullcontext, None)
+    with planted():
+        table = Table(gateway, folder / f"table-{seed}", tables.draw(rng), rng)
+        tables.history(table, rng, rng.randrange(1, 6))
+        if afterwards is not None:
+            afterwards(table)
+    try:
+        ask(Spark(spark), gateway, table, rng, seed, outcome)
+    except Exception as error:
+        if lie is None:
+            raise
+        outcome.wrong.append(f"table {seed}: {error}"[:300])
+    if lie is not None or not outcome.wrong:
+        shutil.rmtree(table.folder)
+    return outcome
+
+
+@cache
+def _spark() -> SparkSession:
+    return start_spark()
+
+
+def asked(folder: Path, seed: int) -> Outcome:
+    """One table, in this process's own Spark."""
+    return one(_spark(), folder, seed)
+
+
+def found(folder: Path, seed: int, lie: str) -> int | None:
+    """After how many tables a lie was found; None: it was not."""
+    for number in range(LIED_TABLES):
+        if one(_spark(), folder / lie.replace(" ", "-"), seed + number, lie).wrong:
+            return number + 1
+    return None
+
+
+def ask(spark: Spark, gateway: Gateway, table: Table, rng: random.Random, seed: int, outcome: Outcome) -> None:
+    """Every reader's view of the table."""
+    last = table.versions[-1]
+    named = last.types
+    for setting in SETTINGS:
+        options = rng.choice(list(OPTIONS))
+        drawn = filters.drawn(rng, named, 8)
+        outcome.add(seed, table, spark.ask(table, last.rows, drawn, f"snapshot {options}", OPTIONS[options], setting))
+    before = rng.choice(table.versions)
+    as_of, since = readers.views(table, before)
+    drawn = filters.drawn(rng, before.types, 4)
+    outcome.add(seed, table, spark.ask(table, before.rows, drawn, "as of", as_of))
+    if table.shape.kind != "merge_on_read" and "rewrite" not in table.acts:
+        there = {row["n"] for row in before.rows}
+        rows = [row for row in last.rows if row["n"] not in there]
+        outcome.add(seed, table, spark.ask(table, rows, drawn, "incremental", since))
+    if table.shape.kind == "merge_on_read":
+        options = {"hoodie.datasource.query.type": "read_optimized"}
+        outcome.add(seed, table, spark.ask(table, last.base, drawn, "read optimized", options))
+    # hudi-rs takes text for a literal, which is none of bytes.
+    drawn = filters.drawn(rng, before.types, 40, said=False)
+    simple = [item for item in drawn if isinstance(item, Compare) and item.type != "binary"][:6]
+    outcome.add(seed, table, readers.ask_rust(table, last.rows, simple))
+    outcome.add(seed, table, readers.ask_rust(table, before.rows, simple[:2], before.completion))
+    files = readers.base_files(gateway, table)
+    if files:
+        drawn = filters.drawn(rng, named, 18, said=False)
+        outcome.add(seed, table, readers.ask_duckdb(table, files, last.base, drawn))
+        outcome.add(seed, table, readers.ask_polars(table, files, last.base, drawn))
+    values, expected = spark.values(table, {}), spark.model_values(table, last.rows)
+    outcome.queries += 1
+    if values != expected:
+        differ = [pair for pair in zip(values, expected, strict=False) if pair[0] != pair[1]][:2]
+        outcome.wrong.append(
+            f"table {seed} ({table.shape.kind}, {' '.join(table.acts)}): values differ: {differ}"[:2000]
+        )

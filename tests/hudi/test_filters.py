@@ -1,0 +1,235 @@
+"""A query finds every row that its filter is true of, with every option at its default and with data skipping off.
+
+What is random is in `tests.differential`; here is what was found wrong once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from airflow_provider_slshudi.config import BOUNDS, BOUNDS_OF, Pipeline
+from airflow_provider_slshudi.hudi import clustering, commit, compaction, instants, slices, statistics
+from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
+from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.schema import arrow_schema
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import Timeline
+from tests.hudi.test_upsertwriter import Table as Customers
+from tests.pipelines import ad_events, customers
+from tests.upserts import Change
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TYPES = {"n": "int", "s": "string", "d": "double", "b": "binary", "t": "timestamp", "day": "date", "big": "bigint"}
+READERS: dict[str, dict[str, str]] = {
+    "as it comes": {},
+    "without data skipping": {"hoodie.enable.data.skipping": "false"},
+    "without the metadata table": {"hoodie.metadata.enable": "false", "hoodie.enable.data.skipping": "false"},
+}
+
+
+def at(year: int, month: int = 1, day: int = 1, hour: int = 0) -> datetime:
+    return datetime(year, month, day, hour, tzinfo=timezone.utc)
+
+
+class Written:
+    """A table, and commits of rows that are given; each row of `n`, in one file a commit."""
+
+    def __init__(self, gateway: Gateway, folder: Path, **changes: Any) -> None:
+        columns = [
+            {"name": name, "type": type_, **({"format": "millis"} if type_ == "timestamp" else {})}
+            for name, type_ in TYPES.items()
+        ]
+        table = {"path": f"file://{folder}", "name": "values", **changes.pop("table", {})}
+        self.gateway, self.folder = gateway, folder
+        self.pipeline: Pipeline = ad_events(folder, table=table, columns=columns, rest_column=None, **changes)
+        self.storage, self._number = Storage(self.pipeline.table.path), 0
+        if not folder.exists():
+            instants.create_table(gateway, self.pipeline)
+
+    def commit(self, *rows: Mapping[str, Any], partitions: Sequence[str | None] = ()) -> None:
+        instant = instants.new_instant_time(self.gateway, self.storage.uri)
+        instants.request(self.gateway, self.storage.uri, instant)
+        instants.to_inflight(self.gateway, self.storage.uri, instant)
+        numbered = [{"n": self._number + place, **row} for place, row in enumerate(rows)]
+        self._number += len(rows)
+        schema = arrow_schema(self.pipeline)
+        table = pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in numbered], schema)
+        name = self.pipeline.table.partition.name if self.pipeline.table.partition else None
+        with BaseFileWriter(self.storage, instant, f"0-0-{self._number}", 1 << 20, lambda: None) as writer:
+            keys = pa.array([f"0-{row['n']}-0" for row in numbered])
+            writer.write(table, keys, name, pa.array(partitions).dictionary_encode() if name else None)
+            stats = writer.close()
+        commit.commit(self.gateway, self.pipeline, instant, stats, {})
+
+    def find(self, spark: SparkSession, where: str) -> dict[str, list[int]]:
+        """The `n` that each way of reading finds; each looks at the table anew."""
+        return {
+            name: sorted(
+                row.n
+                for row in spark.read.format("hudi")
+                .options(**options)
+                .load(str(self.folder))
+                .where(where)
+                .select("n")
+                .collect()
+            )
+            for name, options in READERS.items()
+        }
+
+
+def everywhere(numbers: list[int]) -> dict[str, list[int]]:
+    return dict.fromkeys(READERS, numbers)
+
+
+@pytest.fixture
+def written(gateway: Gateway, tmp_path: Path) -> Written:
+    return Written(gateway, tmp_path / "table")
+
+
+def test_a_text_beside_one_that_is_long(spark: SparkSession, written: Written) -> None:
+    written.commit({"s": "a"}, {"s": "x" * 5000})
+    written.commit({"s": "b"})
+    assert written.find(spark, "s = 'a'") == everywhere([0])
+    assert written.find(spark, "s > 'a'") == everywhere([1, 2])
+
+
+def test_nan_is_greater_than_all_numbers(spark: SparkSession, gateway: Gateway, written: Written) -> None:
+    written.commit({"d": 1.0}, {"d": float("nan")})
+    for where in ("d > 100", "d = double('NaN')", "isnan(d)", "not d <= 1"):
+        assert written.find(spark, where) == everywhere([1]), where
+    file = written.storage.full(slices.committed_files(gateway, written.pipeline)[0].name)
+    assert duckdb.sql(f"select n from '{file}' where isnan(d)").fetchall() == [(1,)]
+
+
+def test_a_binary(spark: SparkSession, written: Written) -> None:
+    written.commit({"b": b"a"}, {"b": b"\xff"})
+    assert written.find(spark, "b = X'61'") == everywhere([0])
+    assert written.find(spark, "b > X'61'") == everywhere([1])
+
+
+def test_letters_beyond_the_basic_plane(spark: SparkSession, written: Written) -> None:
+    written.commit({"s": "😀"})
+    written.commit({"s": "\uffee"})
+    assert written.find(spark, "s = '😀'") == everywhere([0])
+    assert written.find(spark, "s < '😀'") == everywhere([1])
+
+
+def test_negative_zero_where_values_repeat(spark: SparkSession, written: Written) -> None:
+    written.commit(*({"d": -0.0} for _ in range(50)))
+    assert written.find(spark, "d = 0") == everywhere(list(range(50)))
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        *(
+            "event_date >= '2026-01-02'",
+            "event_date > '2026-01-01'",
+            "event_date between '2026-01-02' and '2026-01-03'",
+        ),
+        *(
+            "event_date != '2026-01-01'",
+            "event_date like '%2'",
+            "event_date <=> '2026-01-02'",
+            "event_date = '2026-01-02'",
+        ),
+    ],
+)
+def test_a_partition_beside_a_row_without_event_time(
+    spark: SparkSession, gateway: Gateway, tmp_path: Path, where: str
+) -> None:
+    table = {"partition": {"by": "event_time", "column": "t"}}
+    written = Written(gateway, tmp_path / "table", table=table)
+    days = ["2026-01-01", "2026-01-02", None]
+    written.commit(*({"event_date": day} for day in days), partitions=days)
+    assert written.find(spark, where) == everywhere([1])
+
+
+OLD = [{"t": at(1800), "day": date(1500, 1, 1)}, {"t": at(1), "day": date(1, 1, 1)}, {"t": at(2026)}]
+
+
+def test_dates_of_long_ago_are_read_and_clustered(spark: SparkSession, written: Written) -> None:
+    for row in OLD:
+        written.commit(row)
+    assert written.find(spark, "t < timestamp'1801-01-01'") == everywhere([0, 1])
+    clustering.plan(written.gateway, written.pipeline)
+    instant = next(item.time for item in Timeline.load(written.storage).pending())
+    made = clustering.write(written.gateway, written.pipeline, instant, lambda: None)
+    clustering.complete(written.gateway, written.pipeline, instant, made.metadata, lambda: None)
+    assert made.read_files == 3
+    assert written.find(spark, "day < date'1501-01-01'") == everywhere([0, 1])
+    rows = spark.read.format("hudi").load(str(written.folder)).selectExpr("cast(t as string) as t").collect()
+    assert {row.t for row in rows} == {"1800-01-01 00:00:00", "0001-01-01 00:00:00", "2026-01-01 00:00:00"}
+
+
+def test_dates_of_long_ago_are_compacted(spark: SparkSession, gateway: Gateway, tmp_path: Path) -> None:
+    described = customers(tmp_path / "table").model_dump(mode="json")
+    columns = [*described["columns"], {"name": "born", "type": "date"}]
+    pipeline = Pipeline.model_validate({**described, "columns": columns, "maintenance": {"compact_after": 1}})
+    table = Customers(gateway, pipeline)
+    for at_ in range(2):
+        changes = [Change(f"c{number}", at_, "a", number) for number in range(9)]
+        instant = table.open()
+        table.commit(instant, table.write(instant, changes, born=date(1500, 1, 1 + at_)))
+    compaction.plan(gateway, pipeline)
+    instant = next(item.time for item in Timeline.load(table.storage).pending())
+    made = compaction.write(gateway, pipeline, instant, lambda: None)
+    compaction.complete(gateway, pipeline, instant, made.metadata, lambda: None)
+    there = spark.read.format("hudi").load(table.storage.full(""))
+    assert there.where("born = date'1500-01-02'").count() == 9
+
+
+def test_bounds_are_kept_of_what_files_are_sorted_by(gateway: Gateway, tmp_path: Path) -> None:
+    sorted_by = Written(gateway, tmp_path / "table", maintenance={"clustering": {"sort": ["big", "s"]}})
+    sorted_by.commit({"big": 1})
+    assert statistics.indexed(sorted_by.storage) == ["big"]
+    asked = Written(gateway, tmp_path / "asked", table={"options": {BOUNDS: "true"}})
+    asked.commit({"big": 1})
+    assert statistics.indexed(asked.storage) == ["n", "t", "day", "big"]
+
+
+def test_a_column_that_is_named_later_has_no_bounds_and_one_that_is_left_out_none_any_more(
+    spark: SparkSession, gateway: Gateway, tmp_path: Path
+) -> None:
+    folder = tmp_path / "table"
+    Written(gateway, folder, table={"options": {BOUNDS_OF: "n,big"}}).commit({"n": 7, "big": 1, "t": at(2026)})
+    later = Written(gateway, folder, table={"options": {BOUNDS_OF: "big,t"}})
+    later.commit({"n": 8, "big": 2, "t": at(2027)})
+    assert statistics.indexed(later.storage) == ["big"]
+    assert later.find(spark, "n = 8") == later.find(spark, "t > timestamp'2026-06-01'") == everywhere([8])
+    assert later.find(spark, "t < timestamp'2026-06-01' and big = 1") == everywhere([7])
+    without = Written(gateway, folder)
+    without.commit({"n": 9, "big": 3})
+    assert statistics.indexed(without.storage) == []
+    assert without.find(spark, "big = 3") == everywhere([9])
+    assert without.find(spark, "big < 3") == everywhere([7, 8])
+
+
+def test_a_table_whose_texts_had_bounds_is_right_after_the_next_commit(
+    spark: SparkSession, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = Written(gateway, tmp_path / "table")
+    with monkeypatch.context() as before:
+        before.setattr(statistics, "options", lambda *_: {})
+        written.commit({"s": "a"}, {"s": "x" * 5000})
+    assert "s" in statistics.indexed(written.storage)
+    assert written.find(spark, "s = 'a'")["as it comes"] == [], "as Hudi has it"
+    written.commit({"s": "b"})
+    assert written.find(spark, "s = 'a'") == everywhere([0])
+
+
+@pytest.mark.parametrize("where", ["date_format(t, 'HH') = '00'", "big * -1 = -9", "cast(big as int) = -1"])
+def test_functions_that_turn_an_order(spark: SparkSession, written: Written, where: str) -> None:
+    written.commit(
+        {"t": at(2026, 1, 1, 23), "big": 100}, {"t": at(2026, 1, 2), "big": 9 if "int" not in where else 2**32 - 1}
+    )
+    assert written.find(spark, where) == everywhere([1])
