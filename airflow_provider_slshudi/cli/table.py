@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, work_of
 
+if TYPE_CHECKING:
+    from airflow_provider_slshudi.hudi.mending import Findings
+    from airflow_provider_slshudi.protocol.rewrite import Rewritten
+
 DAMAGED = 1
+_EXAMPLES = 5
 
 
 def add_to(commands: Commands) -> None:
@@ -24,6 +30,26 @@ def add_to(commands: Commands) -> None:
     command.add_argument("--check", action="store_true", help="compare only, change nothing")
     add_json(command)
     command.set_defaults(run=_run)
+
+    check = within.add_parser(
+        "check",
+        help="look for what earlier versions left in the table that hides rows or stops readers",
+        description="Looks at what Hudi is told of the table and at all base files. Changes nothing, and nothing waits "
+        "for it. Exit codes: 0 there is nothing to mend, 1 there is.",
+    )
+    add_pipeline(check)
+    add_json(check)
+    check.set_defaults(run=_check)
+    mend = within.add_parser(
+        "mend",
+        help="mend what check finds, beside running batches",
+        description="Takes wrong bounds out of Hudi's index and adds those that the pipeline's file wants, corrects "
+        "the table's properties, and writes base files anew where they must be. May be cut off and repeated. Exit "
+        "codes: 0 nothing is left, 1 something is.",
+    )
+    add_pipeline(mend)
+    add_json(mend)
+    mend.set_defaults(run=_mend)
 
     drop = within.add_parser(
         "drop-doubled",
@@ -58,6 +84,39 @@ def _run(options: argparse.Namespace) -> int:
             ],
         )
     return 0 if list(found.values())[-1].ok else DAMAGED
+
+
+def _check(options: argparse.Namespace) -> int:
+    from airflow_provider_slshudi.protocol.mending import check
+
+    work = work_of(options.pipeline)
+    return _show(options, work.pipeline.name, check(work))
+
+
+def _mend(options: argparse.Namespace) -> int:
+    from airflow_provider_slshudi.protocol.mending import mend
+
+    work = work_of(options.pipeline)
+
+    def told(done: Rewritten) -> None:
+        if not options.json:
+            print(f"{done.files} files written anew, {done.bytes} bytes (instant {done.instant})", file=options.out)
+
+    return _show(options, work.pipeline.name, mend(work, told))
+
+
+def _show(options: argparse.Namespace, pipeline: str, found: Findings) -> int:
+    if options.json:
+        print_json(options.out, {"pipeline": pipeline, "ok": found.ok, **asdict(found)})
+    else:
+        rows = [
+            ("bounds that hide rows", len(found.hiding), ", ".join(found.hiding)),
+            ("bounds that are wanted", len(found.lacking), ", ".join(found.lacking)),
+            ("folders said to be escaped", int(found.escaped), ""),
+            (f"base files, of {found.looked}", len(found.files), ", ".join(found.files[:_EXAMPLES])),
+        ]
+        print_table(options.out, f"{pipeline}: to be mended", ("what", "number", "which"), rows)
+    return 0 if found.ok else DAMAGED
 
 
 def _drop(options: argparse.Namespace) -> int:

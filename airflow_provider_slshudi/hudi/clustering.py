@@ -19,7 +19,7 @@ _ORDERS = {"linear": "linear", "zorder": "z-order"}
 
 def plan(gateway: Gateway, pipeline: Pipeline) -> None:
     """Puts a clustering on the timeline, REQUESTED, where a partition has small files; raises as Hudi."""
-    with client(gateway, pipeline, _options(pipeline)) as writer:
+    with client(gateway, pipeline, options(pipeline)) as writer:
         writer.scheduleClustering(owner(gateway, pipeline))
 
 
@@ -29,7 +29,7 @@ def write(gateway: Gateway, pipeline: Pipeline, instant: str, inflight: Callable
     Raises:
         TableError: the files hold other rows than those they are to replace.
     """
-    with client(gateway, pipeline, _options(pipeline)) as writer:
+    with client(gateway, pipeline, options(pipeline)) as writer:
         config, engine = writer.getConfig(), writer.getEngineContext()
         table = gateway.hudi.table.HoodieSparkTable.create(config, engine)
         planned = gateway.hudi.common.util.ClusteringUtils.getPendingClusteringPlan(table.getMetaClient(), instant)
@@ -77,7 +77,8 @@ def _rows(storage: Storage, files: list[str]) -> int:
     return int(found.count_rows())
 
 
-def _options(pipeline: Pipeline) -> dict[str, str]:
+def options(pipeline: Pipeline) -> dict[str, str]:
+    """What Hudi's client is told of clustering."""
     wanted = pipeline.maintenance.clustering or Clustering()
     options = {
         "hoodie.clustering.plan.strategy.small.file.limit": str(wanted.small_file),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SEQUENCE, KEY = "_sequence", "_key"
 """Two columns that rows have beside the table's: their number within the task, their row key."""
 
-_FOOTER = {"org.apache.spark.version": "3.5.0"}
+FOOTER = {"org.apache.spark.version": "3.5.0"}
 """Says to Spark that old dates and times are by today's calendar, as Arrow's are; without it Spark refuses them.
 
 Any version from 3.0 on says so (spark.apache.org/docs/3.5.7/sql-data-sources-parquet.html).
@@ -48,7 +48,7 @@ class Encodings:
             use_deprecated_int96_timestamps=False,
             **self.of(table),
         )
-        writer.add_key_value_metadata(_FOOTER)
+        writer.add_key_value_metadata(FOOTER)
         return writer
 
     def of(self, table: pa.Table) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _encodings(table: pa.Table) -> dict[str, Any]:
     for field_ in table.schema:
         if field_.name in encodings:
             continue
-        for path, part in _leaves(field_.name, table[field_.name].slice(0, _SAMPLE_ROWS).combine_chunks()):
+        for path, part in leaves(field_.name, table[field_.name].slice(0, _SAMPLE_ROWS).combine_chunks()):
             if pa.types.is_floating(part.type):
                 continue
             statistics.append(path)
@@ -183,18 +183,18 @@ def _encodings(table: pa.Table) -> dict[str, Any]:
     return {"use_dictionary": dictionaries, "column_encoding": encodings, "write_statistics": statistics}
 
 
-def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+def leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
     """Parquet's columns of one of ours, with their values: several where it has parts."""
     import pyarrow as pa
 
     if pa.types.is_struct(values.type):
         for number, field in enumerate(values.type):
-            yield from _leaves(f"{path}.{field.name}", values.field(number))
+            yield from leaves(f"{path}.{field.name}", values.field(number))
     elif pa.types.is_map(values.type):
-        yield from _leaves(f"{path}.key_value.key", values.keys)
-        yield from _leaves(f"{path}.key_value.value", values.items)
+        yield from leaves(f"{path}.key_value.key", values.keys)
+        yield from leaves(f"{path}.key_value.value", values.items)
     elif pa.types.is_list(values.type):
-        yield from _leaves(f"{path}.list.element", values.values)
+        yield from leaves(f"{path}.list.element", values.values)
     else:
         yield path, values
 

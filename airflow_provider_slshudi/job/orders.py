@@ -37,6 +37,9 @@ class Verb(str, Enum):
     COMPLETE_COMPACTION = "complete-compaction"
     COMPARE_METADATA = "compare-metadata"
     REBUILD_METADATA = "rebuild-metadata"
+    LOOK = "look"
+    PLAN_MENDING = "plan-mending"
+    UNESCAPE = "unescape"
     SYNC = "sync"
 
 

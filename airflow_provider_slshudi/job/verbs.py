@@ -19,7 +19,9 @@ from airflow_provider_slshudi.hudi import (
     exchange,
     instants,
     marking,
+    mending,
     metadata,
+    properties,
     quarantine,
     rewriting,
     services,
@@ -270,6 +272,29 @@ def rebuild_metadata(gateway: Gateway, order: JobOrder) -> None:
     reach(Point.METADATA_MADE)
 
 
+def look(gateway: Gateway, order: JobOrder) -> None:
+    """Looks for what earlier versions left in the table, and leaves what it found."""
+    pipeline, storage = _table(order)
+    mending.leave(storage, order.transaction, mending.look(gateway, pipeline))
+
+
+def plan_mending(gateway: Gateway, order: JobOrder) -> None:
+    """Puts a clustering of files that were found on the timeline, where some of them are left."""
+    pipeline, storage = _table(order)
+    found = mending.read(storage, order.transaction)
+    _in_time(storage, order, "plan to write files anew")
+    mending.plan(gateway, pipeline, found.files if found else ())
+    reach(Point.CLUSTER_PLANNED)
+
+
+def unescape(_: Gateway, order: JobOrder) -> None:
+    """Has the table say that its folders' names are not escaped."""
+    pipeline, storage = _table(order)
+    _in_time(storage, order, "change the table's properties")
+    if not pipeline.escapes_folders:
+        properties.put(storage, mending.ESCAPED, "false")
+
+
 def sync(gateway: Gateway, order: JobOrder) -> None:
     """Brings what the catalog says of the table up to its newest commit."""
     pipeline, _ = _table(order)
@@ -311,6 +336,9 @@ CONTROL: dict[Verb, _Act] = {
     Verb.COMPARE_METADATA: compare_metadata,
     # What it is to make anew may be what came from the future.
     Verb.REBUILD_METADATA: _timed(rebuild_metadata, but_for=METADATA_FOLDER),
+    Verb.LOOK: look,
+    Verb.PLAN_MENDING: _timed(plan_mending),
+    Verb.UNESCAPE: unescape,
     Verb.SYNC: sync,
 }
 """What verbs that are not distributed do."""

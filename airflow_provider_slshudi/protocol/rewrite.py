@@ -8,7 +8,7 @@ so a driver that comes to life late writes files that belong to nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_provider_slshudi.exceptions import TableError
 from airflow_provider_slshudi.hudi import clustering, compaction, exchange, leftovers, rewriting
@@ -55,6 +55,7 @@ _CLUSTERING = _Service(
     Point.CLUSTER_LEASED,
     Point.CLUSTER_SEEN,
 )
+_MENDING = replace(_CLUSTERING, plan=Verb.PLAN_MENDING)
 _COMPACTION = _Service(
     compaction.ACTION,
     Verb.PLAN_COMPACTION,
@@ -78,6 +79,11 @@ def cluster(work: Work) -> Rewritten:
     return _rewrite(work, _CLUSTERING, work.pipeline.table.upsert is None)
 
 
+def anew(work: Work, found: str) -> Rewritten:
+    """Writes some of the files anew that were found under this name; raises as `cluster`."""
+    return _rewrite(work, _MENDING, True, found)
+
+
 def compact(work: Work) -> Rewritten:
     """Makes base files of log files, of a Merge-On-Read table that had `maintenance.compact_after` commits since.
 
@@ -86,13 +92,13 @@ def compact(work: Work) -> Rewritten:
     return _rewrite(work, _COMPACTION, work.pipeline.compacts)
 
 
-def _rewrite(work: Work, service: _Service, wanted: bool) -> Rewritten:
+def _rewrite(work: Work, service: _Service, wanted: bool, found: str = "") -> Rewritten:
     register(work)
     with work.service_lease() as mine:
         with work.lease() as lease:
             reach(service.leased)
             may = fit(work) and wanted
-            instant = (_written_before(work, service) or _planned(work, service, lease)) if may else None
+            instant = (_written_before(work, service) or _planned(work, service, lease, found)) if may else None
         if instant is None:
             return Rewritten(None)
         if not rewriting.has_manifest(work.storage, instant):
@@ -102,8 +108,8 @@ def _rewrite(work: Work, service: _Service, wanted: bool) -> Rewritten:
         written = rewriting.read_manifest(work.storage, instant)
         with work.lease() as lease:
             work.change(lease, service.complete, work.order(instant=instant))
-            found = work.timeline().get(instant)
-            if found is None or found.phase is not Phase.COMPLETED:
+            known = work.timeline().get(instant)
+            if known is None or known.phase is not Phase.COMPLETED:
                 raise TableError(
                     f"{work.storage.uri}: the job ended well, but {service.action} {instant} is not completed",
                     table=work.storage.uri,
@@ -122,12 +128,12 @@ def _tidy(work: Work) -> None:
             exchange.delete(work.storage, instant)
 
 
-def _planned(work: Work, service: _Service, lease: Lease) -> str | None:
+def _planned(work: Work, service: _Service, lease: Lease, found: str) -> str | None:
     """A new plan, once what was left half done is out of its way."""
     for instant in _left(work, service):
         with leftovers.swept(work.storage, instant):
             work.change(lease, Verb.ROLLBACK, work.order(instant=instant))
-    work.change(lease, service.plan, work.order())
+    work.change(lease, service.plan, work.order(transaction=found))
     return next(iter(_pending(work, service)), None)
 
 

@@ -259,6 +259,15 @@ def test_a_damaged_metadata_table_is_looked_at_and_made_anew(
     assert pipeline.batch("run-2").rows == LOGS
 
 
+def test_a_table_with_nothing_to_mend(pipeline: Scenario, slshudi: Callable[..., tuple[int, Any]]) -> None:
+    for command in ("check", "mend"):
+        code, told = slshudi("table", command, "ad_events")
+        assert code == 0 and "ad_events: to be mended" in told and "folders said to be escaped" in told
+        code, told = slshudi("table", command, "ad_events", "--json")
+        assert (code, told["ok"], told["files"], told["hiding"]) == (0, True, [], [])
+        assert told["looked"] > 0
+
+
 def test_a_table_that_holds_nothing_twice_stays_as_it_is(
     pipeline: Scenario, slshudi: Callable[..., tuple[int, Any]]
 ) -> None:

@@ -133,7 +133,7 @@ LIES: dict[str, tuple[Callable[[], Any], Plant | None]] = {
     "a file twice": (_nothing, _doubled),
     "another value": (_nothing, _other_value),
     "a bucket off by one": (lambda: patch.object(tables, "bucket_ids", _off_by_one), None),
-    "a footer without its key": (lambda: patch.object(parquet, "_FOOTER", {}), None),
+    "a footer without its key": (lambda: patch.object(parquet, "FOOTER", {}), None),
     "statistics of floating numbers": (lambda: patch.object(parquet.Encodings, "of", _with_floats), None),
     "bounds of texts": (lambda: patch.object(statistics, "options", _bounds_of_texts), None),
     "folders said to be escaped": (lambda: patch.object(Pipeline, "escapes_folders", True), None),

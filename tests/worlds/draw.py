@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 from urllib.parse import quote
 
-from airflow_provider_slshudi.hudi.basefile import NULL_PARTITION
+from airflow_provider_slshudi.hudi.basefile import has_folder
 from airflow_provider_slshudi.points import Point
 from tests.crash.cases import SERVICES, Step, Victim, all_cases
 from tests.worlds.nasty import FOLDERS, VALUES
@@ -203,7 +203,7 @@ def draw(seed: int) -> Drawn:
 
 def _upserted(value: str) -> bool:
     """Whether rows can be merged by a value; logs with others become rows of no partition, which the model is not."""
-    return "\0" not in value and ".marker" not in value and value != NULL_PARTITION and len(quote(value)) < 200
+    return "\0" not in value and has_folder("region", value) and len(quote(value)) < 200
 
 
 def _step(rng: random.Random, kind: Kind) -> Step:

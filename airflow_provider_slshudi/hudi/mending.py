@@ -1,0 +1,206 @@
+"""What earlier versions left in a table by which readers miss rows or stop; docs/decisions/0028 has the reasons.
+
+Nothing here decides anything: callers hold the leases. Files are written anew by a clustering of just these, which
+goes its three parts as any (`rewriting`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.hudi import clustering, evolution, exchange, properties, statistics
+from airflow_provider_slshudi.hudi.commit import client
+from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
+from airflow_provider_slshudi.hudi.instants import new_instant_time
+from airflow_provider_slshudi.hudi.parquet import FOOTER, leaves
+from airflow_provider_slshudi.hudi.rewriting import owner
+from airflow_provider_slshudi.hudi.schema import avro_schema
+from airflow_provider_slshudi.hudi.slices import Slice, committed_files
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.timeline import Timeline
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+ESCAPED = "hoodie.datasource.write.partitionpath.urlencode"
+MOST_FILES = 500
+"""So many files one clustering writes anew."""
+_AT_A_TIME = 16
+_OURS = "parquet-cpp"
+# Before these Spark wants to be told of the calendar.
+_FIRST_DATE, _FIRST_TIME = date(1582, 10, 15), datetime(1900, 1, 1)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What is wrong with a table.
+
+    Attributes:
+        hiding: columns that have bounds in Hudi's index and should have none: by some or by functions of them rows are
+            hidden. The next batch takes them away, too.
+        lacking: columns that the pipeline's file wants bounds of and that have none.
+        escaped: whether Hudi is told that folders' names are escaped, which stops Spark at rows without a partition.
+        files: base files that Spark refuses to read, or whose statistics hide NaN; their paths within the table.
+        looked: how many base files there are.
+    """
+
+    hiding: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
+    escaped: bool = False
+    files: tuple[str, ...] = ()
+    looked: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is nothing to mend."""
+        return not (self.hiding or self.lacking or self.escaped or self.files)
+
+
+def look(gateway: Gateway, pipeline: Pipeline) -> Findings:
+    """Reads what Hudi is told of the table and the footer of each base file; of older files with numbers also these."""
+    storage = Storage(pipeline.table.path)
+    timeline = Timeline.load(storage)
+    schema = evolution.schema_to_commit(storage, timeline) or avro_schema(pipeline)
+    there, wanted = statistics.indexed(storage), statistics.wanted(pipeline, schema)
+    files = committed_files(gateway, pipeline)
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        wrong = pool.map(lambda file: _is_wrong(storage, file.name), files)
+    said = (properties.read(storage) or {}).get(ESCAPED)
+    return Findings(
+        hiding=tuple(name for name in there if name not in wanted),
+        lacking=tuple(name for name in wanted if name not in there and files),
+        escaped=pipeline.table.partition is not None and said == "true" and not pipeline.escapes_folders,
+        files=tuple(file.name for file, is_wrong in zip(files, wrong, strict=True) if is_wrong),
+        looked=len(files),
+    )
+
+
+def plan(gateway: Gateway, pipeline: Pipeline, names: Sequence[str]) -> None:
+    """Puts a clustering of the first of these files that are still the table's on the timeline, each one by itself."""
+    left = set(names)
+    files = [file for file in committed_files(gateway, pipeline) if file.name in left][:MOST_FILES]
+    if not files:
+        return
+    model, lists = gateway.hudi.avro.model, gateway.jvm.java.util
+    groups = lists.ArrayList()
+    for file in files:
+        slices = lists.ArrayList()
+        slices.add(_slice(gateway, pipeline, file))
+        group = model.HoodieClusteringGroup.newBuilder().setSlices(slices).setNumOutputFileGroups(1)
+        groups.add(group.setMetrics(lists.HashMap()).setExtraMetadata(lists.HashMap()).setVersion(1).build())
+    with client(gateway, pipeline, clustering.options(pipeline)) as writer:
+        strategy = (
+            model.HoodieClusteringStrategy.newBuilder()
+            .setStrategyClassName(writer.getConfig().getClusteringExecutionStrategyClass())
+            .setStrategyParams(lists.HashMap())
+            .setVersion(1)
+            .build()
+        )
+        planned = (
+            model.HoodieClusteringPlan.newBuilder()
+            .setInputGroups(groups)
+            .setStrategy(strategy)
+            .setExtraMetadata(lists.HashMap())
+            .setPreserveHoodieMetadata(True)
+            .setVersion(1)
+            .build()
+        )
+        asked = (
+            model.HoodieRequestedReplaceMetadata.newBuilder()
+            .setOperationType("CLUSTER")
+            .setExtraMetadata(owner(gateway, pipeline).get())
+            .setClusteringPlan(planned)
+            .build()
+        )
+        meta = gateway.meta_client(hadoop_path(pipeline.table.path))
+        instant = gateway.requested(meta, new_instant_time(gateway, pipeline.table.path), clustering.ACTION)
+        meta.getActiveTimeline().saveToPendingClusterCommit(instant, asked)
+
+
+def leave(storage: Storage, id_: str, found: Findings) -> None:
+    """Leaves what was found."""
+    storage.write(_path(id_), json.dumps(asdict(found)).encode())
+
+
+def read(storage: Storage, id_: str) -> Findings | None:
+    """What was found, None where nothing was left."""
+    content = storage.read(_path(id_))
+    if content is None:
+        return None
+    told: dict[str, Any] = json.loads(content)
+    return Findings(**{**told, **{name: tuple(told[name]) for name in ("hiding", "lacking", "files")}})
+
+
+def forget(storage: Storage, id_: str) -> None:
+    """Removes what was found."""
+    storage.delete(_path(id_))
+
+
+def _path(id_: str) -> str:
+    return f"{exchange.ROOT}/mending/{id_}.json"
+
+
+def _slice(gateway: Gateway, pipeline: Pipeline, file: Slice) -> Any:
+    return (
+        gateway.hudi.avro.model.HoodieSliceInfo.newBuilder()
+        .setDataFilePath(f"{hadoop_path(pipeline.table.path)}/{file.name}")
+        .setDeltaFilePaths(gateway.jvm.java.util.ArrayList())
+        .setFileId(file.group)
+        .setPartitionPath(file.partition)
+        .setBootstrapFilePath("")
+        .setVersion(1)
+        .build()
+    )
+
+
+def _is_wrong(storage: Storage, name: str) -> bool:
+    """Whether an older version wrote the file, and it has old dates, or NaN beside statistics that leave it out."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(storage.full(name), filesystem=storage.filesystem) as file:
+        told = file.metadata.metadata or {}
+        if not file.metadata.created_by.startswith(_OURS) or next(iter(FOOTER)).encode() in told:
+            return False
+        return _has_old_dates(file.metadata) or _hides_nan(file)
+
+
+def _has_old_dates(footer: pq.FileMetaData) -> bool:
+    for chunk in _chunks(footer):
+        least = chunk.statistics.min if chunk.statistics is not None and chunk.statistics.has_min_max else None
+        if isinstance(least, datetime):
+            if least.replace(tzinfo=None) < _FIRST_TIME:
+                return True
+        elif isinstance(least, date) and least < _FIRST_DATE:
+            return True
+    return False
+
+
+def _hides_nan(file: pq.ParquetFile) -> bool:
+    """Whether a column of floating numbers has NaN."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    names = {
+        chunk.path_in_schema.split(".")[0]
+        for chunk in _chunks(file.metadata)
+        if chunk.physical_type in ("FLOAT", "DOUBLE") and chunk.statistics is not None
+    }
+    for group in range(file.num_row_groups if names else 0):
+        table = file.read_row_group(group, sorted(names))
+        for name in table.column_names:
+            for _, part in leaves(name, table[name].combine_chunks()):
+                if pa.types.is_floating(part.type) and pc.any(pc.is_nan(part)).as_py():
+                    return True
+    return False
+
+
+def _chunks(footer: pq.FileMetaData) -> Iterator[Any]:
+    for group in range(footer.num_row_groups):
+        for column in range(footer.num_columns):
+            yield footer.row_group(group).column(column)

@@ -1,0 +1,120 @@
+"""A table of an earlier version is looked at and mended, beside batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import pyarrow.parquet as pq
+import pytest
+from aliyun.log import LogItem, PutLogsRequest
+
+from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.exceptions import TableError
+from airflow_provider_slshudi.hudi import commit, statistics
+from airflow_provider_slshudi.hudi.mending import Findings
+from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.protocol import steps
+from airflow_provider_slshudi.protocol.mending import check, mend
+from airflow_provider_slshudi.protocol.rewrite import Rewritten
+from airflow_provider_slshudi.protocol.verify import verify
+from tests.scenarios import Scenario
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLD_TIME = str(-62_135_596_800_000 + 1)
+
+
+@contextmanager
+def earlier_version() -> Iterator[None]:
+    """Tables are written as they were before: bounds of all columns, statistics of numbers, no word of calendars."""
+    now = commit.commit
+
+    def with_files_of_then(gateway: Any, pipeline: Any, instant: str, stats: Any, *more: Any) -> None:
+        for stat in stats:
+            path = Path(Storage(pipeline.table.path).full(stat["path"]))
+            pq.write_table(pq.ParquetFile(path).read(), path, store_schema=False)
+            stat |= dict.fromkeys(("totalWriteBytes", "fileSizeInBytes"), path.stat().st_size)
+        now(gateway, pipeline, instant, stats, *more)
+
+    with ExitStack() as changed:
+        changed.enter_context(patch.object(statistics, "options", lambda *_: {}))
+        changed.enter_context(patch.object(commit, "commit", with_files_of_then))
+        changed.enter_context(patch.object(Pipeline, "escapes_folders", True))
+        yield
+
+
+def put(pipeline: Scenario, *logs: dict[str, str]) -> None:
+    source = pipeline.work.pipeline.source
+    for log in logs:
+        item = LogItem(1_700_000_000, contents=list(log.items()))
+        pipeline.client.put_logs(PutLogsRequest(source.project, source.logstore, "ads", "10.0.0.1", [item]))
+
+
+def found(spark: SparkSession, pipeline: Scenario, where: str) -> list[str]:
+    table = spark.read.format("hudi").load(pipeline.work.storage.full(""))
+    return sorted(row.event_id for row in table.where(where).select("event_id").collect())
+
+
+@pytest.fixture
+def earlier(scenario: Callable[..., Scenario]) -> Scenario:
+    pipeline = scenario(shards=1)
+    with earlier_version():
+        put(pipeline, {"event_id": "a", "ts": "0", "price": "1"}, {"event_id": "x" * 5000, "ts": "0", "price": "NaN"})
+        pipeline.batch("run-1")
+        put(pipeline, {"event_id": "old", "ts": OLD_TIME, "price": "2"}, {"event_id": "none"})
+        pipeline.batch("run-2")
+        put(pipeline, {"event_id": "plain", "ts": "0", "price": "3"})
+        pipeline.batch("run-3")
+    return pipeline
+
+
+def test_what_an_earlier_version_left_is_found_and_mended(spark: SparkSession, earlier: Scenario) -> None:
+    before = check(earlier.by("check"))
+    assert (before.hiding[0], before.escaped, before.looked) == ("event_id", True, 4)
+    assert len(before.files) == 2 and not before.ok
+    assert found(spark, earlier, "event_id = 'a'") == found(spark, earlier, "price > 100") == []
+    put(earlier, {"event_id": "later", "ts": "0", "price": "4"})
+    waiting = earlier.prepare(earlier.by("run-4"))
+    told: list[Rewritten] = []
+    assert mend(earlier.by("mend"), told.append) == Findings(looked=4)
+    assert [(done.files, done.into_files) for done in told] == [(2, 2)]
+    assert found(spark, earlier, "event_id = 'a'") == ["a"]
+    assert found(spark, earlier, "price > 100") == ["x" * 5000]
+    assert found(spark, earlier, "event_time < timestamp'1900-01-01'") == ["old"]
+    assert found(spark, earlier, "event_date >= '0001'") == ["a", "old", "plain", "x" * 5000]
+    steps.commit(earlier.by("run-4"), waiting.id, waiting.token)
+    put(earlier, {"event_id": "last", "ts": "0", "price": "5"})
+    assert earlier.batch("run-5").rows == 1
+    assert verify(earlier.work).ok
+    assert check(earlier.by("check")).ok
+
+
+def test_bounds_are_right_after_the_next_batch_and_the_rest_is_not(spark: SparkSession, earlier: Scenario) -> None:
+    put(earlier, {"event_id": "later", "ts": "0", "price": "4"})
+    earlier.batch("run-4")
+    assert found(spark, earlier, "event_id = 'a'") == ["a"]
+    left = check(earlier.by("check"))
+    assert (left.hiding, left.escaped, len(left.files)) == ((), True, 2)
+
+
+def test_a_column_that_is_sorted_by_later_gets_its_bounds(scenario: Callable[..., Scenario]) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(20)
+    pipeline.batch("run-1")
+    assert check(pipeline.by("check")).ok
+    described = pipeline.work.pipeline.model_dump(mode="json")
+    sort = {**described["maintenance"], "clustering": {"sort": ["clicks"]}}
+    changed = pipeline.by("mend", pipeline=Pipeline.model_validate({**described, "maintenance": sort}))
+    assert check(changed).lacking == ("clicks",)
+    assert mend(changed).ok
+    assert statistics.indexed(pipeline.work.storage) == ["clicks"]
+
+
+def test_there_is_nothing_to_look_at_before_the_first_batch(scenario: Callable[..., Scenario]) -> None:
+    with pytest.raises(TableError, match="run a batch first"):
+        check(scenario().work)
