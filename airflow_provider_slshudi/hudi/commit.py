@@ -16,7 +16,7 @@ from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
 from airflow_provider_slshudi.hudi.instants import action
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.points import Point, reach
 
 # By the table's type; the second one also tells of log files.
@@ -51,9 +51,10 @@ def commit(
     for key, value in extra.items():
         java_extra.put(key, value)
     storage = Storage(pipeline.table.path)
-    schema = evolution.schema_to_commit(storage, Timeline.load(storage), pipeline)
+    timeline = Timeline.load(storage)
+    schema = evolution.schema_to_commit(storage, timeline, pipeline)
     name, option = action(pipeline.table), gateway.hudi.common.util.Option
-    with client(gateway, pipeline, schema=schema) as writer:
+    with client(gateway, pipeline, schema=schema, timeline=timeline) as writer:
         none = gateway.jvm.java.util.HashMap()
         metadata = gateway.hudi.common.util.CommitUtils.buildMetadata(
             java_stats, none, option.of(java_extra), _operation(gateway, pipeline), writer.getConfig().getSchema(), name
@@ -64,7 +65,7 @@ def commit(
             in_time()
             reach(Point.COMMIT_LOOKED)
 
-        if statistics.indexed(storage):
+        if timeline.completed(*CHANGES):
             # Before: bounds of a column that has none from now on would be taken for those of all files.
             _tell_of_indexed_columns(gateway, writer, gateway.meta_client(hadoop_path(storage.uri)), metadata)
         with completing(gateway, writer, instant, metadata, in_time, last_look) as table:
@@ -148,16 +149,18 @@ def client(
     pipeline: Pipeline,
     more: Mapping[str, str] | None = None,
     schema: str | None = None,
+    timeline: Timeline | None = None,
     anew: bool = False,
 ) -> Iterator[Any]:
     """Hudi's write client for the pipeline's table, with `more` options; none of them is a protocol's one.
 
-    It reads and writes by `schema` (Avro), the table's own without it, whatever the pipeline's file says by now. `anew`
-    is for who makes the metadata table anew, with bounds of all the columns that the pipeline's file says.
+    It reads and writes by `schema` (Avro), the table's own without it, whatever the pipeline's file says by now;
+    `timeline` is given by who has loaded it. `anew` is for who makes the metadata table anew, with bounds of all the
+    columns that the pipeline's file says.
     """
     table = pipeline.table
     storage = Storage(table.path)
-    timeline = Timeline.load(storage)
+    timeline = timeline or Timeline.load(storage)
     if schema is None:
         schema = evolution.schema_to_commit(storage, timeline) or avro_schema(pipeline)
     bounded = None if anew else statistics.of_all_files(storage, timeline)
