@@ -58,8 +58,20 @@ def _null_among_partitions(asked: Asked, table: Table) -> bool:
     return asked.reader.startswith("Spark") and at_text and stopped and "part" in _columns(asked.filter)
 
 
+def _empty_partition(asked: Asked, table: Table) -> bool:
+    """Hudi takes '' for the folder of rows that have no partition."""
+    at = table.shape.partition_column
+    empty = any(
+        part.column == at and "" in ([part.value] if isinstance(part, Compare) else part.values)
+        for part in _parts(asked.filter)
+        if isinstance(part, (Compare, Among))
+    )
+    return asked.reader.startswith("Spark") and empty
+
+
 FAULTS: dict[str, Callable[[Asked, Table], bool]] = {
     "Hudi 1.2.0: a function of a column with bounds": _function_of_a_bounded_column,
     "Hudi 1.2.0: a table parted by texts, some of them NULL": _null_among_partitions,
+    "Hudi 1.2.0: '' as a partition": _empty_partition,
     "Spark 3.5 row by row, hudi-rs: the literal -0.0": _negative_zero,
 }
