@@ -74,7 +74,7 @@ def look(gateway: Gateway, pipeline: Pipeline) -> Findings:
     said = (properties.read(storage) or {}).get(ESCAPED)
     return Findings(
         hiding=tuple(name for name in there if name not in wanted),
-        lacking=tuple(name for name in wanted if name not in there and files),
+        lacking=tuple(name for name in wanted if name not in there) if files else (),
         escaped=pipeline.table.partition is not None and said == "true" and not pipeline.escapes_folders,
         files=tuple(file.name for file, is_wrong in zip(files, wrong, strict=True) if is_wrong),
         looked=len(files),
