@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MANY = 500
 # Fixed, so that a run here says something of the change at hand: new worlds are drawn by `make worlds`.
-SEEDS = (10, 52, 69, 72, 118)
+SEEDS = (10, 69, 72, 118, 896)
 
 
 @pytest.fixture(scope="module")
