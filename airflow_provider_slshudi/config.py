@@ -657,7 +657,7 @@ class Pipeline(_Model):
 
     @model_validator(mode="after")
     def _bounds_are_right(self) -> Pipeline:
-        if not self.bounded and self.bounded is not None:
+        if self.bounded == frozenset():
             return self
         types = {name: column.type for column in self.columns for name in (column.name, *column.renamed_from)}
         fitting = _listed(name for name, type_ in types.items() if has_bounds(parse_type(type_)))

@@ -67,11 +67,11 @@ def commit(
 
         if timeline.completed(*CHANGES):
             # Before: bounds of a column that has none from now on would be taken for those of all files.
-            _tell_of_indexed_columns(gateway, writer, gateway.meta_client(hadoop_path(storage.uri)), metadata)
+            _tell_of_indexed_columns(gateway, writer, metadata)
         with completing(gateway, writer, instant, metadata, in_time, last_look) as table:
             inflight = gateway.inflight(table.getMetaClient(), instant, name)
             table.getActiveTimeline().saveAsComplete(False, inflight, option.of(metadata))
-        _tell_of_indexed_columns(gateway, writer, table.getMetaClient(), metadata)
+        _tell_of_indexed_columns(gateway, writer, metadata)
 
 
 @contextmanager
@@ -105,13 +105,13 @@ def completing(
     markers.quietDeleteMarkerDir(engine, config.getMarkersDeleteParallelism())
 
 
-def _tell_of_indexed_columns(gateway: Gateway, writer: Any, meta: Any, metadata: Any) -> None:
+def _tell_of_indexed_columns(gateway: Gateway, writer: Any, metadata: Any) -> None:
     """Names the columns that have statistics to readers, which Hudi does after each commit."""
     config = writer.getConfig()
     wanted = config.getMetadataConfig()
     if not (config.isMetadataTableEnabled() and wanted.isColumnStatsIndexEnabled()):
         return
-    meta.reloadTableConfig()
+    meta = gateway.meta_client(config.getBasePath())
     records = gateway.hudi.common.util.Option.of(config.getRecordMerger().getRecordType())
     columns = gateway.hudi.metadata.HoodieTableMetadataUtil.getColumnsToIndex(metadata, meta, wanted, records)
     names = gateway.jvm.java.util.ArrayList(columns.keySet())

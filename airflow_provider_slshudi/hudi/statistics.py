@@ -7,7 +7,7 @@ so a column is there only where all its bounds are right, and where somebody gai
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from airflow_provider_slshudi.config import BOUNDS, BOUNDS_OF, Pipeline
 from airflow_provider_slshudi.datatypes import has_bounds
@@ -21,9 +21,9 @@ _PARTITIONS = "hoodie.table.metadata.partitions"
 _INDEX = "column_stats"
 
 
-def options(pipeline: Pipeline, schema: str, columns: Iterable[str] | None = None) -> dict[str, str]:
+def options(pipeline: Pipeline, schema: str, columns: Collection[str] | None = None) -> dict[str, str]:
     """What a writer is told of bounds; of `columns` alone, where they are given. `schema` is the table's, as Avro."""
-    kept = wanted(pipeline, schema) if columns is None else [c for c in wanted(pipeline, schema) if c in set(columns)]
+    kept = [name for name in wanted(pipeline, schema) if columns is None or name in columns]
     return {BOUNDS: "true", BOUNDS_OF: ",".join(kept)} if kept else {BOUNDS: "false"}
 
 

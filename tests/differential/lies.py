@@ -86,8 +86,9 @@ def _other_value(table: Table) -> None:
         rows = pq.ParquetFile(path).read()
         if "s" in rows.column_names and rows["s"].null_count < rows.num_rows:
             texts = pa.array([f"{text}!" if text is not None else None for text in rows["s"].to_pylist()])
-            pq.write_table(rows.set_column(rows.column_names.index("s"), "s", texts), path)
-            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+            changed = pa.BufferOutputStream()
+            pq.write_table(rows.set_column(rows.column_names.index("s"), "s", texts), changed)
+            _put(path, changed.getvalue().to_pybytes())
             return
 
 

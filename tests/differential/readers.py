@@ -88,31 +88,32 @@ class Spark:
 
     def expected(self, table: Table, rows: Sequence[Row], texts: Sequence[str]) -> list[Found]:
         """What each filter is true of, by one pass over rows that are in no file."""
+        answers = (
+            self._plain(table, rows).selectExpr("n", *(f"({text}) as q{at}" for at, text in enumerate(texts))).collect()
+        )
+        return [sorted(row.n for row in answers if row[f"q{at}"] is True) for at in range(len(texts))]
+
+    def values(self, table: Table, options: dict[str, str]) -> list[tuple[Any, ...]]:
+        """All rows, as text."""
+        return self._values(table, self._load(table, options))
+
+    def model_values(self, table: Table, rows: Sequence[Row]) -> list[tuple[Any, ...]]:
+        """The same of the model's rows."""
+        return self._values(table, self._plain(table, rows))
+
+    def _values(self, table: Table, frame: DataFrame) -> list[tuple[Any, ...]]:
+        columns = (_as_text(name, type_) for name, type_ in table_columns(table.pipeline))
+        return sorted(map(tuple, frame.selectExpr("n", *columns).collect()))
+
+    def _plain(self, table: Table, rows: Sequence[Row]) -> DataFrame:
+        """Rows that are in no file."""
         batches = table.arrow(list(rows)).to_batches()
 
         def given(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from batches
 
         ddl = ", ".join(f"{name} {type_}" for name, type_ in table_columns(table.pipeline))
-        plain = self._session.range(0, 1, 1, 1).mapInArrow(given, ddl)
-        answers = plain.selectExpr("n", *(f"({text}) as q{at}" for at, text in enumerate(texts))).collect()
-        return [sorted(row.n for row in answers if row[f"q{at}"] is True) for at in range(len(texts))]
-
-    def values(self, table: Table, options: dict[str, str]) -> list[tuple[Any, ...]]:
-        """All rows, as text."""
-        columns = [_as_text(name, type_) for name, type_ in table_columns(table.pipeline)]
-        return sorted(map(tuple, self._load(table, options).selectExpr("n", *columns).collect()))
-
-    def model_values(self, table: Table, rows: Sequence[Row]) -> list[tuple[Any, ...]]:
-        """The same of the model's rows."""
-        batches = table.arrow(list(rows)).to_batches()
-
-        def given(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from batches
-
-        columns = table_columns(table.pipeline)
-        plain = self._session.range(0, 1, 1, 1).mapInArrow(given, ", ".join(map(" ".join, columns)))
-        return sorted(map(tuple, plain.selectExpr("n", *(_as_text(*column) for column in columns)).collect()))
+        return self._session.range(0, 1, 1, 1).mapInArrow(given, ddl)
 
     def _load(self, table: Table, options: dict[str, str]) -> DataFrame:
         return self._session.read.format("hudi").options(**options).load(table.storage.full(""))
