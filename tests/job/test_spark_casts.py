@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_slshudi.datatypes import Array, DataType, Map, Scalar, Struct, parse_type
@@ -124,14 +124,20 @@ JAVA_NUMBER = re.compile(
 )
 
 
+def _unsigned(value: float | None) -> float | None:
+    """A table has no -0.0 (docs/decisions/0028), so what Spark casts to it is 0.0 here."""
+    return 0.0 if value == 0 else value
+
+
 @QUICK
 @given(st.lists(padded, min_size=1, max_size=150))
+@example(["-0.0", "-0", "-1e-999", "0.0"])
 def test_numbers_and_flags_are_what_spark_casts_them_to(spark: SparkSession, texts: list[str]) -> None:
     types = ("int", "bigint", "float", "double", "boolean")
     for type_, expected in zip(types, by_spark(spark, texts, *(f"try_cast(text as {t})" for t in types)), strict=True):
         if type_ in ("float", "double"):
             pairs = zip(texts, expected, strict=True)
-            expected = [None if JAVA_NUMBER.fullmatch(text) else value for text, value in pairs]
+            expected = [None if JAVA_NUMBER.fullmatch(text) else _unsigned(value) for text, value in pairs]
         same(texts, ours(texts, type_), expected)
 
 
