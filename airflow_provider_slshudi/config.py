@@ -96,6 +96,9 @@ _TABLE_OPTIONS = (
 BOUNDS = "hoodie.metadata.index.column.stats.enable"
 BOUNDS_OF = "hoodie.metadata.index.column.stats.column.list"
 """Options by which Hudi keeps the least and the greatest value of columns in its metadata table, for each file."""
+_OTHER_INDEX = re.compile(
+    r"hoodie\.metadata\.(index\.(?!column\.stats\.|partition\.stats\.).*|([a-z]+\.)?record\.(level\.)?index)\.enable"
+)
 MOST_FILES = 10_000
 """Of a batch: its commit tells the table of each, within a time that a lease covers."""
 MOST_BUCKETS = 10_000
@@ -361,6 +364,11 @@ class Table(_Model):
                 raise ValueError(
                     f"option {key} may not be set: options start with hoodie. and are none that exactly-once rests on "
                     f"({', '.join(sorted(PROTECTED_OPTIONS))})"
+                )
+            if _OTHER_INDEX.fullmatch(key) and self.options[key].lower() != "false":
+                raise ValueError(
+                    f"option {key} may not be set: of Hudi's indexes batches keep only bounds of columns "
+                    f"({BOUNDS}); by others they fail at some values (docs/decisions/0028)"
                 )
         return self
 

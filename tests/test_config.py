@@ -287,6 +287,17 @@ def test_what_the_upsert_says_is_no_option() -> None:
     assert told in str(refused(changed("table.options", {"hoodie.index.type": "BLOOM"})))
 
 
+@pytest.mark.parametrize(
+    "index", ["index.bloom.filter", "index.secondary", "index.expression", "record.index", "global.record.level.index"]
+)
+def test_indexes_that_batches_do_not_keep_are_refused(index: str) -> None:
+    option = f"hoodie.metadata.{index}.enable"
+    assert f"option {option} may not be set: of Hudi's indexes" in str(
+        refused(changed("table.options", {option: "true"}))
+    )
+    assert parse_pipeline(changed("table.options", {option: "false"}), "clicks.yaml").table.options == {option: "false"}
+
+
 def test_a_column_says_its_type_and_how_times_are_written_in_one_form() -> None:
     text = SMALL + "  - {name: paid, type: 'Decimal(9, 2)', key: doc, path: '$.items[0].price'}\n"
     text += "  - {name: seen, type: timestamp, format: dd/MMM/yyyy HH:mm, timezone: Asia/Shanghai}\n"

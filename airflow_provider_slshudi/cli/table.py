@@ -110,6 +110,7 @@ def _show(options: argparse.Namespace, pipeline: str, found: Findings) -> int:
         print_json(options.out, {"pipeline": pipeline, "ok": found.ok, **asdict(found)})
     else:
         rows = [
+            ("indexes that batches do not keep", len(found.foreign), ", ".join(found.foreign)),
             ("bounds that hide rows", len(found.hiding), ", ".join(found.hiding)),
             ("bounds that are wanted", len(found.lacking), ", ".join(found.lacking)),
             ("folders said to be escaped", int(found.escaped), ""),

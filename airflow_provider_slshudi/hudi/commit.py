@@ -156,14 +156,25 @@ def client(
 
     It reads and writes by `schema` (Avro), the table's own without it, whatever the pipeline's file says by now;
     `timeline` is given by who has loaded it. `anew` is for who makes the metadata table anew, with bounds of all the
-    columns that the pipeline's file says.
+    columns that the pipeline's file says, and without indexes of somebody else's.
+
+    Raises:
+        TableMismatch: the table has an index of somebody else's.
     """
     table = pipeline.table
     storage = Storage(table.path)
     timeline = timeline or Timeline.load(storage)
     if schema is None:
         schema = evolution.schema_to_commit(storage, timeline) or avro_schema(pipeline)
-    bounded = None if anew else statistics.of_all_files(storage, timeline)
+    indexes = statistics.Indexes.of(storage)
+    if anew:
+        meta = gateway.meta_client(hadoop_path(table.path))
+        for name in indexes.foreign:
+            meta.deleteIndexDefinition(name)
+    else:
+        indexes.require_kept(storage.uri)
+    # A column that is named later has no bounds in the files that are there, which readers would take for NULL.
+    bounded = None if anew or not timeline.completed(*CHANGES) else indexes.bounded
     options = {**table.options, **statistics.options(pipeline, schema, bounded), **(more or {}), **PROTOCOL_OPTIONS}
     # A server that would share the timeline with executors: a commit has none.
     options["hoodie.embed.timeline.server"] = "false"

@@ -12,6 +12,7 @@ from airflow_provider_slshudi.exceptions import TableError, TableMismatch
 from airflow_provider_slshudi.hudi import clock, evolution
 from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
 from airflow_provider_slshudi.hudi.schema import avro_schema
+from airflow_provider_slshudi.hudi.statistics import Indexes
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Timeline
 
@@ -89,7 +90,7 @@ def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
     """Looks whether the table that is there is the one that the pipeline describes, or can become it.
 
     Raises:
-        TableMismatch: it is another.
+        TableMismatch: it is another, or somebody gave it an index that batches do not keep.
         ColumnMismatch: its columns cannot become the pipeline's.
     """
     table = pipeline.table
@@ -108,6 +109,7 @@ def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
             table=table.path,
         )
     storage = Storage(table.path)
+    Indexes.of(storage).require_kept(storage.uri)
     evolution.require_fit(storage, Timeline.load(storage), pipeline)
 
 

@@ -42,6 +42,7 @@ class Findings:
     """What is wrong with a table.
 
     Attributes:
+        foreign: indexes that somebody made by SQL: no batch gets through.
         hiding: columns that have bounds in Hudi's index and should have none: by some or by functions of them rows are
             hidden. The next batch takes them away, too.
         lacking: columns that the pipeline's file wants bounds of and that have none.
@@ -50,6 +51,7 @@ class Findings:
         looked: how many base files there are.
     """
 
+    foreign: tuple[str, ...] = ()
     hiding: tuple[str, ...] = ()
     lacking: tuple[str, ...] = ()
     escaped: bool = False
@@ -59,7 +61,7 @@ class Findings:
     @property
     def ok(self) -> bool:
         """Whether there is nothing to mend."""
-        return not (self.hiding or self.lacking or self.escaped or self.files)
+        return not (self.foreign or self.hiding or self.lacking or self.escaped or self.files)
 
 
 def look(gateway: Gateway, pipeline: Pipeline) -> Findings:
@@ -67,14 +69,15 @@ def look(gateway: Gateway, pipeline: Pipeline) -> Findings:
     storage = Storage(pipeline.table.path)
     timeline = Timeline.load(storage)
     schema = evolution.schema_to_commit(storage, timeline) or avro_schema(pipeline)
-    there, wanted = statistics.indexed(storage), statistics.wanted(pipeline, schema)
+    indexes, wanted = statistics.Indexes.of(storage), statistics.wanted(pipeline, schema)
     files = committed_files(gateway, pipeline)
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         wrong = pool.map(lambda file: _is_wrong(storage, file.name), files)
     said = (properties.read(storage) or {}).get(ESCAPED)
     return Findings(
-        hiding=tuple(name for name in there if name not in wanted),
-        lacking=tuple(name for name in wanted if name not in there) if files else (),
+        foreign=tuple(indexes.foreign),
+        hiding=tuple(name for name in indexes.bounded if name not in wanted),
+        lacking=tuple(name for name in wanted if name not in indexes.bounded) if files else (),
         escaped=pipeline.table.partition is not None and said == "true" and not pipeline.escapes_folders,
         files=tuple(file.name for file, is_wrong in zip(files, wrong, strict=True) if is_wrong),
         looked=len(files),
@@ -134,7 +137,7 @@ def read(storage: Storage, id_: str) -> Findings | None:
     if content is None:
         return None
     told: dict[str, Any] = json.loads(content)
-    return Findings(**{**told, **{name: tuple(told[name]) for name in ("hiding", "lacking", "files")}})
+    return Findings(**{**told, **{name: tuple(told[name]) for name in ("foreign", "hiding", "lacking", "files")}})
 
 
 def forget(storage: Storage, id_: str) -> None:

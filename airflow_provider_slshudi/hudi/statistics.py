@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from airflow_provider_slshudi.config import BOUNDS, BOUNDS_OF, Pipeline
 from airflow_provider_slshudi.datatypes import has_bounds
+from airflow_provider_slshudi.exceptions import TableMismatch
 from airflow_provider_slshudi.hudi import properties
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS, type_of_avro
 from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 
 _DEFINITIONS = ".hoodie/.index_defs/index.json"
+_DEFINED = "hoodie.table.index.defs.path"
 _PARTITIONS = "hoodie.table.metadata.partitions"
 _INDEX = "column_stats"
+_FOREIGN = ("expr_index_", "secondary_index_")
 
 
 def options(pipeline: Pipeline, schema: str, columns: Collection[str] | None = None) -> dict[str, str]:
@@ -39,19 +42,40 @@ def wanted(pipeline: Pipeline, schema: str) -> list[str]:
     ]
 
 
-def of_all_files(storage: Storage, timeline: Timeline) -> list[str] | None:
-    """The columns of which every file's bounds are known; None: the table has no files, so it may be any.
+@dataclass(frozen=True)
+class Indexes:
+    """What Hudi's metadata table keeps of the table besides the list of its files.
 
-    A column that is named later has no bounds in the files that are there, which readers would take for NULL.
+    Attributes:
+        bounded: columns of which there are bounds, Hudi's own left out.
+        foreign: indexes that somebody made by SQL, and that batches do not keep.
     """
-    return indexed(storage) if timeline.completed(*CHANGES) else None
 
+    bounded: list[str]
+    foreign: list[str]
 
-def indexed(storage: Storage) -> list[str]:
-    """The table's columns of which there are bounds, Hudi's own left out."""
-    if _INDEX not in (properties.read(storage) or {}).get(_PARTITIONS, "").split(","):
-        return []
-    content = storage.read(_DEFINITIONS)
-    definitions = json.loads(content)["indexDefinitions"] if content else {}
-    sources = (definitions.get(_INDEX) or {}).get("sourceFields") or []
-    return [name for name in sources if name not in META_COLUMNS]
+    @classmethod
+    def of(cls, storage: Storage) -> Indexes:
+        """As it is now."""
+        told = properties.read(storage) or {}
+        content = storage.read(_DEFINITIONS) if _DEFINED in told else None
+        definitions = json.loads(content)["indexDefinitions"] if content else {}
+        indexed = _INDEX in told.get(_PARTITIONS, "").split(",")
+        sources = (definitions.get(_INDEX) or {}).get("sourceFields") or [] if indexed else []
+        return cls(
+            [name for name in sources if name not in META_COLUMNS],
+            sorted(name for name in definitions if name.startswith(_FOREIGN)),
+        )
+
+    def require_kept(self, table: str) -> None:
+        """Lets no batch begin, or end, that Hudi would have keep an index of somebody else's.
+
+        Raises:
+            TableMismatch: there is one.
+        """
+        if self.foreign:
+            raise TableMismatch(
+                f"{table} has indexes that batches do not keep: {', '.join(self.foreign)} (made by CREATE INDEX; of "
+                "Hudi's only bounds of columns are right for all values). `slshudi table mend` takes them off",
+                table=table,
+            )

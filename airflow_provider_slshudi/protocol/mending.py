@@ -39,14 +39,15 @@ def mend(work: Work, told: Callable[[Rewritten], None] = lambda _: None) -> Find
         LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: a person has to look.
     """
     with _found(work) as (id_, found):
+        # First: nothing else gets through a foreign index.
+        if found.foreign or found.hiding or found.lacking:
+            metadata.rebuild(work)
         if found.escaped:
             with work.lease() as lease:
                 work.change(lease, Verb.UNESCAPE, work.order())
         if found.files and work.pipeline.table.upsert is None:
             while (done := anew(work, id_)).instant is not None:
                 told(done)
-        if found.hiding or found.lacking:
-            metadata.rebuild(work)
     return check(work)
 
 

@@ -97,9 +97,16 @@ def asked(folder: Path, seed: int) -> Outcome:
 
 
 def found(folder: Path, seed: int, lie: str) -> int | None:
-    """After how many tables a lie was found; None: it was not."""
+    """After how many tables a lie was found; None: it was not.
+
+    Raises:
+        RuntimeError: something else is wrong with that table, without the lie.
+    """
+    folder = folder / lie.replace(" ", "-")
     for number in range(LIED_TABLES):
-        if one(_spark(), folder / lie.replace(" ", "-"), seed + number, lie).wrong:
+        if one(_spark(), folder, seed + number, lie).wrong:
+            if without := one(_spark(), folder, seed + number).wrong:
+                raise RuntimeError(f"without a lie: {without[0]}")
             return number + 1
     return None
 

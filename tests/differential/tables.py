@@ -212,7 +212,7 @@ class Table:
 
     def bounded(self) -> set[str]:
         """The columns of which Hudi keeps bounds."""
-        return set(statistics.indexed(self.storage))
+        return set(statistics.Indexes.of(self.storage).bounded)
 
     def _row(self) -> Row:
         self._numbers += 1

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_slshudi.config import BOUNDS, BOUNDS_OF, Pipeline
+from airflow_provider_slshudi.exceptions import TableMismatch
 from airflow_provider_slshudi.hudi import clustering, commit, compaction, instants, slices, statistics
 from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.gateway import Gateway
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TYPES = {"n": "int", "s": "string", "d": "double", "b": "binary", "t": "timestamp", "day": "date", "big": "bigint"}
+LOCKS = "hoodie.write.lock.provider"
 READERS: dict[str, dict[str, str]] = {
     "as it comes": {},
     "without data skipping": {"hoodie.enable.data.skipping": "false"},
@@ -191,10 +193,10 @@ def test_dates_of_long_ago_are_compacted(spark: SparkSession, gateway: Gateway, 
 def test_bounds_are_kept_of_what_files_are_sorted_by(gateway: Gateway, tmp_path: Path) -> None:
     sorted_by = Written(gateway, tmp_path / "table", maintenance={"clustering": {"sort": ["big", "s"]}})
     sorted_by.commit({"big": 1})
-    assert statistics.indexed(sorted_by.storage) == ["big"]
+    assert statistics.Indexes.of(sorted_by.storage).bounded == ["big"]
     asked = Written(gateway, tmp_path / "asked", table={"options": {BOUNDS: "true"}})
     asked.commit({"big": 1})
-    assert statistics.indexed(asked.storage) == ["n", "t", "day", "big"]
+    assert statistics.Indexes.of(asked.storage).bounded == ["n", "t", "day", "big"]
 
 
 def test_a_column_that_is_named_later_has_no_bounds_and_one_that_is_left_out_none_any_more(
@@ -204,12 +206,12 @@ def test_a_column_that_is_named_later_has_no_bounds_and_one_that_is_left_out_non
     Written(gateway, folder, table={"options": {BOUNDS_OF: "n,big"}}).commit({"n": 7, "big": 1, "t": at(2026)})
     later = Written(gateway, folder, table={"options": {BOUNDS_OF: "big,t"}})
     later.commit({"n": 8, "big": 2, "t": at(2027)})
-    assert statistics.indexed(later.storage) == ["big"]
+    assert statistics.Indexes.of(later.storage).bounded == ["big"]
     assert later.find(spark, "n = 8") == later.find(spark, "t > timestamp'2026-06-01'") == everywhere([8])
     assert later.find(spark, "t < timestamp'2026-06-01' and big = 1") == everywhere([7])
     without = Written(gateway, folder)
     without.commit({"n": 9, "big": 3})
-    assert statistics.indexed(without.storage) == []
+    assert statistics.Indexes.of(without.storage).bounded == []
     assert without.find(spark, "big = 3") == everywhere([9])
     assert without.find(spark, "big < 3") == everywhere([7, 8])
 
@@ -221,7 +223,7 @@ def test_a_table_whose_texts_had_bounds_is_right_after_the_next_commit(
     with monkeypatch.context() as before:
         before.setattr(statistics, "options", lambda *_: {})
         written.commit({"s": "a"}, {"s": "x" * 5000})
-    assert "s" in statistics.indexed(written.storage)
+    assert "s" in statistics.Indexes.of(written.storage).bounded
     assert written.find(spark, "s = 'a'")["as it comes"] == [], "as Hudi has it"
     written.commit({"s": "b"})
     assert written.find(spark, "s = 'a'") == everywhere([0])
@@ -233,3 +235,20 @@ def test_functions_that_turn_an_order(spark: SparkSession, written: Written, whe
         {"t": at(2026, 1, 1, 23), "big": 100}, {"t": at(2026, 1, 2), "big": 9 if "int" not in where else 2**32 - 1}
     )
     assert written.find(spark, where) == everywhere([1])
+
+
+def test_an_index_that_somebody_made_by_sql_is_refused(spark: SparkSession, gateway: Gateway, written: Written) -> None:
+    written.commit({"t": at(2026)})
+    spark.sql(f"create table values_of_sql using hudi location 'file://{written.folder}'")
+    spark.conf.set(LOCKS, "org.apache.hudi.client.transaction.lock.InProcessLockProvider")
+    try:
+        spark.sql("create index by_hour on values_of_sql using column_stats(t) options(expr='hour')")
+        with pytest.raises(TableMismatch, match=r"expr_index_by_hour.*slshudi table mend"):
+            instants.check_table(gateway, written.pipeline)
+        with pytest.raises(TableMismatch, match="expr_index_by_hour"):
+            written.commit({"t": at(2027)})
+        spark.sql("drop index by_hour on values_of_sql")
+    finally:
+        spark.conf.unset(LOCKS)
+        spark.sql("drop table values_of_sql")
+    instants.check_table(gateway, written.pipeline)

@@ -13,7 +13,7 @@ import pytest
 from aliyun.log import LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.exceptions import TableError
+from airflow_provider_slshudi.exceptions import TableError, TableMismatch
 from airflow_provider_slshudi.hudi import commit, statistics
 from airflow_provider_slshudi.hudi.mending import Findings
 from airflow_provider_slshudi.hudi.storage import Storage
@@ -112,9 +112,31 @@ def test_a_column_that_is_sorted_by_later_gets_its_bounds(scenario: Callable[...
     changed = pipeline.by("mend", pipeline=Pipeline.model_validate({**described, "maintenance": sort}))
     assert check(changed).lacking == ("clicks",)
     assert mend(changed).ok
-    assert statistics.indexed(pipeline.work.storage) == ["clicks"]
+    assert statistics.Indexes.of(pipeline.work.storage).bounded == ["clicks"]
 
 
 def test_there_is_nothing_to_look_at_before_the_first_batch(scenario: Callable[..., Scenario]) -> None:
     with pytest.raises(TableError, match="run a batch first"):
         check(scenario().work)
+
+
+def test_an_index_of_somebody_elses_is_found_and_taken_off(
+    spark: SparkSession, scenario: Callable[..., Scenario]
+) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(20)
+    pipeline.batch("run-1")
+    spark.sql(f"create table clicks_of_sql using hudi location '{pipeline.work.storage.full('')}'")
+    try:
+        # It fails, since nobody told it of a lock, and leaves what it wanted.
+        with pytest.raises(Exception, match="Failed to create write client"):
+            spark.sql("create index by_hour on clicks_of_sql using column_stats(event_time) options(expr='hour')")
+    finally:
+        spark.sql("drop table clicks_of_sql")
+    pipeline.put(20)
+    with pytest.raises(TableMismatch, match="expr_index_by_hour"):
+        pipeline.batch("run-2")
+    assert check(pipeline.by("check")).foreign == ("expr_index_by_hour",)
+    assert mend(pipeline.by("mend")).ok
+    assert pipeline.batch("run-3").rows == 20
+    assert verify(pipeline.work).ok
