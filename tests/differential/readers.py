@@ -89,7 +89,7 @@ class Spark:
     def expected(self, table: Table, rows: Sequence[Row], texts: Sequence[str]) -> list[Found]:
         """What each filter is true of, by one pass over rows that are in no file."""
         answers = (
-            self._plain(table, rows).selectExpr("n", *(f"({text}) as q{at}" for at, text in enumerate(texts))).collect()
+            self.plain(table, rows).selectExpr("n", *(f"({text}) as q{at}" for at, text in enumerate(texts))).collect()
         )
         return [sorted(row.n for row in answers if row[f"q{at}"] is True) for at in range(len(texts))]
 
@@ -99,13 +99,13 @@ class Spark:
 
     def model_values(self, table: Table, rows: Sequence[Row]) -> list[tuple[Any, ...]]:
         """The same of the model's rows."""
-        return self._values(table, self._plain(table, rows))
+        return self._values(table, self.plain(table, rows))
 
     def _values(self, table: Table, frame: DataFrame) -> list[tuple[Any, ...]]:
         columns = (_as_text(name, type_) for name, type_ in table_columns(table.pipeline))
         return sorted(map(tuple, frame.selectExpr("n", *columns).collect()))
 
-    def _plain(self, table: Table, rows: Sequence[Row]) -> DataFrame:
+    def plain(self, table: Table, rows: Sequence[Row]) -> DataFrame:
         """Rows that are in no file."""
         batches = table.arrow(list(rows)).to_batches()
 
@@ -252,7 +252,10 @@ def _as_text(name: str, type_: str) -> str:
         return f"hex({name})"
     if type_ == "timestamp":
         return f"cast(unix_micros({name}) as string)"
-    if type_.startswith(("array", "map", "struct")):
+    if type_.startswith("map"):
+        # Its entries have no order.
+        return f"to_json(array_sort(map_entries({name})))"
+    if type_.startswith(("array", "struct")):
         return f"to_json({name})"
     return f"cast({name} as string)"
 

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.hudi.gateway import Gateway
-from tests.differential import filters, readers, tables
+from tests.differential import filters, readers, tables, twin
 from tests.differential.faults import fault_of
 from tests.differential.filters import Compare
 from tests.differential.lies import LIES
@@ -27,38 +28,47 @@ if TYPE_CHECKING:
 
 LIED_TABLES = 30
 """In so many tables a lie has to be found."""
+WITH_TWIN = 0.25
+"""So many of the tables are also written by Hudi's own writer, besides those that show a reader's fault."""
 
 
 @dataclass
 class Outcome:
-    """How many queries of how many tables, and what was wrong: by readers' own faults, and otherwise."""
+    """How many queries of how many tables, and what was wrong: by readers' own faults, and otherwise.
+
+    `on_twins` is how often a fault was looked for on a table by Hudi's own writer, and `shown` how often it was there.
+    """
 
     tables: int = 0
     queries: int = 0
     known: Counter[str] = field(default_factory=Counter)
+    on_twins: Counter[str] = field(default_factory=Counter)
+    shown: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
-    def add(self, seed: int, table: Table, asked: Sequence[Asked]) -> None:
-        """Counts queries; what is wrong with them is kept."""
+    def add(self, seed: int, table: Table, asked: Sequence[Asked]) -> list[tuple[str, Asked]]:
+        """Counts queries; what is wrong with them is kept. Gives those of readers' own faults."""
         self.queries += len(asked)
-        for item in asked:
-            if item.ok:
-                continue
-            fault = fault_of(item, table)
-            if fault is not None:
-                self.known[fault] += 1
-            else:
-                self.wrong.append(f"table {seed} ({table.shape.kind}, {' '.join(table.acts)}): {item}")
+        wrong = [(fault_of(item, table), item) for item in asked if not item.ok]
+        self.wrong += [_told(seed, table, item) for fault, item in wrong if fault is None]
+        faults = [(fault, item) for fault, item in wrong if fault is not None]
+        self.known.update(fault for fault, _ in faults)
+        return faults
 
     def join(self, other: Outcome) -> None:
         """Adds another's."""
         self.tables += other.tables
         self.queries += other.queries
         self.known += other.known
+        self.on_twins += other.on_twins
+        self.shown += other.shown
         self.wrong += other.wrong
 
     def __str__(self) -> str:
-        told = "".join(f"\n  {count:6} {name}" for name, count in self.known.most_common())
+        told = "".join(
+            f"\n  {count:6} {name} (on twins {self.shown[name]} of {self.on_twins[name]})"
+            for name, count in self.known.most_common()
+        )
         return (
             f"differential: {self.tables} tables, {self.queries} queries, {len(self.wrong)} wrong; "
             f"readers' own faults: {sum(self.known.values())}{told}"
@@ -76,7 +86,7 @@ def one(spark: SparkSession, folder: Path, seed: int, lie: str | None = None) ->
         if afterwards is not None:
             afterwards(table)
     try:
-        ask(Spark(spark), gateway, table, rng, seed, outcome)
+        ask(spark, gateway, table, rng, seed, outcome)
     except Exception as error:
         if lie is None:
             raise
@@ -111,39 +121,65 @@ def found(folder: Path, seed: int, lie: str) -> int | None:
     return None
 
 
-def ask(spark: Spark, gateway: Gateway, table: Table, rng: random.Random, seed: int, outcome: Outcome) -> None:
+def ask(session: SparkSession, gateway: Gateway, table: Table, rng: random.Random, seed: int, outcome: Outcome) -> None:
     """Every reader's view of the table."""
+    spark, faults = Spark(session), list[tuple[str, Asked]]()
+
+    def tell(asked: Sequence[Asked]) -> None:
+        faults.extend(outcome.add(seed, table, asked))
+
     last = table.versions[-1]
     named = last.types
     for setting in SETTINGS:
         options = rng.choice(list(OPTIONS))
         drawn = filters.drawn(rng, named, 8)
-        outcome.add(seed, table, spark.ask(table, last.rows, drawn, f"snapshot {options}", OPTIONS[options], setting))
+        tell(spark.ask(table, last.rows, drawn, f"snapshot {options}", OPTIONS[options], setting))
     before = rng.choice(table.versions)
     as_of, since = readers.views(table, before)
     drawn = filters.drawn(rng, before.types, 4)
-    outcome.add(seed, table, spark.ask(table, before.rows, drawn, "as of", as_of))
+    tell(spark.ask(table, before.rows, drawn, "as of", as_of))
     if table.shape.kind != "merge_on_read" and "rewrite" not in table.acts:
         there = {row["n"] for row in before.rows}
         rows = [row for row in last.rows if row["n"] not in there]
-        outcome.add(seed, table, spark.ask(table, rows, drawn, "incremental", since))
+        tell(spark.ask(table, rows, drawn, "incremental", since))
     if table.shape.kind == "merge_on_read":
         options = {"hoodie.datasource.query.type": "read_optimized"}
-        outcome.add(seed, table, spark.ask(table, last.base, drawn, "read optimized", options))
+        tell(spark.ask(table, last.base, drawn, "read optimized", options))
     # hudi-rs takes text for a literal, which is none of bytes.
     drawn = filters.drawn(rng, before.types, 40, said=False)
     simple = [item for item in drawn if isinstance(item, Compare) and item.type != "binary"][:6]
-    outcome.add(seed, table, readers.ask_rust(table, last.rows, simple))
-    outcome.add(seed, table, readers.ask_rust(table, before.rows, simple[:2], before.completion))
+    tell(readers.ask_rust(table, last.rows, simple))
+    tell(readers.ask_rust(table, before.rows, simple[:2], before.completion))
     files = readers.base_files(gateway, table)
     if files:
         drawn = filters.drawn(rng, named, 18, said=False)
-        outcome.add(seed, table, readers.ask_duckdb(table, files, last.base, drawn))
-        outcome.add(seed, table, readers.ask_polars(table, files, last.base, drawn))
-    values, expected = spark.values(table, {}), spark.model_values(table, last.rows)
+        tell(readers.ask_duckdb(table, files, last.base, drawn))
+        tell(readers.ask_polars(table, files, last.base, drawn))
+    _compare(spark, table, seed, outcome, "ours")
+    if twin.can_be(table) and (faults or rng.random() < WITH_TWIN):
+        _ask_twin(session, table, seed, outcome, faults)
+
+
+def _ask_twin(
+    session: SparkSession, table: Table, seed: int, outcome: Outcome, faults: Sequence[tuple[str, Asked]]
+) -> None:
+    """Whether Hudi's own writer makes the same rows, and its table shows the same faults."""
+    with twin.written(session, table) as other:
+        _compare(Spark(session), other, seed, outcome, "by Hudi's writer")
+        for fault, item in faults:
+            shown = twin.is_wrong_too(session, other, item)
+            if shown is not None:
+                outcome.on_twins[fault] += 1
+                outcome.shown[fault] += shown
+
+
+def _compare(spark: Spark, table: Table, seed: int, outcome: Outcome, whose: str) -> None:
+    values, expected = spark.values(table, {}), spark.model_values(table, table.versions[-1].rows)
     outcome.queries += 1
     if values != expected:
-        differ = [pair for pair in zip(values, expected, strict=False) if pair[0] != pair[1]][:2]
-        outcome.wrong.append(
-            f"table {seed} ({table.shape.kind}, {' '.join(table.acts)}): values differ: {differ}"[:2000]
-        )
+        differ = [pair for pair in zip_longest(values, expected) if pair[0] != pair[1]][:2]
+        outcome.wrong.append(_told(seed, table, f"values differ, {whose}: {differ}")[:2000])
+
+
+def _told(seed: int, table: Table, what: object) -> str:
+    return f"table {seed} ({table.shape.kind}, {' '.join(table.acts)}): {what}"
