@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from airflow_provider_slshudi.datatypes import Scalar, has_bounds, holds, parse_type
+from airflow_provider_slshudi.datatypes import Decimal, Scalar, has_bounds, holds, parse_type
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.jsonpath import parse_path
 from airflow_provider_slshudi.timepattern import FORMATS, parse_pattern
@@ -53,8 +53,16 @@ PROTOCOL_OPTIONS = {
     "hoodie.clustering.inline": "false",
     "hoodie.write.markers.type": "DIRECT",
 }
-# What Hudi does in a commit of its own, and ours does not.
-_NOT_SERVED = ("hoodie.write.commit.callback.on", "hoodie.schema.on.read.enable")
+# What Hudi does in a commit of its own, and ours does not; and how only Hudi's own writers write.
+_NOT_SERVED = (
+    "hoodie.write.commit.callback.on",
+    "hoodie.schema.on.read.enable",
+    "hoodie.write.table.version",
+    "hoodie.table.base.file.format",
+    "hoodie.parquet.outputtimestamptype",
+    "hoodie.clustering.preserve.commit.metadata",
+    "hoodie.datasource.write.drop.partition.columns",
+)
 # Set from the pipeline's own fields.
 _TABLE_OPTIONS = (
     "hoodie.table.name",
@@ -176,9 +184,14 @@ def _check_zone(value: str) -> str:
     return value
 
 
+_SPARKS = ("_tmp_metadata_row_index",)
+
+
 def _check_column(value: str) -> str:
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", value) or value.startswith("_hoodie_"):
         raise ValueError("expected lower-case letters, digits and _, not starting with a digit or _hoodie_")
+    if value in _SPARKS:
+        raise ValueError(f"{value} is Spark's own: it stops at a table with such a column")
     return value
 
 
@@ -616,6 +629,16 @@ class Pipeline(_Model):
         unknown = set(clustering.sort) - set(names) if clustering else set()
         if unknown:
             raise ValueError(f"maintenance.clustering.sort names {_listed(unknown)}, not a column of {_listed(names)}")
+        nested = {
+            name
+            for column in self.columns
+            for name in (column.name, *column.renamed_from)
+            if not isinstance(parse_type(column.type), (Scalar, Decimal))
+        }
+        unordered = {*nested, self.rest_column}.intersection(clustering.sort if clustering else ())
+        if unordered:
+            told = _listed(name for name in unordered if name is not None)
+            raise ValueError(f"maintenance.clustering.sort names {told}: arrays, maps and structs have no order")
         for what, given in (("columns", names), ("checks", [check.name for check in self.checks])):
             twice = {name for name in given if given.count(name) > 1}
             if twice:
@@ -665,7 +688,7 @@ class Pipeline(_Model):
 
     @model_validator(mode="after")
     def _bounds_are_right(self) -> Pipeline:
-        if self.bounded == frozenset():
+        if not self.bounded:
             return self
         types = {name: column.type for column in self.columns for name in (column.name, *column.renamed_from)}
         fitting = _listed(name for name, type_ in types.items() if has_bounds(parse_type(type_)))
@@ -685,20 +708,27 @@ class Pipeline(_Model):
         return self
 
     @property
-    def bounded(self) -> frozenset[str] | None:
-        """The columns of which Hudi is to keep bounds; None: of all whose type has some.
+    def bounded(self) -> frozenset[str]:
+        """The columns of which Hudi is to keep bounds.
 
-        As it comes those that files are sorted by: there they pay, and each costs (docs/decisions/0028).
+        As it comes those that files are sorted by: there they pay, and each costs (docs/decisions/0028). Timestamps
+        only where an option names them: Hudi's bounds of old times are off.
         """
         options = self.table.options
         if options.get(BOUNDS, "true").lower() != "true":
             return frozenset()
         if BOUNDS_OF in options:
             return _names(options[BOUNDS_OF])
+        right = {
+            name
+            for column in self.columns
+            for name in (column.name, *column.renamed_from)
+            if has_bounds(parse_type(column.type)) and column.type != "timestamp"
+        }
         if BOUNDS in options:
-            return None
+            return frozenset(right)
         clustering = self.maintenance.clustering
-        return frozenset(clustering.sort if clustering is not None and self.clusters else ())
+        return frozenset(right.intersection(clustering.sort if clustering is not None and self.clusters else ()))
 
     @property
     def escapes_folders(self) -> bool:

@@ -173,6 +173,7 @@ def reason_text(reason: str, type_: str) -> str:
         "late": "is too long ago",
         "future": "is too far in the future",
         "partition": "cannot be the name of a partition's folder",
+        "ordering": "is 0, and Hudi takes a delete of that for the newest of its key",
         "key": "makes a record key that is another's, too, or that Hudi cannot read back",
     }.get(reason, f"is no {type_}")
 

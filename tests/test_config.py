@@ -11,6 +11,8 @@ import yaml
 
 from airflow_provider_slshudi.config import Clustering, Pipeline, load_pipeline, parse_pipeline, parse_size
 from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.hudi.merge import PLACE
+from airflow_provider_slshudi.hudi.parquet import KEY, SEQUENCE
 from tests.pipelines import customers
 
 EXAMPLE = Path(__file__).parents[1] / "dags" / "pipelines" / "ad_events.yaml"
@@ -288,6 +290,30 @@ def test_what_the_upsert_says_is_no_option() -> None:
 
 
 @pytest.mark.parametrize(
+    "option",
+    ["hoodie.write.table.version", "hoodie.table.base.file.format", "hoodie.clustering.preserve.commit.metadata"],
+)
+def test_options_by_which_only_hudis_own_writers_write_are_refused(option: str) -> None:
+    assert f"option {option} may not be set" in str(refused(changed("table.options", {option: "6"})))
+
+
+def test_what_has_no_order_is_not_sorted_by() -> None:
+    text = changed("maintenance.clustering", {"sort": ["tags"]}) + "rest_column: rest\n"
+    text = text.replace("columns:\n", "columns:\n- {name: tags, type: 'array<int>'}\n", 1)
+    assert "sort names tags: arrays, maps and structs have no order" in str(refused(text))
+    assert "sort names rest:" in str(refused(text.replace("- tags", "- rest")))
+
+
+def test_a_column_with_a_name_of_sparks_is_refused() -> None:
+    assert "is Spark's own" in str(refused(changed("columns.0.name", "_tmp_metadata_row_index")))
+
+
+@pytest.mark.parametrize("name", [SEQUENCE, KEY, *PLACE])
+def test_no_column_has_the_name_of_one_that_rows_have_beside_the_tables(name: str) -> None:
+    assert "expected lower-case letters" in str(refused(changed("columns.0.name", name)))
+
+
+@pytest.mark.parametrize(
     "index", ["index.bloom.filter", "index.secondary", "index.expression", "record.index", "global.record.level.index"]
 )
 def test_indexes_that_batches_do_not_keep_are_refused(index: str) -> None:
@@ -358,7 +384,7 @@ BOUNDED = "hoodie.metadata.index.column.stats"
             None,
             "column.list names 's', string: by bounds of others than int, bigint",
         ),
-        ({f"{BOUNDED}.column.list": "none"}, None, r"names 'none', no column: .* \(at, n\)"),
+        ({f"{BOUNDED}.column.list": "none"}, None, r"names 'none', no column: .* \(at, day, n\)"),
         (
             {f"{BOUNDED}.enable": "true"},
             {"record_key": ["n", "s"], "buckets": 1},
@@ -374,9 +400,9 @@ def test_bounds_that_would_hide_rows_are_refused(
 
 
 def test_bounds_are_kept_of_what_is_sorted_by_or_asked_for() -> None:
-    assert _bounded({}, None).bounded == {"n", "s"}
+    assert _bounded({}, None).bounded == {"n"}
     assert _bounded({f"{BOUNDED}.enable": "false"}, None).bounded == set()
-    assert _bounded({f"{BOUNDED}.enable": "true"}, None).bounded is None
+    assert _bounded({f"{BOUNDED}.enable": "true"}, None).bounded == {"n", "day"}
     assert _bounded({f"{BOUNDED}.column.list": "at"}, None).bounded == {"at"}
     assert _bounded({}, {"record_key": "s", "buckets": 1}).bounded == set()
 
@@ -387,7 +413,12 @@ def _bounded(options: dict[str, str], upsert: dict[str, Any] | None) -> Pipeline
             "name": "p",
             "source": {"project": "p", "logstore": "l"},
             "table": {"path": "file:///lake/t", "name": "t", "options": options, "upsert": upsert},
-            "columns": [{"name": "n", "type": "int"}, {"name": "s"}, {"name": "at", "type": "date"}],
-            "maintenance": {"clustering": {"sort": ["n", "s"]}},
+            "columns": [
+                {"name": "n", "type": "int"},
+                {"name": "s"},
+                {"name": "day", "type": "date"},
+                {"name": "at", "type": "timestamp", "format": "millis"},
+            ],
+            "maintenance": {"clustering": {"sort": ["n", "s", "at"]}},
         }
     )

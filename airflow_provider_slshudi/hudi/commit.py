@@ -6,7 +6,7 @@ Nothing here decides anything: callers hold the pipeline's lease and have read t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -65,9 +65,6 @@ def commit(
             in_time()
             reach(Point.COMMIT_LOOKED)
 
-        if timeline.completed(*CHANGES):
-            # Before: bounds of a column that has none from now on would be taken for those of all files.
-            _tell_of_indexed_columns(gateway, writer, metadata)
         with completing(gateway, writer, instant, metadata, in_time, last_look) as table:
             inflight = gateway.inflight(table.getMetaClient(), instant, name)
             table.getActiveTimeline().saveAsComplete(False, inflight, option.of(metadata))
@@ -150,13 +147,13 @@ def client(
     more: Mapping[str, str] | None = None,
     schema: str | None = None,
     timeline: Timeline | None = None,
-    anew: bool = False,
+    anew: Collection[str] | None = None,
 ) -> Iterator[Any]:
     """Hudi's write client for the pipeline's table, with `more` options; none of them is a protocol's one.
 
     It reads and writes by `schema` (Avro), the table's own without it, whatever the pipeline's file says by now;
-    `timeline` is given by who has loaded it. `anew` is for who makes the metadata table anew, with bounds of all the
-    columns that the pipeline's file says, and without indexes of somebody else's.
+    `timeline` is given by who has loaded it. `anew` is for who makes the metadata table anew, with bounds of these
+    columns, too, which all files have, and without indexes of somebody else's.
 
     Raises:
         TableMismatch: the table has an index of somebody else's.
@@ -167,14 +164,15 @@ def client(
     if schema is None:
         schema = evolution.schema_to_commit(storage, timeline) or avro_schema(pipeline)
     indexes = statistics.Indexes.of(storage)
-    if anew:
+    if anew is not None:
         meta = gateway.meta_client(hadoop_path(table.path))
         for name in indexes.foreign:
             meta.deleteIndexDefinition(name)
     else:
         indexes.require_kept(storage.uri)
-    # A column that is named later has no bounds in the files that are there, which readers would take for NULL.
-    bounded = None if anew or not timeline.completed(*CHANGES) else indexes.bounded
+    bounded = indexes.bounded if timeline.completed(*CHANGES) else None
+    if anew is not None:
+        bounded = [name for name in statistics.wanted(pipeline, schema) if name in (*indexes.bounded, *anew)]
     options = {**table.options, **statistics.options(pipeline, schema, bounded), **(more or {}), **PROTOCOL_OPTIONS}
     # A server that would share the timeline with executors: a commit has none.
     options["hoodie.embed.timeline.server"] = "false"

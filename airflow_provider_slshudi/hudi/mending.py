@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from datetime import date, datetime
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.config import Pipeline
@@ -33,8 +33,11 @@ MOST_FILES = 500
 """So many files one clustering writes anew."""
 _AT_A_TIME = 16
 _OURS = "parquet-cpp"
-# Before these Spark wants to be told of the calendar.
-_FIRST_DATE, _FIRST_TIME = date(1582, 10, 15), datetime(1900, 1, 1)
+# Before these Spark wants to be told of the calendar: days and microseconds, as Parquet has them.
+_FIRST = {
+    "DATE": (date(1582, 10, 15) - date(1970, 1, 1)).days,
+    "TIMESTAMP": (date(1900, 1, 1) - date(1970, 1, 1)).days * 86_400_000_000,
+}
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class Findings:
         foreign: indexes that somebody made by SQL: no batch gets through.
         hiding: columns that have bounds in Hudi's index and should have none: by some or by functions of them rows are
             hidden. The next batch takes them away, too.
-        lacking: columns that the pipeline's file wants bounds of and that have none.
+        lacking: columns that the pipeline's file wants bounds of and that have none, though all files have the column:
+            where some have not, Hudi would take it for NULL in whole partitions.
         escaped: whether Hudi is told that folders' names are escaped, which stops Spark at rows without a partition.
         files: base files that Spark refuses to read, or whose statistics hide NaN; their paths within the table.
         looked: how many base files there are.
@@ -72,14 +76,15 @@ def look(gateway: Gateway, pipeline: Pipeline) -> Findings:
     indexes, wanted = statistics.Indexes.of(storage), statistics.wanted(pipeline, schema)
     files = committed_files(gateway, pipeline)
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        wrong = pool.map(lambda file: _is_wrong(storage, file.name), files)
+        seen = list(pool.map(lambda file: _seen(storage, file.name), files))
+    in_all = set[str]().union(*(columns for columns, _ in seen[:1])).intersection(*(columns for columns, _ in seen))
     said = (properties.read(storage) or {}).get(ESCAPED)
     return Findings(
         foreign=tuple(indexes.foreign),
         hiding=tuple(name for name in indexes.bounded if name not in wanted),
-        lacking=tuple(name for name in wanted if name not in indexes.bounded) if files else (),
+        lacking=tuple(name for name in wanted if name not in indexes.bounded and name in in_all),
         escaped=pipeline.table.partition is not None and said == "true" and not pipeline.escapes_folders,
-        files=tuple(file.name for file, is_wrong in zip(files, wrong, strict=True) if is_wrong),
+        files=tuple(file.name for file, (_, is_wrong) in zip(files, seen, strict=True) if is_wrong),
         looked=len(files),
     )
 
@@ -162,24 +167,23 @@ def _slice(gateway: Gateway, pipeline: Pipeline, file: Slice) -> Any:
     )
 
 
-def _is_wrong(storage: Storage, name: str) -> bool:
-    """Whether an older version wrote the file, and it has old dates, or NaN beside statistics that leave it out."""
+def _seen(storage: Storage, name: str) -> tuple[set[str], bool]:
+    """The columns of a file; and whether an older version wrote it with old dates, or NaN beside statistics without."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(storage.full(name), filesystem=storage.filesystem) as file:
         told = file.metadata.metadata or {}
+        columns = set(file.schema_arrow.names)
         if not file.metadata.created_by.startswith(_OURS) or next(iter(FOOTER)).encode() in told:
-            return False
-        return _has_old_dates(file.metadata) or _hides_nan(file)
+            return columns, False
+        return columns, _has_old_dates(file.metadata) or _hides_nan(file)
 
 
 def _has_old_dates(footer: pq.FileMetaData) -> bool:
     for chunk in _chunks(footer):
-        least = chunk.statistics.min if chunk.statistics is not None and chunk.statistics.has_min_max else None
-        if isinstance(least, datetime):
-            if least.replace(tzinfo=None) < _FIRST_TIME:
-                return True
-        elif isinstance(least, date) and least < _FIRST_DATE:
+        first = _FIRST.get(chunk.statistics.logical_type.type) if chunk.statistics is not None else None
+        # As they are stored: Python has no year 10000.
+        if first is not None and chunk.statistics.has_min_max and chunk.statistics.min_raw < first:
             return True
     return False
 

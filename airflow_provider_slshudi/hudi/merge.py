@@ -11,8 +11,11 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PLACE = ("__shard", "__cursor", "__index")
-"""Columns beside the table's: where a row came from, by which rows of a key are ordered that are equal otherwise."""
+PLACE = (" shard", " cursor", " index")
+"""Columns beside the table's: where a row came from, by which rows of a key are ordered that are equal otherwise.
+
+No column of a pipeline can have such a name.
+"""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,10 @@ def merge(there: pa.Table, there_keys: pa.Array, rows: pa.Table, keys: pa.Array,
 
     at = pc.index_in(keys, value_set=there_keys)
     is_new = pc.is_null(at).to_numpy(zero_copy_only=False)
+    matching = pc.is_in(there_keys, value_set=keys).to_numpy(zero_copy_only=False)
+    if matching.sum() > (~is_new).sum():
+        single = _array(_single(there, there_keys, matching, spec))
+        return merge(there.filter(single), there_keys.filter(single), rows, keys, spec)
     found = pc.fill_null(at, 0).to_numpy(zero_copy_only=False)
     older = np.zeros(len(keys), bool)
     if spec.ordering_field is not None and there.num_rows:
@@ -94,6 +101,21 @@ def merge(there: pa.Table, there_keys: pa.Array, rows: pa.Table, keys: pa.Array,
     keep = np.ones(there.num_rows, bool)
     keep[found[gone]] = False
     return Merged(pa.concat_tables([there.filter(_array(keep)), written]), *counts)
+
+
+def _single(
+    there: pa.Table, there_keys: pa.Array, matching: np.ndarray[Any, Any], spec: MergeSpec
+) -> np.ndarray[Any, Any]:
+    """Which rows stay where some `matching` ones share a key, as after another writer's INSERT: the newest of each."""
+    codes = there_keys.dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    by = [np.arange(len(codes))]
+    if spec.ordering_field is not None:
+        by.append(_numbers(there[spec.ordering_field]))
+    order = np.lexsort([*by, codes])
+    last = np.append(np.flatnonzero(np.diff(codes[order])), len(order) - 1)
+    stays = ~matching
+    stays[order[last]] = True
+    return stays
 
 
 def deleted(rows: pa.Table, spec: MergeSpec) -> np.ndarray[Any, Any]:

@@ -7,7 +7,7 @@ Nothing here decides anything: callers hold the pipeline's lease and have read t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from airflow_provider_slshudi.config import Pipeline
@@ -82,13 +82,13 @@ def compare(gateway: Gateway, pipeline: Pipeline, storage: Storage) -> Compariso
     return found.compared(lacking, gone, differing)
 
 
-def rebuild(gateway: Gateway, pipeline: Pipeline, deleted: Callable[[], None]) -> None:
-    """Deletes it and has Hudi make it anew from a listing; `deleted` is called in between.
+def rebuild(gateway: Gateway, pipeline: Pipeline, deleted: Callable[[], None], more: Collection[str] = ()) -> None:
+    """Deletes it and has Hudi make it anew from a listing, with bounds of `more` columns; `deleted` is called between.
 
     Files of pending instants are left out; their commits add them. Where it is cut off, readers list the table, and
     the next commit makes it anew.
     """
-    with client(gateway, pipeline, anew=True) as writer:
+    with client(gateway, pipeline, anew=more) as writer:
         config, engine = writer.getConfig(), writer.getEngineContext()
         meta = gateway.meta_client(hadoop_path(pipeline.table.path))
         gateway.hudi.metadata.HoodieTableMetadataUtil.deleteMetadataTable(meta, engine, False)

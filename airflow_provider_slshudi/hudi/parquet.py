@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_slshudi.hudi.storage import Storage
 
-SEQUENCE, KEY = "_sequence", "_key"
+SEQUENCE, KEY = " sequence", " key"
 """Two columns that rows have beside the table's: their number within the task, their row key."""
 
 FOOTER = {"org.apache.spark.version": "3.5.0"}

@@ -11,10 +11,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.config import BOUNDS, BOUNDS_OF, Pipeline
-from airflow_provider_slshudi.datatypes import has_bounds
 from airflow_provider_slshudi.exceptions import TableMismatch
 from airflow_provider_slshudi.hudi import properties
-from airflow_provider_slshudi.hudi.schema import META_COLUMNS, type_of_avro
+from airflow_provider_slshudi.hudi.schema import META_COLUMNS
 from airflow_provider_slshudi.hudi.storage import Storage
 
 _DEFINITIONS = ".hoodie/.index_defs/index.json"
@@ -25,21 +24,20 @@ _FOREIGN = ("expr_index_", "secondary_index_")
 
 
 def options(pipeline: Pipeline, schema: str, columns: Collection[str] | None = None) -> dict[str, str]:
-    """What a writer is told of bounds; of `columns` alone, where they are given. `schema` is the table's, as Avro."""
-    kept = [name for name in wanted(pipeline, schema) if columns is None or name in columns]
+    """What a writer is told of bounds, where the table has those of `columns`. `schema` is the table's, as Avro.
+
+    It gets none beside these, since files that are there would lack them. Where one of these is not wanted any more
+    all go: partitions keep theirs of that one, and rows of others are hidden by it.
+    """
+    kept = wanted(pipeline, schema)
+    if columns is not None:
+        kept = [name for name in kept if name in columns] if set(columns) <= set(kept) else []
     return {BOUNDS: "true", BOUNDS_OF: ",".join(kept)} if kept else {BOUNDS: "false"}
 
 
 def wanted(pipeline: Pipeline, schema: str) -> list[str]:
-    """The columns of the table that the pipeline's file wants bounds of."""
-    asked = pipeline.bounded
-    fields = json.loads(schema)["fields"]
-    typed = {field["name"]: type_of_avro(field["type"]) for field in fields}
-    return [
-        name
-        for name, type_ in typed.items()
-        if type_ is not None and has_bounds(type_) and (asked is None or name in asked)
-    ]
+    """The columns of the table that the pipeline's file names and wants bounds of: new files have no others."""
+    return [field["name"] for field in json.loads(schema)["fields"] if field["name"] in pipeline.bounded]
 
 
 @dataclass(frozen=True)

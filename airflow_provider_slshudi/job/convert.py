@@ -89,10 +89,10 @@ def _from_text(text: pa.Array, type_: Scalar | Decimal, spec: ColumnSpec) -> pa.
         return _boolean(text)
     if type_.name == "date":
         if spec.format is None or spec.format in FORMATS:
-            return times.dates(text)
-        return times.dates_by_pattern(text, parse_pattern(spec.format))
+            return times.within_years(times.dates(text))
+        return times.within_years(times.dates_by_pattern(text, parse_pattern(spec.format)))
     if type_.name == "timestamp":
-        return _timestamp(text, str(spec.format), spec.timezone, plain)
+        return times.within_years(_timestamp(text, str(spec.format), spec.timezone, plain))
     target = arrow_type(type_.name)
     if type_.name in _FRACTIONS:
         # No -0.0: Spark, where it reads row by row, does not find it as 0.

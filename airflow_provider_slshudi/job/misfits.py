@@ -34,6 +34,7 @@ class Reason(str, Enum):
     FUTURE = "future"
     PARTITION = "partition"
     KEY = "key"
+    ORDERING = "ordering"
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ def of_times(spec: ColumnSpec, before: pa.Array, found: Iterable[tuple[Reason, N
 
 
 def of_values(spec: ColumnSpec, before: pa.Array, mask: NDArray[Any], rule: str, reason: Reason) -> Misfits:
-    """The misfits of a column whose value is one of its type, but cannot be a folder's name or a record's key."""
+    """The misfits of a column whose value is one of its type, and none for a folder's name, a key or an order."""
     rows = np.nonzero(mask)[0]
     reasons = pa.array([reason.value] * len(rows), pa.string())
     return Misfits(spec.name, spec.type, rule, rows, reasons, before.take(pa.array(rows)))

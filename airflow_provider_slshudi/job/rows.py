@@ -56,7 +56,7 @@ class RowSpec:
 
     `planned` is when the batch was planned, in unix seconds; what is late or from the future is told by it. A log
     without a value for one of the columns `needed` is left out. `record_key` are the columns of the key of rows that
-    are upserted.
+    are upserted. `not_zero` are an ordering field and a delete marker, where a delete of 0 cannot be told to Hudi.
     """
 
     columns: tuple[ColumnSpec, ...]
@@ -67,6 +67,7 @@ class RowSpec:
     planned: int = 0
     needed: tuple[str, ...] = ()
     record_key: tuple[str, ...] = ()
+    not_zero: tuple[str, str] | None = None
 
     @classmethod
     def of(cls, pipeline: Pipeline, planned: int = 0) -> RowSpec:
@@ -96,7 +97,8 @@ class RowSpec:
         upsert = pipeline.table.upsert
         needed = upsert.needed if upsert is not None and upsert.missing_key == "drop" else ()
         keys = tuple(upsert.record_key) if upsert is not None else ()
-        return cls(columns, pipeline.rest_column, partition, pipeline.misfits, bounds, planned, needed, keys)
+        not_zero = _not_zero(pipeline)
+        return cls(columns, pipeline.rest_column, partition, pipeline.misfits, bounds, planned, needed, keys, not_zero)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -193,15 +195,32 @@ class RowMaker:
         return without(values, mask)
 
     def _within_keys(self, data: dict[str, pa.Array], logs: pa.Table, found: list[Misfits]) -> None:
-        """Takes the first value of keys that cannot be told from others, which are added to `found`, out of `data`."""
+        """Takes what Hudi would take for another key or order out of `data`, and adds it to `found`."""
         names = self._spec.record_key
-        mask = unusable(names, [data[name] for name in names]) if names else np.zeros(0, np.bool_)
+        if names:
+            mask = unusable(names, [data[name] for name in names])
+            self._without_values(names[0], mask, Reason.KEY, data, logs, found)
+        if self._spec.not_zero is not None:
+            ordering, marker = self._spec.not_zero
+            zero = pc.and_(pc.equal(data[ordering], 0), data[marker])
+            mask = pc.fill_null(zero, False).to_numpy(zero_copy_only=False)
+            self._without_values(ordering, mask, Reason.ORDERING, data, logs, found)
+
+    def _without_values(
+        self,
+        name: str,
+        mask: NDArray[Any],
+        reason: Reason,
+        data: dict[str, pa.Array],
+        logs: pa.Table,
+        found: list[Misfits],
+    ) -> None:
         if not mask.any():
             return
-        spec = next(spec for spec in self._spec.columns if spec.name == names[0])
+        spec = next(spec for spec in self._spec.columns if spec.name == name)
         rule = "drop" if self._spec.needed else "fail"
-        found.append(of_values(spec, _as_binary(flat(logs[spec.key])), mask, rule, Reason.KEY))
-        data[spec.name] = without(data[spec.name], mask)
+        found.append(of_values(spec, _as_binary(flat(logs[spec.key])), mask, rule, reason))
+        data[name] = without(data[name], mask)
 
     def _within_bounds(
         self, times: pa.Array, before: pa.Array, spec: ColumnSpec, planned: Any, found: list[Misfits]
@@ -243,6 +262,21 @@ class RowMaker:
         self.unfit += len(np.unique(np.concatenate([item.rows for item in found])))
         aside = [item for item in found if item.rule == "quarantine"]
         return unfit_logs(aside) if aside else None
+
+
+def _not_zero(pipeline: Pipeline) -> tuple[str, str] | None:
+    """The ordering field and the delete marker, where Hudi takes a delete's 0 for no value, and so for the newest.
+
+    In log files, and of type `int` alone (OrderingValues.isDefault, read in 1.2.0).
+    """
+    upsert = pipeline.table.upsert
+    if upsert is None or upsert.ordering_field is None or upsert.delete_marker is None:
+        return None
+    types = {column.name: column.type for column in pipeline.columns}
+    with_logs = pipeline.table.type == "merge_on_read"
+    return (
+        (upsert.ordering_field, upsert.delete_marker) if with_logs and types[upsert.ordering_field] == "int" else None
+    )
 
 
 def lacking(values: pa.ChunkedArray) -> pa.ChunkedArray:

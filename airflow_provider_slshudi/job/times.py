@@ -7,7 +7,7 @@ taken is less, docs/pipeline.md says what.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -34,6 +34,25 @@ _MICROSECOND = timedelta(microseconds=1)
 _STEPS = (86_400_000_000, 900_000_000, 1)
 """Days, quarters of an hour, microseconds: within one of the former a zone's offset mostly stays."""
 _FIRST, _LAST = ((end - _EPOCH) // _MICROSECOND for end in (datetime(1, 1, 3), datetime(9999, 12, 29)))
+
+
+_YEARS = {
+    pa.date32(): pa.array([date.min, date.max]),
+    _INSTANT: pa.array([datetime.min, datetime.max], _LOCAL).cast(_INSTANT),
+}
+
+
+def within_years(values: pa.Array) -> pa.Array:
+    """NULL where a day or an instant is not of the years 1 to 9999, by UTC.
+
+    Readers stop at others: Python's have no such year, and Spark overflows where it hands the least of them to Java.
+    """
+    first, last = _YEARS[values.type]
+    ends = pc.min_max(values)
+    if not pc.or_(pc.less(ends["min"], first), pc.greater(ends["max"], last)).as_py():
+        return values
+    inside = pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last))
+    return pc.if_else(inside, values, pa.scalar(None, values.type))
 
 
 def iso8601(text: pa.Array, zone: str) -> pa.Array:

@@ -40,7 +40,7 @@ from airflow_provider_slshudi.ranges import Range
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-_PARTITION, _BUCKET = "__partition", "__bucket"
+_PARTITION, _BUCKET = " partition", " bucket"
 SEND_BYTES = 64 * 1024 * 1024
 """So many bytes of rows a task that reads keeps, for all that write together, before it hands them on."""
 WRITE_BYTES = 128 * 1024 * 1024

@@ -41,7 +41,7 @@ def mend(work: Work, told: Callable[[Rewritten], None] = lambda _: None) -> Find
     with _found(work) as (id_, found):
         # First: nothing else gets through a foreign index.
         if found.foreign or found.hiding or found.lacking:
-            metadata.rebuild(work)
+            metadata.rebuild(work, found_by=id_)
         if found.escaped:
             with work.lease() as lease:
                 work.change(lease, Verb.UNESCAPE, work.order())

@@ -29,10 +29,11 @@ def check(work: Work) -> Comparison:
         return _with_quarantine([_compared(each, lease) for each in _tables(work)])
 
 
-def rebuild(work: Work, only_damaged: bool = False) -> tuple[Comparison, Comparison]:
+def rebuild(work: Work, only_damaged: bool = False, found_by: str = "") -> tuple[Comparison, Comparison]:
     """Makes the metadata tables of the table and of its quarantine anew; raises as `check`.
 
-    With `only_damaged` each where a comparison finds damage. Gives what was found before and after.
+    With `only_damaged` each where a comparison finds damage. Gives what was found before and after. `found_by` names
+    what somebody found to be mended beside (`hudi.mending`).
 
     Files of instants that were rolled back are deleted before.
 
@@ -42,18 +43,18 @@ def rebuild(work: Work, only_damaged: bool = False) -> tuple[Comparison, Compari
     """
     with _decided(work) as lease:
         # The quarantine's first: the table's drivers wait for the times in it.
-        found = [_rebuilt(each, lease, only_damaged) for each in reversed(_tables(work))]
+        found = [_rebuilt(each, lease, only_damaged, found_by) for each in reversed(_tables(work))]
     before, after = zip(*reversed(found), strict=True)
     return _with_quarantine(before), _with_quarantine(after)
 
 
-def _rebuilt(work: Work, lease: Lease, only_damaged: bool) -> tuple[Comparison, Comparison]:
+def _rebuilt(work: Work, lease: Lease, only_damaged: bool, found_by: str) -> tuple[Comparison, Comparison]:
     before = _compared(work, lease)
     if only_damaged and before.ok:
         return before, before
     _refuse_unknown(work, before)
     reach(Point.METADATA_LEASED)
-    work.change(lease, Verb.REBUILD_METADATA, work.order(), before.files)
+    work.change(lease, Verb.REBUILD_METADATA, work.order(transaction=found_by), before.files)
     after = _compared(work, lease)
     if not after.ok:
         raise TableError(

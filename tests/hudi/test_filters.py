@@ -16,7 +16,16 @@ import pytest
 
 from airflow_provider_slshudi.config import BOUNDS, BOUNDS_OF, Pipeline
 from airflow_provider_slshudi.exceptions import TableMismatch
-from airflow_provider_slshudi.hudi import clustering, commit, compaction, instants, slices, statistics
+from airflow_provider_slshudi.hudi import (
+    clustering,
+    commit,
+    compaction,
+    instants,
+    mending,
+    parquet,
+    slices,
+    statistics,
+)
 from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.gateway import Gateway
 from airflow_provider_slshudi.hudi.schema import arrow_schema
@@ -46,9 +55,11 @@ class Written:
     """A table, and commits of rows that are given; each row of `n`, in one file a commit."""
 
     def __init__(self, gateway: Gateway, folder: Path, **changes: Any) -> None:
+        without = changes.pop("without", [])
         columns = [
             {"name": name, "type": type_, **({"format": "millis"} if type_ == "timestamp" else {})}
             for name, type_ in TYPES.items()
+            if name not in without
         ]
         table = {"path": f"file://{folder}", "name": "values", **changes.pop("table", {})}
         self.gateway, self.folder = gateway, folder
@@ -196,37 +207,40 @@ def test_bounds_are_kept_of_what_files_are_sorted_by(gateway: Gateway, tmp_path:
     assert statistics.Indexes.of(sorted_by.storage).bounded == ["big"]
     asked = Written(gateway, tmp_path / "asked", table={"options": {BOUNDS: "true"}})
     asked.commit({"big": 1})
-    assert statistics.Indexes.of(asked.storage).bounded == ["n", "t", "day", "big"]
+    assert statistics.Indexes.of(asked.storage).bounded == ["n", "day", "big"]
 
 
-def test_a_column_that_is_named_later_has_no_bounds_and_one_that_is_left_out_none_any_more(
+def test_a_column_that_is_named_later_has_no_bounds_and_where_one_goes_all_go(
     spark: SparkSession, gateway: Gateway, tmp_path: Path
 ) -> None:
     folder = tmp_path / "table"
     Written(gateway, folder, table={"options": {BOUNDS_OF: "n,big"}}).commit({"n": 7, "big": 1, "t": at(2026)})
-    later = Written(gateway, folder, table={"options": {BOUNDS_OF: "big,t"}})
+    later = Written(gateway, folder, table={"options": {BOUNDS_OF: "n,big,t"}})
     later.commit({"n": 8, "big": 2, "t": at(2027)})
-    assert statistics.Indexes.of(later.storage).bounded == ["big"]
+    assert statistics.Indexes.of(later.storage).bounded == ["n", "big"]
     assert later.find(spark, "n = 8") == later.find(spark, "t > timestamp'2026-06-01'") == everywhere([8])
     assert later.find(spark, "t < timestamp'2026-06-01' and big = 1") == everywhere([7])
-    without = Written(gateway, folder)
+    without = Written(gateway, folder, table={"options": {BOUNDS_OF: "big"}})
     without.commit({"n": 9, "big": 3})
     assert statistics.Indexes.of(without.storage).bounded == []
     assert without.find(spark, "big = 3") == everywhere([9])
     assert without.find(spark, "big < 3") == everywhere([7, 8])
 
 
+@pytest.mark.parametrize("partition", [None, "big"])
 def test_a_table_whose_texts_had_bounds_is_right_after_the_next_commit(
-    spark: SparkSession, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partition: str | None
 ) -> None:
-    written = Written(gateway, tmp_path / "table")
+    table = {"partition": {"by": "field", "column": partition}} if partition else {}
+    written = Written(gateway, tmp_path / "table", table=table)
     with monkeypatch.context() as before:
         before.setattr(statistics, "options", lambda *_: {})
-        written.commit({"s": "a"}, {"s": "x" * 5000})
+        written.commit({"s": "a", "big": 1}, {"s": "x" * 5000, "big": 1}, partitions=["1", "1"])
     assert "s" in statistics.Indexes.of(written.storage).bounded
     assert written.find(spark, "s = 'a'")["as it comes"] == [], "as Hudi has it"
-    written.commit({"s": "b"})
+    written.commit({"s": "b", "big": 2}, {"big": 2}, partitions=["2", "2"])
     assert written.find(spark, "s = 'a'") == everywhere([0])
+    assert written.find(spark, "coalesce(s, 'b') = 'b'") == everywhere([2, 3])
 
 
 @pytest.mark.parametrize("where", ["date_format(t, 'HH') = '00'", "big * -1 = -9", "cast(big as int) = -1"])
@@ -252,3 +266,36 @@ def test_an_index_that_somebody_made_by_sql_is_refused(spark: SparkSession, gate
         spark.conf.unset(LOCKS)
         spark.sql("drop table values_of_sql")
     instants.check_table(gateway, written.pipeline)
+
+
+def test_a_time_before_the_calendar_changed_is_found_in_a_table_that_is_sorted_by_it(
+    spark: SparkSession, gateway: Gateway, tmp_path: Path
+) -> None:
+    written = Written(gateway, tmp_path / "table", maintenance={"clustering": {"sort": ["t", "big"]}})
+    for year in (1, 1500, 1883):
+        written.commit({"t": at(year)})
+    assert written.find(spark, "t = timestamp'0001-01-01 00:00:00'") == everywhere([0])
+    assert written.find(spark, "t >= timestamp'1500-01-01 00:00:00' and year(t) < 1600") == everywhere([1])
+
+
+def test_a_column_that_is_left_out_of_the_file_has_no_bounds_any_more(
+    spark: SparkSession, gateway: Gateway, tmp_path: Path
+) -> None:
+    table = {"options": {BOUNDS: "true"}, "partition": {"by": "field", "column": "s"}}
+    Written(gateway, tmp_path / "table", table=table).commit({"s": "x", "big": 0}, partitions=["x"])
+    now = Written(gateway, tmp_path / "table", table=table, without=["big"])
+    now.commit({"s": "y"}, partitions=["y"])
+    now.commit({"s": "x"}, partitions=["x"])
+    assert statistics.Indexes.of(now.storage).bounded == []
+    assert now.find(spark, "coalesce(big, 0) = 0") == everywhere([0, 0, 1])
+
+
+def test_a_file_of_an_earlier_version_with_times_beyond_pythons_is_looked_at(
+    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = Written(gateway, tmp_path / "table")
+    with monkeypatch.context() as before:
+        before.setattr(parquet, "FOOTER", {})
+        written.commit({"t": 2**62})
+        written.commit({"t": -(2**62)})
+    assert len(mending.look(gateway, written.pipeline).files) == 1

@@ -18,7 +18,7 @@ def rows(*values: tuple[Any, ...]) -> pa.Table:
     """Rows of (key, ordering value, deleted, a value); the first come first."""
     schema = pa.schema([("k", pa.string()), ("at", pa.int64()), ("gone", pa.bool_()), ("v", pa.string())])
     table = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in values], schema)
-    place = {"__shard": [0] * len(values), "__cursor": range(len(values)), "__index": [0] * len(values)}
+    place = {" shard": [0] * len(values), " cursor": range(len(values)), " index": [0] * len(values)}
     for name in PLACE:
         table = table.append_column(name, pa.array(list(place[name]), pa.int64()))
     return table
@@ -81,3 +81,12 @@ def test_what_is_there_is_updated_deleted_and_added_to(
     merged = merge(there, there["k"].combine_chunks(), batch, batch["k"].combine_chunks(), spec)
     assert sorted(tuple(row.values())[:4] for row in merged.rows.to_pylist()) == left
     assert (merged.inserted, merged.updated, merged.deleted) == counts
+
+
+@pytest.mark.parametrize(("spec", "left"), [(EVENT, "newest"), (COMMIT, "late")])
+def test_of_a_key_that_another_writer_inserted_twice_one_row_is_left(spec: MergeSpec, left: str) -> None:
+    there = rows(("b", 1, None, "other"), ("a", 7, None, "newest"), ("b", 2, None, "other"), ("a", 6, None, "second"))
+    there = there.drop_columns(list(PLACE))
+    batch = rows(("a", 3, None, "late")).drop_columns(list(PLACE))
+    merged = merge(there, there["k"].combine_chunks(), batch, batch["k"].combine_chunks(), spec)
+    assert sorted(merged.rows["v"].to_pylist()) == sorted(["other", "other", left])

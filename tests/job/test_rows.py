@@ -122,3 +122,25 @@ def test_a_key_that_hudi_cannot_read_back_is_left_out_or_fails(missing: str, dro
         return
     assert maker.rows(pulled, 0).data["event_id"].to_pylist() == ["a,b", "a:b"]
     assert (maker.dropped, maker.misfits) == (1, {"event_id": 1})
+
+
+@pytest.mark.parametrize(("missing", "dropped"), [("drop", 1), ("fail", 0)])
+def test_a_delete_of_an_int_that_is_0_does_not_fit_where_there_are_log_files(missing: str, dropped: int) -> None:
+    upsert = {"record_key": "event_id", "buckets": 4, "missing_key": missing}
+    upsert |= {"ordering_field": "at", "delete_marker": "gone"}
+    table = {"path": "file:///t", "name": "t", "type": "merge_on_read", "upsert": upsert}
+    pulled = logs(ts=[b"0", b"0", b"1"], event_id=[b"a", b"b", b"c"], clicks=[b"true", b"false", b"true"])
+    for type_ in ("int", "bigint"):
+        columns = [
+            {"name": "event_id"},
+            {"name": "at", "type": type_, "key": "ts"},
+            {"name": "gone", "type": "boolean", "key": "clicks"},
+        ]
+        maker = RowMaker(RowSpec.of(ad_events(Path("/t"), table=table, columns=columns, rest_column=None)))
+        if type_ == "int" and not dropped:
+            with pytest.raises(ValueMisfit, match="'0' of log 0-100-0 is 0, and Hudi takes a delete of that") as e:
+                maker.rows(pulled, 0)
+            assert (e.value.reason, e.value.column) == ("ordering", "at")
+        else:
+            kept = maker.rows(pulled, 0).data["event_id"].to_pylist()
+            assert kept == (["b", "c"] if type_ == "int" else ["a", "b", "c"])

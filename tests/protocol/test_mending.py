@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,12 +107,34 @@ def test_a_column_that_is_sorted_by_later_gets_its_bounds(scenario: Callable[...
     pipeline.put(20)
     pipeline.batch("run-1")
     assert check(pipeline.by("check")).ok
-    described = pipeline.work.pipeline.model_dump(mode="json")
-    sort = {**described["maintenance"], "clustering": {"sort": ["clicks"]}}
-    changed = pipeline.by("mend", pipeline=Pipeline.model_validate({**described, "maintenance": sort}))
+    changed = pipeline.by("mend", pipeline=sorted_by(pipeline, "clicks"))
     assert check(changed).lacking == ("clicks",)
     assert mend(changed).ok
     assert statistics.Indexes.of(pipeline.work.storage).bounded == ["clicks"]
+
+
+def test_a_column_that_some_files_lack_gets_no_bounds(spark: SparkSession, scenario: Callable[..., Scenario]) -> None:
+    pipeline = scenario(shards=1)
+    put(pipeline, {"event_id": "before", "ts": "0"})
+    pipeline.batch("run-1")
+    later = sorted_by(pipeline, "clicks", "later", columns=[{"name": "later", "type": "int"}])
+    put(pipeline, {"event_id": "after", "ts": "86400000"})
+    work = pipeline.by("run-2", pipeline=later)
+    prepared = pipeline.prepare(work)
+    steps.commit(work, prepared.id, prepared.token)
+    assert check(pipeline.by("check", pipeline=later)).lacking == ("clicks",)
+    assert mend(pipeline.by("mend", pipeline=later)).ok
+    assert statistics.Indexes.of(pipeline.work.storage).bounded == ["clicks"]
+    assert found(spark, pipeline, "coalesce(later, 0) = 0") == ["after", "before"]
+
+
+def sorted_by(pipeline: Scenario, *names: str, columns: Sequence[dict[str, str]] = ()) -> Pipeline:
+    described = pipeline.work.pipeline.model_dump(mode="json")
+    more = {
+        "columns": [*described["columns"], *columns],
+        "maintenance": {**described["maintenance"], "clustering": {"sort": list(names)}},
+    }
+    return Pipeline.model_validate({**described, **more})
 
 
 def test_there_is_nothing_to_look_at_before_the_first_batch(scenario: Callable[..., Scenario]) -> None:
