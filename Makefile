@@ -1,7 +1,7 @@
 # PYTHON=/path/to/python3.11 chooses the interpreter; otherwise the first Python 3.10-3.12 that runs is taken.
 VENV := .venv
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint conformance soak soak-tables soak-upsert chaos crash-matrix worlds differential fuzz bench bench-exactness bench-growth bench-upsert constraints clean
+.PHONY: help setup demo test lint conformance soak soak-tables soak-upsert chaos crash-matrix worlds differential fuzz bench bench-exactness bench-growth bench-skipping bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -58,6 +58,9 @@ bench: setup ## The local server per core; decoding beside the SDK's own; fixed 
 
 bench-exactness: setup ## What exactness costs, beside one process that writes and commits at once
 	@$(VENV)/bin/python benchmarks/exactness.py
+
+bench-skipping: setup ## What a filter on a sorted column reads of twenty million rows
+	@$(VENV)/bin/python benchmarks/skipping.py
 
 bench-upsert: setup ## A million updates into twenty million rows, beside Hudi's data source with both indexes
 	@$(VENV)/bin/python benchmarks/upsert.py
