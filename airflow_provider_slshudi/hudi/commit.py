@@ -153,7 +153,7 @@ def client(
 
     It reads and writes by `schema` (Avro), the table's own without it, whatever the pipeline's file says by now;
     `timeline` is given by who has loaded it. `anew` is for who makes the metadata table anew, with bounds of these
-    columns, too, which all files have, and without indexes of somebody else's.
+    columns alone, where they are wanted, and without indexes of somebody else's.
 
     Raises:
         TableMismatch: the table has an index of somebody else's.
@@ -172,7 +172,7 @@ def client(
         indexes.require_kept(storage.uri)
     bounded = indexes.bounded if timeline.completed(*CHANGES) else None
     if anew is not None:
-        bounded = [name for name in statistics.wanted(pipeline, schema) if name in (*indexes.bounded, *anew)]
+        bounded = [name for name in statistics.wanted(pipeline, schema) if name in anew]
     options = {**table.options, **statistics.options(pipeline, schema, bounded), **(more or {}), **PROTOCOL_OPTIONS}
     # A server that would share the timeline with executors: a commit has none.
     options["hoodie.embed.timeline.server"] = "false"

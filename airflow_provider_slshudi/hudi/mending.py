@@ -47,9 +47,8 @@ class Findings:
     Attributes:
         foreign: indexes that somebody made by SQL: no batch gets through.
         hiding: columns that have bounds in Hudi's index and should have none: by some or by functions of them rows are
-            hidden. The next batch takes them away, too.
-        lacking: columns that the pipeline's file wants bounds of and that have none, though all files have the column:
-            where some have not, Hudi would take it for NULL in whole partitions.
+            hidden, or some files lack the column, which Hudi takes for NULL in whole partitions.
+        lacking: columns that the pipeline's file wants bounds of, that all files have, and that have none.
         escaped: whether Hudi is told that folders' names are escaped, which stops Spark at rows without a partition.
         files: base files that Spark refuses to read, or whose statistics hide NaN; their paths within the table.
         looked: how many base files there are.
@@ -77,11 +76,11 @@ def look(gateway: Gateway, pipeline: Pipeline) -> Findings:
     files = committed_files(gateway, pipeline)
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         seen = list(pool.map(lambda file: _seen(storage, file.name), files))
-    in_all = set[str]().union(*(columns for columns, _ in seen[:1])).intersection(*(columns for columns, _ in seen))
+    in_all = set.intersection(*(columns for columns, _ in seen)) if seen else set(indexes.bounded)
     said = (properties.read(storage) or {}).get(ESCAPED)
     return Findings(
         foreign=tuple(indexes.foreign),
-        hiding=tuple(name for name in indexes.bounded if name not in wanted),
+        hiding=tuple(name for name in indexes.bounded if name not in wanted or name not in in_all),
         lacking=tuple(name for name in wanted if name not in indexes.bounded and name in in_all),
         escaped=pipeline.table.partition is not None and said == "true" and not pipeline.escapes_folders,
         files=tuple(file.name for file, (_, is_wrong) in zip(files, seen, strict=True) if is_wrong),

@@ -7,13 +7,14 @@ Nothing here decides anything: callers hold the pipeline's lease and have read t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from airflow_provider_slshudi.config import Pipeline
 from airflow_provider_slshudi.hudi import exchange, leftovers
 from airflow_provider_slshudi.hudi.commit import client
 from airflow_provider_slshudi.hudi.gateway import Gateway, hadoop_path
+from airflow_provider_slshudi.hudi.statistics import Indexes
 from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 
@@ -82,13 +83,20 @@ def compare(gateway: Gateway, pipeline: Pipeline, storage: Storage) -> Compariso
     return found.compared(lacking, gone, differing)
 
 
-def rebuild(gateway: Gateway, pipeline: Pipeline, deleted: Callable[[], None], more: Collection[str] = ()) -> None:
-    """Deletes it and has Hudi make it anew from a listing, with bounds of `more` columns; `deleted` is called between.
+def rebuild(
+    gateway: Gateway,
+    pipeline: Pipeline,
+    deleted: Callable[[], None],
+    more: Iterable[str] = (),
+    less: Iterable[str] = (),
+) -> None:
+    """Deletes it and has Hudi make it anew from a listing; `deleted` is called in between.
 
-    Files of pending instants are left out; their commits add them. Where it is cut off, readers list the table, and
-    the next commit makes it anew.
+    It has bounds of the columns that it had, and of `more`, but not of `less`. Files of pending instants are left out;
+    their commits add them. Where it is cut off, readers list the table, and the next commit makes it anew.
     """
-    with client(gateway, pipeline, anew=more) as writer:
+    bounded = {*Indexes.of(Storage(pipeline.table.path)).bounded, *more} - {*less}
+    with client(gateway, pipeline, anew=bounded) as writer:
         config, engine = writer.getConfig(), writer.getEngineContext()
         meta = gateway.meta_client(hadoop_path(pipeline.table.path))
         gateway.hudi.metadata.HoodieTableMetadataUtil.deleteMetadataTable(meta, engine, False)

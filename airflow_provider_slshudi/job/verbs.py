@@ -261,16 +261,15 @@ def compare_metadata(gateway: Gateway, order: JobOrder) -> None:
 
 
 def rebuild_metadata(gateway: Gateway, order: JobOrder) -> None:
-    """Makes the metadata table anew; with the bounds that were found to be lacking, where somebody looked."""
+    """Makes the metadata table anew; of bounds as was found, where somebody looked."""
     pipeline, storage = _table(order)
     reach(Point.METADATA_STARTED)
     _in_time(storage, order, "rebuild the metadata table")
     # Hudi's listing would take what archival went past for committed.
     if left := metadata.sweep(storage):
         print(f"deleted {len(left)} files of instants that were rolled back: {', '.join(left[:3])}")
-    found = mending.read(storage, order.transaction) if order.transaction else None
-    lacking = found.lacking if found is not None else ()
-    metadata.rebuild(gateway, pipeline, partial(reach, Point.METADATA_DELETED), lacking)
+    found = (mending.read(storage, order.transaction) if order.transaction else None) or mending.Findings()
+    metadata.rebuild(gateway, pipeline, partial(reach, Point.METADATA_DELETED), found.lacking, found.hiding)
     reach(Point.METADATA_MADE)
 
 

@@ -296,6 +296,18 @@ def test_a_column_that_is_left_out_of_the_file_has_no_bounds_any_more(
     assert now.find(spark, "coalesce(big, 0) = 0") == everywhere([0, 0, 1])
 
 
+def test_bounds_of_a_column_that_some_files_lack_are_told_of(
+    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(statistics, "options", lambda *_: {})
+        Written(gateway, tmp_path / "table", without=["big"]).commit({"n": 1})
+        later = Written(gateway, tmp_path / "table", table={"options": {BOUNDS_OF: "n,big"}})
+        later.commit({"n": 2, "big": 3})
+    hiding = mending.look(gateway, later.pipeline).hiding
+    assert "big" in hiding and "n" not in hiding
+
+
 def test_a_file_of_an_earlier_version_with_times_beyond_pythons_is_looked_at(
     gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
