@@ -16,7 +16,7 @@ from typing import Any
 from airflow.sdk import DAG, Asset, Param, TaskGroup
 
 from airflow_provider_slshudi import settings
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
 from airflow_provider_slshudi.operators.catalog import SlsHudiSyncOperator
 from airflow_provider_slshudi.operators.maintain import (

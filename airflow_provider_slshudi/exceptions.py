@@ -123,7 +123,7 @@ class ValueMisfit(TerminalError):
     """A log does not fit its table and the pipeline says that this fails the batch.
 
     Attributes: column, type, value (shortened, None where there is none), key (row key
-    `{shard}-{cursor}-{index}`), reason (`job.misfits.Reason`).
+    `{shard}-{cursor}-{index}`), reason (`rows.misfits.Reason`).
     """
 
     def __init__(self, column: str, type_: str, value: str | None, key: str, reason: str = "conversion") -> None:

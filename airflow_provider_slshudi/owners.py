@@ -32,6 +32,20 @@ def this_user() -> str:
     return name_of(os.geteuid())
 
 
+def is_nameless() -> bool:
+    """Whether the system knows no name of this process's user, as OpenShift gives user ids to containers."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return True
+    return False
+
+
+def hadoop_name() -> str:
+    """The name by which others than this machine's system know a user without a name."""
+    return os.environ.get("HADOOP_USER_NAME") or os.environ.get("SPARK_USER") or str(os.getuid())
+
+
 def umask() -> str:
     """Read from where reading does not set it, which would be seen by other threads."""
     with suppress(OSError):

@@ -29,6 +29,14 @@ class Range:
         return f"{self.shard}:[{self.begin}, {self.end})"
 
 
+@dataclass(frozen=True, slots=True)
+class Density:
+    """Raw bytes and rows per log group of a shard in the last committed batches."""
+
+    bytes: float
+    rows: float
+
+
 def merge(ranges: Iterable[Range]) -> list[Range]:
     """The same cursors in as few ranges as possible, sorted; `gap` is forgotten, since a gap is covered too."""
     merged: list[Range] = []

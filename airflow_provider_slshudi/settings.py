@@ -6,7 +6,8 @@ from pathlib import Path
 
 from airflow.sdk.configuration import conf
 
-from airflow_provider_slshudi.config import Pipeline, load_pipeline
+from airflow_provider_slshudi.config.load import load_pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ConfigError
 
 SECTION = "slshudi"

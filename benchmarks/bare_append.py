@@ -14,26 +14,26 @@ from pathlib import Path
 
 from pyspark import SparkContext
 
-from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.hudi import commit, instants
-from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.hudi.runtime import leave, quiet
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.hudi.client import commit, instants
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.job.append import AppendTask
 from airflow_provider_slshudi.job.reading import ReadSpec, read_limits
-from airflow_provider_slshudi.job.rows import RowSpec
 from airflow_provider_slshudi.job.tasks import each
-from airflow_provider_slshudi.ledger.records import Density
+from airflow_provider_slshudi.notes.handover import Claim
 from airflow_provider_slshudi.planning.split import split
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ranges import Density, Range
+from airflow_provider_slshudi.rows.maker import RowSpec
+from airflow_provider_slshudi.spark.runtime import leave, quiet
+from airflow_provider_slshudi.storage import Storage
 
 
-class BareTask(AppendTask):
-    """Writes without a fence."""
+class Unclaimed(Claim):
+    """Asks nobody: a batch without a fence."""
 
-    def _still_wanted(self) -> None:
-        pass
+    def require(self) -> None:
+        """Goes on."""
 
 
 def main(order: str) -> None:
@@ -55,14 +55,11 @@ def main(order: str) -> None:
         density = {int(shard): Density(size, 0.0) for shard, size in given["density"].items()}
         ranges = [Range(*item) for item in given["ranges"]]
         work = split(ranges, density, spark.defaultParallelism, pipeline.batch.task_bytes)
-        task = BareTask(
+        task = AppendTask(
             ReadSpec(
                 Access.grant(spark, source, os.environ), pipeline.name, RowSpec.of(pipeline), read_limits(source, work)
             ),
-            storage,
-            "",
-            0,
-            instant,
+            Unclaimed(storage, "", instant, 0),
             table.partition.name if table.partition else None,
             pipeline.batch.target_file_bytes,
         )

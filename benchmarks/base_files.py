@@ -25,12 +25,13 @@ import numpy as np
 import pyarrow as pa
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 
-from airflow_provider_slshudi.config import Pipeline, parse_size
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.values import parse_size
 from airflow_provider_slshudi.demo.events import ad_events
-from airflow_provider_slshudi.hudi import basefile
-from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.job.rows import RowMaker, RowSpec
+from airflow_provider_slshudi.hudi.files import basefile
+from airflow_provider_slshudi.rows.maker import RowMaker, RowSpec
 from airflow_provider_slshudi.sls.decode import decode
+from airflow_provider_slshudi.storage import Storage
 
 TARGET = parse_size("128MiB")
 POOL = 16

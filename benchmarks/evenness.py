@@ -43,7 +43,8 @@ def batch(server: Replay, raw_bytes: float, hot: float) -> dict[str, Any]:
 def near_target(found: dict[str, Any]) -> float:
     """The share of the bytes that are in files between half and one and a half of the target size."""
     sizes, target = [size for part in found["files"].values() for size in part], found["target"]
-    return sum(size for size in sizes if target / 2 <= size <= 1.5 * target) / sum(sizes)
+    share: float = sum(size for size in sizes if target / 2 <= size <= 1.5 * target) / sum(sizes)
+    return share
 
 
 def spread(values: list[float]) -> str:

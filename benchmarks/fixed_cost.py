@@ -30,19 +30,19 @@ import pyarrow.parquet as pq
 from aliyun.log import LogItem, PutLogsRequest
 from peers import submit
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.demo.airflow import LocalAirflow
 from airflow_provider_slshudi.demo.events import ad_events
 from airflow_provider_slshudi.demo.example import DAGS, PIPELINE, write_example
 from airflow_provider_slshudi.demo.put import sdk_client
 from airflow_provider_slshudi.demo.run import variables_of, work_of
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS
-from airflow_provider_slshudi.job.resident import IDLE
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.processes import adopt_orphans
 from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.spark.resident import IDLE
 
 BAR = 1.0
 SHARDS = 2

@@ -34,21 +34,22 @@ from typing import Any
 import fastavro
 from sqlalchemy import Engine, delete, event, insert, text
 
-from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.hudi import exchange
-from airflow_provider_slshudi.hudi.exchange import Manifest, Owner, RangeDone
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.hudi.extra import PIPELINE_KEY, TRANSACTION_KEY
 from airflow_provider_slshudi.hudi.timeline import FOLDER
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes.handover import Claim, Manifest, Owner, RangeDone
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol.settle import register, settle
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls import cursors
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.storage import Storage
 
 STEPS = ("settle", "plan", "record", "commit")
 LATENCY = 0.005
@@ -127,19 +128,23 @@ class DriverFiles:
         instant = order.instant or f"{datetime.now(timezone.utc):%Y%m%d%H%M%S%f}"[:17]
         if verb is Verb.OPEN:
             owner = Owner(order.transaction, order.pipeline["name"], order.token)
-            exchange.write_owner(self._storage, instant, owner)
+            handover.write_owner(self._storage, instant, owner)
             self._storage.write(f"{FOLDER}/{instant}.commit.requested", b"")
         elif verb is Verb.APPEND:
             self._storage.write(f"{FOLDER}/{instant}.inflight", b"")
-            exchange.write_manifest(self._storage, self._manifest(order))
+            handover.write_manifest(self._storage, self._manifest(order))
         elif verb is Verb.COMMIT:
-            exchange.read_manifest(self._storage, order.transaction, instant, order.token)
-            extra = exchange.read_extra(self._storage, order.transaction, instant, order.token, order.extra)
+            claim = Claim(self._storage, order.transaction, instant, order.token)
+            claim.manifest()
+            extra = claim.read_extra(order.extra)
             complete(self._storage, instant, extra)
 
     def _manifest(self, order: JobOrder) -> Manifest:
-        batch = exchange.read_order(self._storage, order.transaction, order.instant, order.token)
-        done = [RangeDone(*item, rows=ROWS, bytes=BYTES, first_time=1, last_time=2) for item in batch.ranges]
+        batch = Claim(self._storage, order.transaction, order.instant, order.token).order()
+        done = [
+            RangeDone(shard, begin, end, rows=ROWS, bytes=BYTES, first_time=1, last_time=2)
+            for shard, begin, end in batch.ranges
+        ]
         stats = []
         for first in range(0, len(done), RANGES_A_FILE):
             rows = ROWS * len(done[first : first + RANGES_A_FILE])
@@ -222,7 +227,7 @@ def make_history(place: Place) -> None:
             connection.execute(text(statement), {name: values[name] for name in names})
     with place.work(1) as (work, _):
         for past in work.ledger.last("ad_events", ACTIVE):
-            extra = {exchange.TRANSACTION_KEY: past.id, exchange.PIPELINE_KEY: "ad_events"}
+            extra = {TRANSACTION_KEY: past.id, PIPELINE_KEY: "ad_events"}
             complete(work.storage, str(past.instant), extra)
 
 
@@ -252,7 +257,7 @@ def measure(place: Place, shards: int, rounds: int, answer: Any) -> None:
             planned = timed("plan", partial(plan.tail, mine))
             instant = steps.open_instant(mine, planned.id, planned.token)
             steps.append(mine, planned.id, planned.token)
-            written = Path(work.storage.full(f"{exchange.folder(instant)}/manifest-{planned.token}.json"))
+            written = Path(work.storage.full(f"{handover.folder(instant)}/manifest-{planned.token}.json"))
             sizes["manifest_bytes"] = written.stat().st_size
             recorded = timed("record", partial(steps.record, mine, planned.id, planned.token))
             timed("commit", partial(steps.commit, mine, planned.id, planned.token))

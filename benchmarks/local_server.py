@@ -10,6 +10,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 
 import lz4.block
@@ -45,7 +46,8 @@ def _cpu(process: psutil.Process, work: Callable[[], int]) -> tuple[int, float]:
 
 def _pull_all(client: LogClient, kind: str | None) -> int:
     """Bytes of all log groups of the shard, pulled from its begin to its end."""
-    size, cursor = 0, client.get_begin_cursor(PROJECT, LOGSTORE, 0).get_cursor()
+    size: int = 0
+    cursor = client.get_begin_cursor(PROJECT, LOGSTORE, 0).get_cursor()
     while True:
         answer = client.pull_logs(PROJECT, LOGSTORE, 0, cursor, compress=bool(kind), accept_compress_type=kind)
         size += answer.get_raw_size()
@@ -68,11 +70,14 @@ def measure(server: LocalSls, rounds: int) -> dict[str, float]:
             client.put_log_raw(PROJECT, LOGSTORE, groups[number % len(groups)])
         return GROUPS * LOGS_A_GROUP
 
+    def pull(kind: str | None) -> int:
+        return sum(_pull_all(client, kind) for _ in range(rounds))
+
     figures: dict[str, float] = {}
     logs, seconds = _cpu(process, put)
     figures["accepted_logs_s"] = logs / seconds
     for name, kind in (("lz4", "lz4"), ("zstd", "zstd"), ("plain", None)):
-        size, seconds = _cpu(process, lambda kind=kind: sum(_pull_all(client, kind) for _ in range(rounds)))
+        size, seconds = _cpu(process, partial(pull, kind))
         figures[f"served_{name}_mb_s"] = size / seconds / 1e6
     figures["lz4_ratio"] = _lz4_ratio(groups)
     return figures

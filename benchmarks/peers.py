@@ -16,7 +16,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,18 +24,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from aliyun.log import LogClient
 
-from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.hudi.parquet import Encodings
-from airflow_provider_slshudi.hudi.runtime import environment, leave, quiet, session_conf
-from airflow_provider_slshudi.hudi.schema import arrow_type, table_columns
-from airflow_provider_slshudi.job.rows import RowMaker, RowSpec
-from airflow_provider_slshudi.ledger.records import Density
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.hudi.files.parquet import Encodings
+from airflow_provider_slshudi.hudi.schema import table_columns
 from airflow_provider_slshudi.planning.split import split
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ranges import Density, Range
+from airflow_provider_slshudi.rows.maker import RowMaker, RowSpec
 from airflow_provider_slshudi.sls import cursors
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.reader import Reader
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.spark.runtime import environment, leave, quiet, session_conf
+from airflow_provider_slshudi.types.arrow import arrow_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,7 +78,7 @@ def by_sdk(pipeline: Pipeline, part: list[Range]) -> Iterator[pa.RecordBatch]:
     client._isRowIp = True
     source, schema = pipeline.source, schema_of(pipeline)
     keys = {column.source_key for column in pipeline.columns}
-    makers = {
+    makers: dict[str, Callable[[str], object]] = {
         "string": str,
         "bigint": int,
         "double": float,
@@ -169,7 +169,7 @@ def _read(spark: SparkSession, way: str, pipeline: Pipeline, given: dict[str, An
     ddl = ", ".join(f"{name} {type_}" for name, type_ in table_columns(pipeline))
     rows_of = by_sdk if way == "sdk" else ours
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from rows_of(pipeline, parts[number])

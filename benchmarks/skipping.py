@@ -20,14 +20,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.hudi import clustering, commit, instants, slices
-from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
-from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.hudi.client import clustering, commit, instants
+from airflow_provider_slshudi.hudi.client.basefiles import committed_files
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.schema import arrow_schema
-from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from tests.spark import start_spark
+from airflow_provider_slshudi.storage import Storage
+from tests.sessions import start_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,7 +131,7 @@ def main() -> int:
         gateway = Gateway.of(spark.sparkContext)
         fill(gateway, pipeline, arguments.rows)
         cluster(gateway, pipeline)
-        files = len(slices.committed_files(gateway, pipeline))
+        files = len(committed_files(gateway, pipeline))
         scan(spark, pipeline, True)  # so that neither side compiles
         found = {how: scan(spark, pipeline, how == "skipping") for how in ("skipping", "not skipping")}
     for how, one in found.items():

@@ -19,7 +19,6 @@ import os
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -32,19 +31,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from throughput import measured, spread
 
-from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.hudi import commit, instants
-from airflow_provider_slshudi.hudi.commit import upsert_options
-from airflow_provider_slshudi.hudi.filegroups import Completed
-from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.hudi.runtime import environment, leave, quiet, session_conf
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.hudi.actions import action as action_of
+from airflow_provider_slshudi.hudi.client import commit, instants
+from airflow_provider_slshudi.hudi.client.commit import upsert_options
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.files.filegroups import Completed
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.job.reading import Read, ReadSpec, Tally
-from airflow_provider_slshudi.job.rows import Rows, RowSpec
 from airflow_provider_slshudi.job.upsert import UpsertTask, run, upsert_spec
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes.handover import BatchOrder
 from airflow_provider_slshudi.processes import adopt_orphans
 from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.rows.maker import Rows, RowSpec
+from airflow_provider_slshudi.spark.runtime import environment, leave, quiet, session_conf
+from airflow_provider_slshudi.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,32 +106,29 @@ class _FromFiles:
 
 @dataclass(frozen=True)
 class _Task(UpsertTask):
-    """Reads files and asks nobody."""
+    """Reads files."""
 
     files: tuple[str, ...] = ()
 
     def _reading(self, ranges: list[Range]) -> Any:
         return _FromFiles([self.files[item.begin] for item in ranges], self.spec.columns.names)
 
-    def _still_wanted(self) -> None:
-        pass
-
 
 def ours(spark: SparkSession, given: dict[str, Any]) -> None:
     """Opens, writes, commits."""
     pipeline = Pipeline.model_validate(given["pipeline"])
     storage, gateway = Storage(pipeline.table.path), Gateway.of(spark.sparkContext)
-    action, instant = instants.action(pipeline.table), instants.new_instant_time(gateway, pipeline.table.path)
+    action, instant = action_of(pipeline.table), instants.new_instant_time(gateway, pipeline.table.path)
     instants.request(gateway, storage.uri, instant, action)
     instants.to_inflight(gateway, storage.uri, instant, action)
+    order = BatchOrder("", 0, instant, {}, [], {})
+    handover.write_order(storage, order)
     tasks = spark.sparkContext.defaultParallelism
     files = tuple(sorted(str(file) for file in Path(given["updates"]).glob("*.parquet")))
     read: Any = None
     task = _Task(
         ReadSpec(read, pipeline.name, RowSpec.of(pipeline), {}),
-        storage,
-        "",
-        0,
+        order.claim(storage),
         upsert_spec(pipeline, instant, Completed.of(Timeline.load(storage))),
         tasks,
         None,
@@ -297,4 +296,4 @@ def report(rounds: list[dict[str, dict[str, float]]], to: Path | None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from airflow_provider_slshudi.hudi.runtime import environment
+from airflow_provider_slshudi.spark.runtime import environment
 
 os.environ.update(environment())
 os.execvp(sys.argv[1], sys.argv[1:])  # noqa: S606

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark import start_spark
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from tests.sessions import start_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +24,12 @@ def spark() -> Iterator[SparkSession]:
     session = start_spark()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def gateway(spark: SparkSession) -> Gateway:
+    """A way to Hudi's classes in that session's JVM."""
+    return Gateway.of(spark.sparkContext)
 
 
 def pytest_configure(config: pytest.Config) -> None:

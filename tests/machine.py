@@ -76,6 +76,7 @@ def bounds(client: LogClient, project: str, logstore: str, shard: int) -> tuple[
 def arguments_of(process: psutil.Process) -> list[str]:
     """The command line; empty of a process that is gone."""
     try:
-        return process.cmdline()
+        words: list[str] = process.cmdline()
     except (psutil.NoSuchProcess, psutil.AccessDenied):
         return []
+    return words

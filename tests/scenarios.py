@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aliyun.log import LogClient, LogItem, PutLogsRequest
 
-from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.timeline import FOLDER
 from airflow_provider_slshudi.job import verbs
-from airflow_provider_slshudi.job.launch import Launcher, SubprocessLauncher
-from airflow_provider_slshudi.job.orders import IN_SESSION, JobOrder, Verb
 from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.notes.job import JobOrder, Verb, Where
 from airflow_provider_slshudi.points import FOLDER as POINTS
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.spark.launch import Launcher, SubprocessLauncher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,7 @@ class SessionLauncher:
             match verb:
                 case Verb.APPEND:
                     verbs.append(context, order)
-                case verb if verb in IN_SESSION:
+                case verb if verb.where is Where.SESSION:
                     verbs.SESSION[verb](self._spark, order)
                 case verb:
                     verbs.CONTROL[verb](Gateway.of(context), order)

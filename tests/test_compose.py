@@ -18,11 +18,11 @@ SERVICES = COMPOSE["services"]
 OURS = {name: service for name, service in SERVICES.items() if "build" in service}
 
 
-def package_text():
+def package_text() -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "airflow_provider_slshudi").rglob("*.py"))
 
 
-def test_there_is_every_part():
+def test_there_is_every_part() -> None:
     assert set(SERVICES) == {
         *("postgres", "s3", "sls", "spark-master", "spark-worker"),
         *("airflow-init", "airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer"),
@@ -30,7 +30,7 @@ def test_there_is_every_part():
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_a_service_is_healthy_before_others_need_it(name):
+def test_a_service_is_healthy_before_others_need_it(name: str) -> None:
     service = SERVICES[name]
     for other, need in service.get("depends_on", {}).items():
         if need["condition"] == "service_healthy":
@@ -41,18 +41,18 @@ def test_a_service_is_healthy_before_others_need_it(name):
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_ports_are_open_to_this_machine_alone(name):
+def test_ports_are_open_to_this_machine_alone(name: str) -> None:
     assert all(str(port).startswith("127.0.0.1:") for port in SERVICES[name].get("ports", []))
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_volumes_are_declared_or_in_the_project(name):
+def test_volumes_are_declared_or_in_the_project(name: str) -> None:
     for volume in SERVICES[name].get("volumes", []):
         source = volume.split(":")[0]
         assert (ROOT / source).exists() if source.startswith(".") else source in COMPOSE["volumes"], volume
 
 
-def test_hosts_that_are_named_are_services():
+def test_hosts_that_are_named_are_services() -> None:
     settings = [str(value) for service in SERVICES.values() for value in service.get("environment", {}).values()]
     named = {
         host for text in settings for host in re.findall(r"(?:://|@)(?:[^@/\s\"]*@)?([a-z][a-z0-9-]*)(?=[:/\"])", text)
@@ -62,7 +62,7 @@ def test_hosts_that_are_named_are_services():
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_files_that_a_command_runs_are_in_the_image(name):
+def test_files_that_a_command_runs_are_in_the_image(name: str) -> None:
     for word in OURS[name]["command"]:
         if word.startswith("/opt/slshudi/"):
             path = word.removeprefix("/opt/slshudi/")
@@ -71,7 +71,7 @@ def test_files_that_a_command_runs_are_in_the_image(name):
 
 
 @pytest.mark.parametrize("line", re.findall(r"^COPY (.+)$", DOCKERFILE, re.MULTILINE))
-def test_files_that_the_image_copies_exist(line):
+def test_files_that_the_image_copies_exist(line: str) -> None:
     kept = re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(encoding="utf-8"), re.MULTILINE)
     for source in line.split()[:-1]:
         assert (ROOT / source).exists()
@@ -79,24 +79,25 @@ def test_files_that_the_image_copies_exist(line):
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docker").glob("*.py")), ids=lambda path: path.name)
-def test_names_that_the_image_imports_exist(path):
+def test_names_that_the_image_imports_exist(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             # As the interpreter would: an attribute, or else a module below.
             names = [alias.name for alias in node.names]
+            assert node.module is not None
             module = __import__(node.module, fromlist=names)
             assert all(hasattr(module, name) for name in names)
 
 
-def test_the_image_s_own_calls_exist():
-    from airflow_provider_slshudi.hudi import runtime
+def test_the_image_s_own_calls_exist() -> None:
+    from airflow_provider_slshudi.spark import runtime
 
     called = re.findall(r"runtime\.(\w+)\(", DOCKERFILE)
     assert called
     assert all(callable(getattr(runtime, name)) for name in called)
 
 
-def test_the_local_server_takes_these_options_and_its_secret_by_environment():
+def test_the_local_server_takes_these_options_and_its_secret_by_environment() -> None:
     sls = SERVICES["sls"]
     help_ = [sys.executable, "-m", "airflow_provider_slshudi.local", "--help"]
     known = subprocess.run(help_, capture_output=True, text=True, timeout=60, check=True).stdout
@@ -105,12 +106,12 @@ def test_the_local_server_takes_these_options_and_its_secret_by_environment():
     assert not [name for name in sls["environment"] if name not in package_text()]
 
 
-def test_airflow_is_one_version_of_the_truth():
+def test_airflow_is_one_version_of_the_truth() -> None:
     settings = [OURS[name]["environment"] for name in OURS if name.startswith("airflow-")]
     assert all(setting == settings[0] for setting in settings)
 
 
-def test_options_of_airflow_exist():
+def test_options_of_airflow_exist() -> None:
     from airflow.configuration import conf
 
     known = {
@@ -124,10 +125,10 @@ def test_options_of_airflow_exist():
     assert not [pair for pair in named if tuple(pair) not in known]
 
 
-def test_connections_are_json_that_airflow_reads():
+def test_connections_are_json_that_airflow_reads() -> None:
     from airflow.sdk import Connection
 
-    from airflow_provider_slshudi.config import Source, Spark
+    from airflow_provider_slshudi.config.pipeline import Source, Spark
     from airflow_provider_slshudi.settings import LEDGER_CONN_ID
 
     found = {}
@@ -146,10 +147,12 @@ def test_connections_are_json_that_airflow_reads():
     assert found["slshudi_ledger"].password == SERVICES["postgres"]["environment"]["POSTGRES_PASSWORD"]
     assert found["sls"].password == SERVICES["sls"]["environment"]["SLSHUDI_LOCAL_SECRET"]
     assert f"--access-key-id={found['sls'].login}" in SERVICES["sls"]["command"]
-    assert f"--port={found['sls'].host.split(':')[1]}" in SERVICES["sls"]["command"]
+    host = found["sls"].host
+    assert host is not None
+    assert f"--port={host.split(':')[1]}" in SERVICES["sls"]["command"]
 
 
-def test_every_secret_can_be_set_from_outside():
+def test_every_secret_can_be_set_from_outside() -> None:
     for line in TEXT.splitlines():
         if re.search(r"(SECRET|PASSWORD|FERNET_KEY|\"password\")", line) and ":" in line:
             assert re.search(r"\$\{[A-Z0-9_]+:-", line), line

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from airflow_provider_slshudi.config import Clustering, Pipeline, load_pipeline, parse_pipeline, parse_size
+from airflow_provider_slshudi.config.load import load_pipeline, parse_pipeline
+from airflow_provider_slshudi.config.maintenance import Clustering
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.values import parse_size
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.hudi.merge import PLACE
-from airflow_provider_slshudi.hudi.parquet import KEY, SEQUENCE
+from airflow_provider_slshudi.hudi.files.merge import PLACE
+from airflow_provider_slshudi.hudi.files.parquet import KEY, SEQUENCE
 from tests.pipelines import customers
 
 EXAMPLE = Path(__file__).parents[1] / "dags" / "pipelines" / "ad_events.yaml"
@@ -291,7 +294,15 @@ def test_what_the_upsert_says_is_no_option() -> None:
 
 @pytest.mark.parametrize(
     "option",
-    ["hoodie.write.table.version", "hoodie.table.base.file.format", "hoodie.clustering.preserve.commit.metadata"],
+    [
+        "hoodie.write.table.version",
+        "hoodie.table.base.file.format",
+        "hoodie.clustering.preserve.commit.metadata",
+        "hoodie.metadata.auto.delete.partitions",
+        "hoodie.clustering.plan.strategy.sort.columns",
+        "hoodie.avro.schema",
+        "hoodie.base.path",
+    ],
 )
 def test_options_by_which_only_hudis_own_writers_write_are_refused(option: str) -> None:
     assert f"option {option} may not be set" in str(refused(changed("table.options", {option: "6"})))
@@ -390,6 +401,16 @@ BOUNDED = "hoodie.metadata.index.column.stats"
             {"record_key": ["n", "s"], "buckets": 1},
             r"without texts in their record_key \(s\)",
         ),
+        (
+            {f"{BOUNDED}.column.list": "price"},
+            None,
+            r"names 'price', decimal\(9,2\): .* int, bigint, date and timestamp",
+        ),
+        (
+            {f"{BOUNDED}.column.list": "n"},
+            {"record_key": "n", "buckets": 1, "partial_update": True},
+            "not for merge_on_read with partial_update",
+        ),
     ],
 )
 def test_bounds_that_would_hide_rows_are_refused(
@@ -412,13 +433,20 @@ def _bounded(options: dict[str, str], upsert: dict[str, Any] | None) -> Pipeline
         {
             "name": "p",
             "source": {"project": "p", "logstore": "l"},
-            "table": {"path": "file:///lake/t", "name": "t", "options": options, "upsert": upsert},
+            "table": {
+                "path": "file:///lake/t",
+                "name": "t",
+                "options": options,
+                "upsert": upsert,
+                "type": "merge_on_read" if upsert else "copy_on_write",
+            },
             "columns": [
                 {"name": "n", "type": "int"},
                 {"name": "s"},
                 {"name": "day", "type": "date"},
+                {"name": "price", "type": "decimal(9,2)"},
                 {"name": "at", "type": "timestamp", "format": "millis"},
             ],
-            "maintenance": {"clustering": {"sort": ["n", "s", "at"]}},
+            "maintenance": {"clustering": {"sort": ["n", "s", "at", "price"]}},
         }
     )

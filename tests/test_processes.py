@@ -84,8 +84,9 @@ def test_what_ran_before_this_machine_was_started_anew_is_gone(tmp_path: Path, m
         link = folder / "numbering"
         link.unlink(missing_ok=True)
         link.symlink_to(numbering)
-        for name, path in {"_NETWORK": "net", "_MACHINE_ID": "id", "_KERNEL_BOOT": "boot", "_NUMBERING": link}.items():
-            monkeypatch.setattr(processes, name, folder / path)
+        for name, place in {"_NETWORK": "net", "_MACHINE_ID": "id", "_KERNEL_BOOT": "boot"}.items():
+            monkeypatch.setattr(processes, name, folder / place)
+        monkeypatch.setattr(processes, "_NUMBERING", link)
         return this_process()
 
     before = machine("52:54:00:00:00:01", "boot-1")

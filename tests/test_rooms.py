@@ -1,8 +1,9 @@
-"""The import rule: which room may know which, and none of those that run on executors knows Airflow."""
+"""The walls between the rooms: which may know which, and that none of those that run on executors knows Airflow."""
 
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,74 +13,126 @@ import airflow_provider_slshudi
 
 ROOT = Path(airflow_provider_slshudi.__file__).parent
 PACKAGE = "airflow_provider_slshudi"
-TYPES = {"datatypes", "timepattern", "jsonpath"}
-VOCABULARY = {"exceptions", "ranges", "config", "points", "owners", "processes", "numbered", "native"} | TYPES
+VOCABULARY = {
+    "exceptions",
+    "ranges",
+    "points",
+    "owners",
+    "processes",
+    "native",
+    "numbered",
+    "storage",
+    "types",
+    "config",
+}
+"""What every room may speak of."""
 
-# What each room may import of this package, besides itself. Rooms that are not named here belong to Airflow.
-ALLOWED = {
+# What each room may import of this package, besides itself. A name stands for all below it that is no room of its own.
+ALLOWED: dict[str, set[str]] = {
+    "": set(),
     "exceptions": set(),
     "ranges": {"exceptions"},
     "points": set(),
     "owners": set(),
     "processes": set(),
-    "numbered": {"native"},
     "native": set(),
-    **{name: set() for name in sorted(TYPES)},
-    "config": {"exceptions", "ranges"} | TYPES,
-    "sls": VOCABULARY,
-    "hudi": VOCABULARY,
+    "numbered": {"native"},
+    "storage": {"exceptions", "owners"},
+    "types": set(),
+    "config": {"exceptions", "ranges", "types"},
+    "sls": VOCABULARY | {""},
     "ledger": VOCABULARY,
-    "planning": VOCABULARY | {"ledger"},
-    # How a batch is cut into tasks is planning's, in terms of the ledger's records; neither opens a database.
-    "job": VOCABULARY | {"sls", "hudi", "planning", "ledger"},
-    "protocol": VOCABULARY | {"sls", "hudi", "job", "ledger", "planning"},
+    "planning": VOCABULARY,
+    "notes": VOCABULARY,
+    # Logs become rows by Arrow alone.
+    "rows": VOCABULARY | {"sls.columns"},
+    # Without a JVM.
+    "hudi": VOCABULARY | {"notes"},
+    # On executors.
+    "hudi.files": VOCABULARY | {"notes", "rows", "hudi"},
+    # Inside a driver.
+    "hudi.client": VOCABULARY | {"notes", "hudi", "hudi.files"},
+    # Asks for drivers, and knows how Spark is started.
+    "spark": VOCABULARY | {"", "notes"},
+    # What drivers run; nobody imports it.
+    "job": VOCABULARY | {"sls", "planning", "notes", "rows", "hudi", "hudi.files", "hudi.client", "spark"},
+    "protocol": VOCABULARY | {"sls", "ledger", "planning", "notes", "hudi", "spark"},
     "local": VOCABULARY | {"sls"},
 }
+_BELOW_AIRFLOW = set(ALLOWED) - {"job", "hudi.files", "hudi.client", "local"}
+_OF_AIRFLOW = {
+    "settings": {"config", "exceptions"},
+    "hooks": _BELOW_AIRFLOW | {"settings"},
+    "operators": _BELOW_AIRFLOW | {"settings", "hooks"},
+    "sensors": _BELOW_AIRFLOW | {"settings", "hooks", "operators"},
+    "dag": _BELOW_AIRFLOW | {"settings", "operators", "sensors"},
+    "get_provider_info": {""},
+    "cli": _BELOW_AIRFLOW | {"settings", "hooks", "demo"},
+    "demo": _BELOW_AIRFLOW | {"settings", "hooks", "local", "cli"},
+}
+ROOMS = ALLOWED | _OF_AIRFLOW
 
 
-def modules(room):
-    """The files of a room, which is a module or a package."""
-    if (ROOT / f"{room}.py").is_file():
-        return [ROOT / f"{room}.py"]
-    return sorted((ROOT / room).rglob("*.py"))
+def name_of(path: Path) -> str:
+    """A file's name within the package, with dots; of a package's `__init__` the package's."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports(path):
+MODULES = {name_of(path): path for path in sorted(ROOT.rglob("*.py"))}
+
+
+def room_of(module: str) -> str | None:
+    """The room with the longest name that the module lies in."""
+    parts = module.split(".")
+    names = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+    return next((name for name in names if name in ROOMS), "" if module == "" else None)
+
+
+def imports(path: Path) -> list[str]:
     """Every module that a file imports, at any depth of its code."""
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}:{node.lineno}: relative import"
-            found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            assert node.level == 0 and node.module is not None, f"{path}:{node.lineno}: relative import"
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                found.append(whole if whole.removeprefix(f"{PACKAGE}.") in MODULES else node.module)
     return found
 
 
-def rooms_of(names):
-    """The rooms of this package that the imported names lie in."""
-    parts = [name.split(".") for name in names]
-    found = {part[1] for part in parts if part[0] == PACKAGE and len(part) > 1}
-    return {room for room in found if modules(room)}
+def ours(path: Path) -> Iterator[str]:
+    """The modules of this package that a file imports."""
+    for name in imports(path):
+        if name == PACKAGE or name.startswith(f"{PACKAGE}."):
+            yield name.removeprefix(PACKAGE).removeprefix(".")
 
 
-@pytest.mark.parametrize("room", ALLOWED)
-def test_a_room_knows_only_the_rooms_below_it(room):
-    assert modules(room), f"{ROOT / room} holds no module"
+def test_every_module_is_in_a_room() -> None:
+    assert [name for name in MODULES if room_of(name) is None] == []
+    assert [room for room in ROOMS if room not in set(map(room_of, MODULES))] == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_knows_only_the_rooms_below_it(room: str) -> None:
     wrong = {
-        f"{path.relative_to(ROOT)} imports {other}"
-        for path in modules(room)
-        for other in rooms_of(imports(path)) - ALLOWED[room] - {room}
+        f"{module} imports {other}"
+        for module, path in MODULES.items()
+        if room_of(module) == room
+        for other in ours(path)
+        if room_of(other) != room and not {room_of(other), other} & ROOMS[room]
     }
     assert not wrong
 
 
 @pytest.mark.parametrize("room", ALLOWED)
-def test_no_module_of_these_rooms_names_airflow(room):
+def test_no_module_of_these_rooms_names_airflow(room: str) -> None:
     wrong = [
-        str(path.relative_to(ROOT))
-        for path in modules(room)
-        if any(name.split(".")[0] == "airflow" for name in imports(path))
+        module
+        for module, path in MODULES.items()
+        if room_of(module) == room and any(name.split(".")[0] == "airflow" for name in imports(path))
     ]
     assert not wrong
 
@@ -104,19 +157,22 @@ print(len(sys.argv) - 2, "imported")
     ("rooms", "forbidden"),
     [
         (tuple(ALLOWED), "airflow"),
-        (("sls", "hudi", "job"), "airflow,sqlalchemy,alembic,psycopg"),  # what executors run
+        # What drivers and executors run.
+        (("sls", "notes", "rows", "hudi", "hudi.files", "hudi.client", "job"), "airflow,sqlalchemy,alembic,psycopg"),
+        (("rows", "types"), "airflow,sqlalchemy,pyspark,aliyun"),
+        (("notes", "hudi", "planning"), "airflow,sqlalchemy,pyspark"),
     ],
 )
-def test_these_rooms_import_where_those_packages_are_not_installed(rooms, forbidden):
+def test_these_rooms_import_where_those_packages_are_not_installed(rooms: tuple[str, ...], forbidden: str) -> None:
     names = []
-    for room in rooms:
-        for path in modules(room):
-            if path.name == "__main__.py" or "versions" in path.parts or path.name == "env.py":
-                continue  # run by Python or Alembic, never imported
-            if path.name == "native_decode.py" and find_spec("slshudi_native") is None:
-                continue  # what it stands on is optional
-            parts = [PACKAGE, *path.relative_to(ROOT).with_suffix("").parts]
-            names.append(".".join(part for part in parts if part != "__init__"))
+    for module, path in MODULES.items():
+        if room_of(module) not in rooms:
+            continue
+        if path.name == "__main__.py" or "versions" in path.parts or path.name == "env.py":
+            continue  # run by Python or Alembic, never imported
+        if path.name == "native_decode.py" and find_spec("slshudi_native") is None:
+            continue  # what it stands on is optional
+        names.append(f"{PACKAGE}.{module}".rstrip("."))
     command = [sys.executable, "-c", IMPORT_ALL, forbidden, *names]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

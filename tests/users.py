@@ -17,6 +17,7 @@ NOBODY = pwd.getpwnam("nobody").pw_uid
 
 def run_as(user: int, code: str, *arguments: object, given: str = "", env: Mapping[str, str] | None = None) -> str:
     """What a Python program prints; by the tests' own user where that is not root, who alone may become another."""
+    becomes = os.geteuid() == 0
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         input=given,
@@ -25,7 +26,9 @@ def run_as(user: int, code: str, *arguments: object, given: str = "", env: Mappi
         capture_output=True,
         text=True,
         timeout=300,
-        **({"user": user, "group": user, "extra_groups": []} if os.geteuid() == 0 else {}),
+        user=user if becomes else None,
+        group=user if becomes else None,
+        extra_groups=[] if becomes else None,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout

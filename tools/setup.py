@@ -42,12 +42,12 @@ def main() -> None:
     environment = _environment()
     print("setup: installing the packages of constraints.txt", flush=True)
     _run([PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", UV], environment)
-    command = [VENV / "bin" / "uv", "pip", "install", "--quiet", "--python", PYTHON]
+    command: list[str | Path] = [VENV / "bin" / "uv", "pip", "install", "--quiet", "--python", PYTHON]
     command += ["-c", ROOT / "constraints.txt", "-b", ROOT / "constraints.txt", "-e", f"{ROOT}[dev]"]
     _run(command, environment)
     _install_native(environment)
     print("setup: preparing Java and Hudi", flush=True)
-    _run([PYTHON, "-m", "airflow_provider_slshudi.hudi.runtime"], os.environ.copy())
+    _run([PYTHON, "-m", "airflow_provider_slshudi.spark.runtime"], os.environ.copy())
     STAMP.write_text(state, encoding="utf-8")
     print(f"setup: done in {time.monotonic() - start:.0f} s", flush=True)
 
@@ -55,8 +55,9 @@ def main() -> None:
 def constraints() -> None:
     """Resolves the dependencies anew and writes constraints.txt."""
     path = ROOT / "constraints.txt"
-    command = [VENV / "bin" / "uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.10"]
-    command += ["--upgrade", "--all-extras", "--no-header", "--no-annotate", "--no-emit-package", NAME]
+    command: list[str | Path] = [VENV / "bin" / "uv", "pip", "compile", "--quiet", "--universal"]
+    command += ["--python-version", "3.10", "--upgrade", "--all-extras"]
+    command += ["--no-header", "--no-annotate", "--no-emit-package", NAME]
     _run([*command, "pyproject.toml", "-o", path], _environment())
     path.write_text(HEADER + path.read_text(encoding="utf-8"), encoding="utf-8")
 

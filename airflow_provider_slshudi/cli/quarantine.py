@@ -65,7 +65,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    from airflow_provider_slshudi.hudi.exchange import Selection
+    from airflow_provider_slshudi.notes.handover import Selection
     from airflow_provider_slshudi.protocol.recover import recover
     from airflow_provider_slshudi.protocol.replay import replay
 

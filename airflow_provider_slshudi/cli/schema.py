@@ -11,8 +11,8 @@ from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline
 from airflow_provider_slshudi.exceptions import ConfigError
 
 if TYPE_CHECKING:
-    from airflow_provider_slshudi.config import Pipeline
-    from airflow_provider_slshudi.job.suggest import Suggestion
+    from airflow_provider_slshudi.config.pipeline import Pipeline
+    from airflow_provider_slshudi.rows.suggest import Suggestion
     from airflow_provider_slshudi.sls.service import LogService
 
 _GROUPS = 100
@@ -55,26 +55,24 @@ def _groups(text: str) -> int:
 
 def _diff(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi import settings
-    from airflow_provider_slshudi.hudi import evolution
-    from airflow_provider_slshudi.hudi.storage import Storage
-    from airflow_provider_slshudi.hudi.timeline import Timeline
+    from airflow_provider_slshudi.hudi.evolution import Kind
+    from airflow_provider_slshudi.protocol.columns import changes
 
     pipeline = settings.pipeline(options.pipeline)
-    storage = Storage(pipeline.table.path)
-    now = evolution.schema_of_now(storage, Timeline.load(storage))
-    found = evolution.changes(now, pipeline) if now is not None else []
-    refused = any(change.kind is evolution.Kind.REFUSED for change in found)
+    table = pipeline.table.path
+    found = changes(pipeline)
+    refused = any(change.kind is Kind.REFUSED for change in found or ())
     if options.json:
-        changes = [{**asdict(change), "kind": change.kind.value} for change in found]
-        told = {"pipeline": pipeline.name, "table": storage.uri, "exists": now is not None, "changes": changes}
-        print_json(options.out, told)
+        told = [{**asdict(change), "kind": change.kind.value} for change in found or ()]
+        about = {"pipeline": pipeline.name, "table": table, "exists": found is not None}
+        print_json(options.out, {**about, "changes": told})
         return int(refused)
-    if now is None:
-        print(f"{storage.uri}: no table yet; the first batch makes it with the file's columns", file=options.out)
+    if found is None:
+        print(f"{table}: no table yet; the first batch makes it with the file's columns", file=options.out)
         return 0
     print_table(
         options.out,
-        f"{pipeline.name}: what the next batch changes in {storage.uri}",
+        f"{pipeline.name}: what the next batch changes in {table}",
         ("column", "in the table", "in the file", "", "what becomes of it"),
         [(change.column, change.there, change.wanted, change.kind.value, change.note) for change in found],
     )
@@ -82,7 +80,7 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def _suggest(options: argparse.Namespace) -> int:
-    from airflow_provider_slshudi.job.suggest import suggest
+    from airflow_provider_slshudi.rows.suggest import suggest
     from airflow_provider_slshudi.sls.columns import META
     from airflow_provider_slshudi.sls.sample import sample
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, work_of
 
 if TYPE_CHECKING:
-    from airflow_provider_slshudi.hudi.mending import Findings
+    from airflow_provider_slshudi.notes.mending import Findings
     from airflow_provider_slshudi.protocol.rewrite import Rewritten
 
 DAMAGED = 1
@@ -63,7 +63,7 @@ def add_to(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from airflow_provider_slshudi.hudi.metadata import COUNTS
+    from airflow_provider_slshudi.notes.metadata import COUNTS
     from airflow_provider_slshudi.protocol.metadata import check, rebuild
 
     work = work_of(options.pipeline)

@@ -17,12 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import requests
 
 from airflow_provider_slshudi.exceptions import RuntimeMissing, SlsHudiError, TransientError
-from airflow_provider_slshudi.hudi.packages import cache_dir, staging
 from airflow_provider_slshudi.processes import ends_with_parent
+from airflow_provider_slshudi.spark.packages import cache_dir, staging
 
 HOST = "127.0.0.1"
 _COMPONENTS = {

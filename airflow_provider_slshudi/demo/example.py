@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_provider_slshudi.config import Pipeline, load_pipeline
+from airflow_provider_slshudi.config.load import load_pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import RuntimeMissing
 
 PIPELINE = "ad_events"

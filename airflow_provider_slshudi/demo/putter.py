@@ -8,7 +8,7 @@ import sys
 import threading
 from types import TracebackType
 
-from airflow_provider_slshudi.config import Source
+from airflow_provider_slshudi.config.pipeline import Source
 from airflow_provider_slshudi.demo.put import sdk_client
 from airflow_provider_slshudi.exceptions import SlsHudiError
 from airflow_provider_slshudi.sls.connection import SlsConnection

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.demo.airflow import HOST, LocalAirflow
 from airflow_provider_slshudi.demo.example import DAGS, PIPELINE, write_example
 from airflow_provider_slshudi.demo.proof import prove
@@ -21,13 +21,13 @@ from airflow_provider_slshudi.demo.putter import Putter
 from airflow_provider_slshudi.demo.show import Show
 from airflow_provider_slshudi.demo.watch import Watch
 from airflow_provider_slshudi.exceptions import RuntimeMissing, SlsHudiError
-from airflow_provider_slshudi.job.launch import SubprocessLauncher
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 
 SHARDS = 4
 BATCHES = 3

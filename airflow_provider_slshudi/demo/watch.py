@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from airflow_provider_slshudi.demo.airflow import LocalAirflow
 from airflow_provider_slshudi.demo.putter import Putter
 from airflow_provider_slshudi.demo.show import Show
 from airflow_provider_slshudi.exceptions import SlsHudiError
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.protocol.work import Work
 
 _PATIENCE_SECONDS = 420.0

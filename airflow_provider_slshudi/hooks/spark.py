@@ -15,15 +15,9 @@ from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.hooks.lookup import find_connection
-from airflow_provider_slshudi.job.launch import (
-    APPLICATION,
-    TAIL_LINES,
-    SubprocessLauncher,
-    job_failed,
-    submission,
-)
-from airflow_provider_slshudi.job.orders import DISTRIBUTED, REASON, JobOrder, Verb
+from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb
 from airflow_provider_slshudi.processes import ends_with_parent
+from airflow_provider_slshudi.spark.launch import APPLICATION, TAIL_LINES, SubprocessLauncher, job_failed, submission
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +44,7 @@ class SparkLauncher:
             JobFailed: it did not end well; the message says why.
             ConfigError: the connection cannot be used.
         """
-        if verb in DISTRIBUTED:
+        if verb.is_distributed:
             self._submit(verb, order, secrets)
         else:
             self._control.run(verb, order, secrets)

@@ -1,1 +1,1 @@
-"""The table: timeline, instants, base files, commits. Knows Spark and Hudi's JVM classes, neither SLS nor Airflow."""
+"""The table, read without a JVM: timeline, columns, bounds, quarantine, leftovers. Knows neither SLS nor Airflow."""

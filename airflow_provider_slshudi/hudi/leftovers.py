@@ -14,11 +14,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow_provider_slshudi.hudi import exchange, marking
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi import markers
 from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.notes import ROOT
+from airflow_provider_slshudi.storage import Storage
 
-_FOLDER = f"{exchange.ROOT}/aborted"
+_FOLDER = f"{ROOT}/aborted"
 # A base file, and a log file of a file group: the time of the instant that wrote it.
 _FILE = re.compile(r"[^.].*_(?P<base>\d+)\.[a-z]+|\.[^_]+_(?P<log>\d+)\.log\.\d+_.*")
 _log = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ def swept(storage: Storage, instant: str) -> Iterator[None]:
 
 def remember(storage: Storage, instant: str) -> None:
     """Puts on record which files the instant's markers name; to be done once nobody begins another one."""
-    known, marked = _remembered(storage, instant), marking.marked(storage, instant)
+    known, marked = _remembered(storage, instant), markers.marked(storage, instant)
     if not set(marked) <= set(known):
         storage.write(_path(instant), json.dumps(sorted({*known, *marked})).encode())
 
@@ -71,13 +72,13 @@ def sweep_all(storage: Storage) -> list[str]:
 
     A record goes once archival went past its instant, and what it names was looked for since.
     """
-    marked, left = marking.instants(storage), []
+    marked, left = markers.instants(storage), []
     # After the listing: who has markers is on the timeline already.
     timeline = Timeline.load(storage)
     for instant in marked:
         if timeline.is_gone(instant):
             remember(storage, instant)
-            marking.forget(storage, instant)
+            markers.forget(storage, instant)
     for name in storage.names(_FOLDER) or []:
         instant = name.removesuffix(".json")
         left += sweep(storage, instant)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import PROPERTIES
+from airflow_provider_slshudi.storage import Storage
 
 # What Hudi keeps while it changes the file (read in 1.2.0).
 _BEFORE = f"{PROPERTIES}.backup"

@@ -2,24 +2,23 @@
 
 A batch has the same instant time in both tables. The main table's instant decides: the quarantine's follows it, to its
 commit or back. So it is never asked whose an instant of the quarantine is, and recovery finds it by the main one's.
-
-Nothing here decides anything: callers hold the pipeline's lease, or do the append of an instant that is pending.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_slshudi.config import Column, Pipeline, Quarantine, Table
-from airflow_provider_slshudi.exceptions import PipelineConflict, TableMismatch, TimelineUnreadable
-from airflow_provider_slshudi.hudi import commit, exchange, instants, marking, properties
-from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.hudi.slices import Slice, committed_files
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.config.columns import Column
+from airflow_provider_slshudi.config.pipeline import Pipeline, Quarantine
+from airflow_provider_slshudi.config.table import Table
+from airflow_provider_slshudi.exceptions import TableMismatch, TimelineUnreadable
+from airflow_provider_slshudi.hudi import properties
+from airflow_provider_slshudi.hudi.extra import QUARANTINE_KEY
+from airflow_provider_slshudi.hudi.statistics import Indexes
 from airflow_provider_slshudi.hudi.timeline import PROPERTIES, Phase, Timeline
-from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.notes import ROOT
+from airflow_provider_slshudi.storage import Storage
 
 COLUMNS: tuple[tuple[str, str], ...] = (
     ("shard", "int"),
@@ -40,7 +39,7 @@ COLUMNS: tuple[tuple[str, str], ...] = (
 )
 """The quarantine's columns. `contents` are the log's own keys and its tags; what a log holds is kept as bytes."""
 
-_PLACE = f"{exchange.ROOT}/quarantine"
+_PLACE = f"{ROOT}/quarantine"
 """Says where quarantines were made, and for which instant, a line for each: an absent one is not taken for none."""
 
 # Of the main table's options those that are about no column of it.
@@ -67,23 +66,6 @@ class Place:
     def is_at(self, storage: Storage) -> bool:
         """Whether it is there, by whatever spelling of the URI."""
         return self.storage.full("") == storage.full("")
-
-
-def make_table(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
-    """Makes the quarantine where there never was one, for an instant that is about to be opened.
-
-    Raises:
-        TimelineUnreadable: there was one at this very place, and it is not there.
-    """
-    made, main = table_of(pipeline), Storage(pipeline.table.path)
-    aside = Storage(made.table.path)
-    require_known(main, aside)
-    if not aside.exists(PROPERTIES):
-        instants.create_table(gateway, made)
-    known = places(main)
-    if not any(place.is_at(aside) for place in known):
-        lines = (f"{place.since} {place.storage.uri}".strip() for place in [*known, Place(aside, instant)])
-        main.write(_PLACE, "\n".join(lines).encode())
 
 
 def require_there(main: Storage, aside: Storage) -> None:
@@ -114,7 +96,7 @@ def require_known(main: Storage, aside: Storage) -> None:
     if aside.exists(PROPERTIES) or main.exists(_PLACE):
         return
     for instant, _, extra in Timeline.load(main).commits():
-        if exchange.QUARANTINE_KEY in extra:
+        if QUARANTINE_KEY in extra:
             raise TimelineUnreadable(
                 f"{aside.uri}: there is no quarantine here, and commit {instant} of {main.uri} put logs into one: see "
                 "whether it is mounted, and whether this machine's settings lead to the right store. If a new one is "
@@ -133,18 +115,27 @@ def places(main: Storage) -> list[Place]:
     return found
 
 
+def keep_place(main: Storage, aside: Storage, instant: str) -> None:
+    """Keeps that a quarantine was made there, for an instant that is about to be opened."""
+    known = places(main)
+    if not any(place.is_at(aside) for place in known):
+        lines = (f"{place.since} {place.storage.uri}".strip() for place in [*known, Place(aside, instant)])
+        main.write(_PLACE, "\n".join(lines).encode())
+
+
 def require_part(pipeline: Pipeline, instant: str) -> None:
     """To be asked before the main table's instant is completed: whether its part can be completed afterwards.
 
     Raises:
         TimelineUnreadable: the quarantine is not there.
-        TableMismatch: it has no such instant.
+        TableMismatch: it has no such instant, or somebody gave it an index.
     """
     made = table_of(pipeline)
     aside = Storage(made.table.path)
     require_there(Storage(pipeline.table.path), aside)
+    Indexes.of(aside).require_kept(aside.uri)
     timeline = Timeline.load(aside)
-    if not _may_complete(timeline, instant) and not is_completed(timeline, instant):
+    if not may_complete(timeline, instant) and not is_completed(timeline, instant):
         raise TableMismatch(
             f"{aside.uri}: instant {instant} is not there, and the batch has logs in it: somebody rolled it back, or "
             "replaced the quarantine. Nothing is committed; `slshudi abandon PIPELINE TRANSACTION` gives the batch up, "
@@ -154,82 +145,16 @@ def require_part(pipeline: Pipeline, instant: str) -> None:
         )
 
 
-def open_instant(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
-    """Puts the main table's instant on the quarantine's timeline, INFLIGHT; before any file of it is there.
-
-    Raises:
-        TimelineUnreadable: it is not there.
-        TableMismatch: another table is there.
-        PipelineConflict: another pipeline's quarantine is there.
-    """
-    made = table_of(pipeline)
-    require_there(Storage(pipeline.table.path), Storage(made.table.path))
-    instants.check_table(gateway, made)
-    _refuse_others(pipeline, Storage(made.table.path))
-    instants.request(gateway, made.table.path, instant)
-    reach(Point.APPEND_QUARANTINE_REQUESTED)
-    instants.to_inflight(gateway, made.table.path, instant)
-    reach(Point.APPEND_QUARANTINE_OPEN)
-
-
-def complete(
-    gateway: Gateway,
-    pipeline: Pipeline,
-    instant: str,
-    stats: Sequence[Mapping[str, Any]],
-    transaction: str,
-    in_time: Callable[[], None],
-) -> None:
-    """Commits the quarantine's part of a batch whose main instant is completed; does nothing where that is done.
-
-    Raises:
-        TableMismatch: the instant is not there any more.
-    """
-    made = table_of(pipeline)
-    require_there(Storage(pipeline.table.path), Storage(made.table.path))
-    timeline = Timeline.load(Storage(made.table.path))
-    if is_completed(timeline, instant):
-        return
-    if not _may_complete(timeline, instant):
-        raise gone(made.table.path, instant)
-    extra = {exchange.TRANSACTION_KEY: transaction, exchange.PIPELINE_KEY: pipeline.name}
-    commit.commit(gateway, made, instant, stats, extra, in_time)
-
-
-def _may_complete(timeline: Timeline, instant: str) -> bool:
+def may_complete(timeline: Timeline, instant: str) -> bool:
+    """Whether the quarantine's instant is there to be completed."""
     found = timeline.get(instant)
     return found is not None and found.phase is Phase.INFLIGHT and instant not in timeline.rolling_back
-
-
-def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str, path: str) -> None:
-    """Takes the instant off the quarantine's timeline with its files; does nothing where it is not there.
-
-    Raises:
-        TableMismatch: it is completed there, although the main table's is not.
-    """
-    made = table_of(pipeline, path)
-    timeline = Timeline.load(Storage(made.table.path))
-    if is_completed(timeline, instant):
-        raise TableMismatch(
-            f"{made.table.path}: instant {instant} is completed here, and pending in {pipeline.table.path}: somebody "
-            "restored that table; run `slshudi ledger rebuild` once both are of the same time",
-            table=made.table.path,
-            instant=instant,
-        )
-    if is_pending(timeline, instant):
-        marking.drop_misread(Storage(made.table.path), instant)
-        commit.roll_back(gateway, made, instant)
 
 
 def is_completed(timeline: Timeline, instant: str) -> bool:
     """Whether the quarantine's timeline, or its archive, has the instant completed."""
     found = timeline.get(instant)
     return found.phase is Phase.COMPLETED if found is not None else timeline.archived(instant) is not None
-
-
-def files(gateway: Gateway, pipeline: Pipeline) -> list[Slice]:
-    """The quarantine's newest committed base files."""
-    return committed_files(gateway, table_of(pipeline))
 
 
 def is_pending(timeline: Timeline, instant: str) -> bool:
@@ -247,19 +172,6 @@ def gone(table: str, instant: str) -> TableMismatch:
         table=table,
         instant=instant,
     )
-
-
-def _refuse_others(pipeline: Pipeline, storage: Storage) -> None:
-    timeline = Timeline.load(storage)
-    for instant in reversed(timeline.completed("commit")):
-        other = timeline.extra_metadata(instant).get(exchange.PIPELINE_KEY, "")
-        if other and other != pipeline.name:
-            raise PipelineConflict(
-                f"{storage.uri} is the quarantine of pipeline {other}: give {pipeline.name} another by quarantine.path",
-                pipeline=pipeline.name,
-                other=other,
-            )
-        return
 
 
 def _format(type_: str) -> str | None:

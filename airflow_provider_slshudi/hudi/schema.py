@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.config import EventTimePartition, Pipeline
-from airflow_provider_slshudi.datatypes import Array, DataType, Decimal, Map, Scalar, Struct, parse_type
+from airflow_provider_slshudi.config.columns import REST
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.table import EventTimePartition
+from airflow_provider_slshudi.types.arrow import arrow_type
+from airflow_provider_slshudi.types.datatypes import Array, DataType, Decimal, Map, Scalar, Struct, parse_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,8 +35,6 @@ _AVRO: dict[str, Any] = {
     "timestamp": {"type": "long", "logicalType": "timestamp-micros"},
 }
 _SCALARS = {avro: Scalar(name) for name, avro in _AVRO.items() if isinstance(avro, str)}
-REST = "map<string,string>"
-"""The type of the column that keeps the keys that no column names."""
 
 
 def table_columns(pipeline: Pipeline) -> list[tuple[str, str]]:
@@ -45,37 +45,6 @@ def table_columns(pipeline: Pipeline) -> list[tuple[str, str]]:
     if isinstance(pipeline.table.partition, EventTimePartition):
         columns.append((pipeline.table.partition.name, "string"))
     return columns
-
-
-@cache
-def arrow_type(name: str) -> pa.DataType:
-    """The Arrow type of a base file's column."""
-    return _arrow(parse_type(name))
-
-
-def _arrow(type_: DataType) -> pa.DataType:
-    import pyarrow as pa
-
-    if isinstance(type_, Decimal):
-        return pa.decimal128(type_.precision, type_.scale)
-    if isinstance(type_, Array):
-        return pa.list_(pa.field("element", _arrow(type_.element)))
-    if isinstance(type_, Map):
-        return pa.map_(pa.string(), _arrow(type_.value))
-    if isinstance(type_, Struct):
-        return pa.struct([pa.field(name, _arrow(field)) for name, field in type_.fields])
-    types = {
-        "string": pa.string(),
-        "int": pa.int32(),
-        "bigint": pa.int64(),
-        "float": pa.float32(),
-        "double": pa.float64(),
-        "boolean": pa.bool_(),
-        "binary": pa.binary(),
-        "date": pa.date32(),
-        "timestamp": pa.timestamp("us", tz="UTC"),
-    }
-    return types[type_.name]
 
 
 def avro_schema(pipeline: Pipeline) -> str:

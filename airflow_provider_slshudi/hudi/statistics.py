@@ -10,11 +10,12 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from airflow_provider_slshudi.config import BOUNDS, BOUNDS_OF, Pipeline
+from airflow_provider_slshudi.config.options import BOUNDS, BOUNDS_OF
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import TableMismatch
 from airflow_provider_slshudi.hudi import properties
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.storage import Storage
 
 _DEFINITIONS = ".hoodie/.index_defs/index.json"
 _DEFINED = "hoodie.table.index.defs.path"
@@ -60,9 +61,11 @@ class Indexes:
         definitions = json.loads(content)["indexDefinitions"] if content else {}
         indexed = _INDEX in told.get(_PARTITIONS, "").split(",")
         sources = (definitions.get(_INDEX) or {}).get("sourceFields") or [] if indexed else []
+        # Either may be there without the other, where who made it or took it off was cut off.
+        known = {*definitions, *told.get(_PARTITIONS, "").split(",")}
         return cls(
             [name for name in sources if name not in META_COLUMNS],
-            sorted(name for name in definitions if name.startswith(_FOREIGN)),
+            sorted(name for name in known if name.startswith(_FOREIGN)),
         )
 
     def require_kept(self, table: str) -> None:

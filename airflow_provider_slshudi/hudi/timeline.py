@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from airflow_provider_slshudi.exceptions import TimelineUnreadable
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.storage import Storage
 
 FOLDER = ".hoodie/timeline"
 PROPERTIES = ".hoodie/hoodie.properties"

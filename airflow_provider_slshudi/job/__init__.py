@@ -1,1 +1,1 @@
-"""What spark-submit runs: the verbs open, append, commit, rollback, verify. Joins `sls` and `hudi`, without Airflow."""
+"""What spark-submit runs: a verb for each job, and the tasks that it starts. Nobody imports it."""

@@ -1,4 +1,4 @@
-"""The application of spark-submit: `VERB`, and an order on standard input (`orders`). Results are left on the table."""
+"""The application of spark-submit: `VERB`, and an order on standard input (`notes.job`). Results become `notes`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.exceptions import SlsHudiError
-from airflow_provider_slshudi.hudi.gateway import Gateway, driver_jvm, standard_input
-from airflow_provider_slshudi.hudi.runtime import leave, quiet, require_world
-from airflow_provider_slshudi.hudi.storage import denied
+from airflow_provider_slshudi.hudi.client.gateway import Gateway, driver_jvm, standard_input
 from airflow_provider_slshudi.job import verbs
-from airflow_provider_slshudi.job.orders import IN_SESSION, REASON, JobOrder, Verb
+from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb, Where
 from airflow_provider_slshudi.processes import end_with_parent
+from airflow_provider_slshudi.spark.runtime import leave, quiet, require_world
+from airflow_provider_slshudi.storage import denied
 
 _OWN = re.compile(r"airflow_provider_slshudi\.exceptions\.(\w+: .+)")
 
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> None:
                 gateway = Gateway.of(spark)
                 require_world(gateway.jvm)
                 verbs.append(spark, order)
-        case verb if verb in IN_SESSION:
+        case verb if verb.where is Where.SESSION:
             session = SparkSession.builder.getOrCreate()
             gateway = Gateway.of(session.sparkContext)
             require_world(gateway.jvm)

@@ -6,23 +6,23 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.hudi import exchange, instants, quarantine
-from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
-from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest, RangeDone
-from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.hudi.actions import action
+from airflow_provider_slshudi.hudi.client import instants, quarantine
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.job.checks import BatchChecks
 from airflow_provider_slshudi.job.quarantine import Origin, QuarantineTask, Staging
 from airflow_provider_slshudi.job.reading import Reading, ReadSpec, Tally, read_limits
-from airflow_provider_slshudi.job.rows import RowSpec
 from airflow_provider_slshudi.job.tasks import each, leave
-from airflow_provider_slshudi.ledger.records import Density
+from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Manifest, RangeDone
 from airflow_provider_slshudi.planning.split import split
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ranges import Density, Range
+from airflow_provider_slshudi.rows.maker import RowSpec
 from airflow_provider_slshudi.sls.decode import decode
+from airflow_provider_slshudi.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -43,10 +43,7 @@ class AppendTask:
     """The work of every task but for its ranges; travels to the executors."""
 
     read: ReadSpec
-    storage: Storage
-    transaction: str
-    token: int
-    instant: str
+    claim: Claim
     partition_name: str | None
     target_bytes: int
 
@@ -54,10 +51,11 @@ class AppendTask:
         """Pulls the ranges and writes their rows."""
         reach(Point.APPEND_TASK_STARTED)
         reading = Reading(self.read, ranges)
-        origin = Origin(self.read.pipeline, self.transaction, self.read.rows.planned)
+        claim = self.claim
+        origin = Origin(self.read.pipeline, claim.transaction, self.read.rows.planned)
         with (
-            BaseFileWriter(self.storage, self.instant, write_token, self.target_bytes, self._still_wanted) as writer,
-            Staging(self.storage, self.instant, write_token, origin) as staging,
+            BaseFileWriter(claim.storage, claim.instant, write_token, self.target_bytes, claim.require) as writer,
+            Staging(claim.storage, claim.instant, write_token, origin) as staging,
         ):
             for read in reading.rows():
                 made, pull = read.rows, read.pull
@@ -68,9 +66,6 @@ class AppendTask:
             stats = writer.close()
         reach(Point.APPEND_TASK_WRITTEN)
         return TaskResult(stats, reading.done(), reading.tally(), staging.path)
-
-    def _still_wanted(self) -> None:
-        exchange.require_order(self.storage, self.transaction, self.instant, self.token)
 
 
 def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, access: Access) -> Manifest:
@@ -83,16 +78,13 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     started = time.monotonic()
     pipeline = Pipeline.model_validate(order.pipeline)
     checks = BatchChecks(spark, pipeline)
-    instants.to_inflight(gateway, storage.uri, order.instant, instants.action(pipeline.table))
+    instants.to_inflight(gateway, storage.uri, order.instant, action(pipeline.table))
     reach(Point.APPEND_INFLIGHT)
     partition = pipeline.table.partition
     work = parts(order, pipeline, spark.defaultParallelism)
     task = AppendTask(
         ReadSpec(access, pipeline.name, RowSpec.of(pipeline, order.planned), read_limits(pipeline.source, work)),
-        storage,
-        order.transaction,
-        order.token,
-        order.instant,
+        order.claim(storage),
         partition.name if partition else None,
         pipeline.batch.target_file_bytes,
     )
@@ -121,16 +113,10 @@ def _quarantined(
     """The write stats of what was staged for the quarantine; None, and nothing is done, where nothing was."""
     if not staged:
         return None
-    exchange.require_order(storage, order.transaction, order.instant, order.token)
+    claim = order.claim(storage)
+    claim.require()
     quarantine.open_instant(gateway, pipeline, order.instant)
-    task = QuarantineTask(
-        storage,
-        Storage(pipeline.quarantine_path),
-        order.transaction,
-        order.token,
-        order.instant,
-        pipeline.batch.target_file_bytes,
-    )
+    task = QuarantineTask(claim, Storage(pipeline.quarantine_path), pipeline.batch.target_file_bytes)
     tasks = min(len(staged), spark.defaultParallelism)
     work = [staged[number::tasks] for number in range(tasks)]
     return [stat for stats in each(spark, task, work) for stat in stats]

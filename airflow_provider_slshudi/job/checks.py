@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.config import Check, Pipeline
+from airflow_provider_slshudi.config.pipeline import Check, Pipeline
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.hudi.exchange import CheckResult
-from airflow_provider_slshudi.hudi.gateway import hadoop_path
+from airflow_provider_slshudi.hudi.client.gateway import hadoop_path
 from airflow_provider_slshudi.hudi.schema import RECORD_KEY, table_columns
+from airflow_provider_slshudi.notes.handover import CheckResult
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -86,12 +86,7 @@ def _require_condition(rows: DataFrame, check: Check, source: str) -> None:
 
 def _result(check: Check, found: Any) -> CheckResult:
     if check.batch is not None:
-        return check_result(check, found[check.name] is not False, f"not so: {check.batch}")
+        return CheckResult.of(check, found[check.name] is not False, f"not so: {check.batch}")
     against = found[f"{_AGAINST} {check.name}"]
     why = f"{against} rows are against it, one of them {found[f'{_EXAMPLE} {check.name}']}: {check.every}"
-    return check_result(check, not against, why)
-
-
-def check_result(check: Check, passed: bool, found: str) -> CheckResult:
-    """What goes into the manifest."""
-    return CheckResult(check.name, passed, check.on_failure == "warn", "" if passed else found)
+    return CheckResult.of(check, not against, why)

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.hudi.schema import RECORD_KEY
-from airflow_provider_slshudi.job.findings import Findings, Outside, RangeFound
+from airflow_provider_slshudi.notes.verification import Findings, Outside, RangeFound
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,15 +17,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.hudi import exchange, instants, quarantine, slices
-from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest
-from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.hudi.actions import action
+from airflow_provider_slshudi.hudi.client import instants, quarantine
+from airflow_provider_slshudi.hudi.client.basefiles import committed_files
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.files import slices
+from airflow_provider_slshudi.hudi.files.slices import Slice
+from airflow_provider_slshudi.hudi.quarantine import table_of
 from airflow_provider_slshudi.hudi.schema import RECORD_KEY
-from airflow_provider_slshudi.hudi.slices import Slice
-from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.job.rows import flat
 from airflow_provider_slshudi.job.tasks import each, leave
+from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Manifest
+from airflow_provider_slshudi.rows.maker import flat
+from airflow_provider_slshudi.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -48,17 +52,14 @@ class DropResult:
 class DropTask:
     """The work of every task but for its files; travels to the executors."""
 
-    main: Storage
+    claim: Claim
     table: Storage
-    transaction: str
-    token: int
-    instant: str
     parts: Parts
 
     def __call__(self, files: Sequence[Slice], write_token: str) -> DropResult:
         """Writes those files anew that hold rows that go."""
-        stats, taken = [], 0
-        found = {instant: [0] * len(parts) for instant, parts in self.parts.items()}
+        stats, taken, instant, wanted = [], 0, self.claim.instant, self.claim.require
+        found = {writer: [0] * len(parts) for writer, parts in self.parts.items()}
         for file in files:
             with pq.ParquetFile(self.table.filesystem.open_input_file(self.table.full(file.name))) as parquet:
                 columns = [_WRITTEN_BY, RECORD_KEY]
@@ -66,7 +67,7 @@ class DropTask:
                 if all(kept.all() for kept in stay):
                     continue
                 kept_rows = (rows.filter(pa.array(kept)) for rows, kept in zip(_row_groups(parquet), stay, strict=True))
-                stats.append(slices.rewrite(self.table, self.instant, write_token, file, kept_rows, self._still_wanted))
+                stats.append(slices.rewrite(self.table, instant, write_token, file, kept_rows, wanted))
                 taken += parquet.metadata.num_rows
         return DropResult(stats, taken, found)
 
@@ -86,9 +87,6 @@ class DropTask:
                     stay[places[inside]] = False
         return stay
 
-    def _still_wanted(self) -> None:
-        exchange.require_order(self.main, self.transaction, self.instant, self.token)
-
 
 def drop(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, parts: Parts) -> Manifest:
     """Carries out the order of a repair and leaves its manifest.
@@ -97,12 +95,12 @@ def drop(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOr
     """
     started = time.monotonic()
     pipeline = Pipeline.model_validate(order.pipeline)
-    instants.to_inflight(gateway, storage.uri, order.instant, instants.action(pipeline.table))
+    instants.to_inflight(gateway, storage.uri, order.instant, action(pipeline.table))
     done, aside, opened = list[DropResult](), list[DropResult](), False
     if pipeline.table.upsert is None:
         run = partial(_in_table, spark, gateway, storage, order, parts)
         done = run(pipeline)
-        table = quarantine.table_of(pipeline)
+        table = table_of(pipeline)
         if opened := Storage(table.table.path).exists(".hoodie/hoodie.properties"):
             quarantine.open_instant(gateway, pipeline, order.instant)
             aside = run(table)
@@ -131,8 +129,8 @@ def _in_table(
 ) -> list[DropResult]:
     # A file that is older than an instant holds no row of it.
     oldest = min(parts)
-    files = [file for file in slices.committed_files(gateway, table) if file.instant >= oldest]
-    task = DropTask(main, Storage(table.table.path), order.transaction, order.token, order.instant, parts)
+    files = [file for file in committed_files(gateway, table) if file.instant >= oldest]
+    task = DropTask(order.claim(main), Storage(table.table.path), parts)
     tasks = min(len(files), spark.defaultParallelism)
     results: list[DropResult] = each(spark, task, [files[number::tasks] for number in range(tasks)])
     return results

@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_slshudi.hudi import exchange
-from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
+from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.quarantine import COLUMNS
-from airflow_provider_slshudi.hudi.schema import arrow_type
-from airflow_provider_slshudi.hudi.storage import Storage
-from airflow_provider_slshudi.job.misfits import Unfit
-from airflow_provider_slshudi.job.rows import flat, row_keys
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes.handover import Claim
 from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.rows.keys import row_keys
+from airflow_provider_slshudi.rows.maker import flat
+from airflow_provider_slshudi.rows.misfits import Unfit
 from airflow_provider_slshudi.sls.columns import META, REST
+from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.types.arrow import arrow_type
 
 _KEY = "_key"
 _PAIRS = "contents"
@@ -45,7 +47,7 @@ class Staging:
 
     def __init__(self, storage: Storage, instant: str, write_token: str, origin: Origin) -> None:
         self._storage, self._origin = storage, origin
-        self._name = f"{exchange.folder(instant)}/misfits-{write_token}.arrows"
+        self._name = f"{handover.folder(instant)}/misfits-{write_token}.arrows"
         self._stream: Any = None
         self._writer: Any = None
         self.path: str | None = None
@@ -74,28 +76,23 @@ class Staging:
 class QuarantineTask:
     """Writes staged logs into the quarantine's base files; travels to the executors.
 
-    `main` is the main table's storage, where the order is, `storage` the quarantine's.
+    The claim is on the main table's instant, `storage` is the quarantine's.
     """
 
-    main: Storage
+    claim: Claim
     storage: Storage
-    transaction: str
-    token: int
-    instant: str
     target_bytes: int
 
     def __call__(self, paths: Sequence[str], write_token: str) -> list[dict[str, Any]]:
         """Writes the logs of some staged files; gives one write stat per base file."""
-        with BaseFileWriter(self.storage, self.instant, write_token, self.target_bytes, self._still_wanted) as writer:
+        main, wanted = self.claim.storage, self.claim.require
+        with BaseFileWriter(self.storage, self.claim.instant, write_token, self.target_bytes, wanted) as writer:
             for path in paths:
-                with self.main.filesystem.open_input_stream(self.main.full(path)) as source:
+                with main.filesystem.open_input_stream(main.full(path)) as source:
                     for batch in pa.ipc.open_stream(source):
                         rows = pa.Table.from_batches([batch])
                         writer.write(rows.drop_columns([_KEY]), rows[_KEY].combine_chunks(), None, None)
             return writer.close()
-
-    def _still_wanted(self) -> None:
-        exchange.require_order(self.main, self.transaction, self.instant, self.token)
 
 
 def logs_of(rows: pa.Table, keys: Sequence[str]) -> pa.Table:

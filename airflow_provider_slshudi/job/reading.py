@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from airflow_provider_slshudi.config import Source
-from airflow_provider_slshudi.hudi.exchange import RangeDone
-from airflow_provider_slshudi.job.misfits import EXAMPLES
-from airflow_provider_slshudi.job.rows import RowMaker, Rows, RowSpec
+from airflow_provider_slshudi.config.pipeline import Source
+from airflow_provider_slshudi.notes.handover import RangeDone
 from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.rows.maker import RowMaker, Rows, RowSpec
+from airflow_provider_slshudi.rows.misfits import EXAMPLES
 from airflow_provider_slshudi.sls.pace import Limits, Pacer
 from airflow_provider_slshudi.sls.reader import Reader, together
 from airflow_provider_slshudi.sls.service import LogService, Pull

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import DataExpired
 from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.job.reading import read_limits
-from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.planning.split import split
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ranges import Density, Range
 from airflow_provider_slshudi.sls.counts import count_logs
 from airflow_provider_slshudi.sls.pace import Limits, Pacer
 from airflow_provider_slshudi.sls.reader import Reader

@@ -6,7 +6,6 @@ one of the tables before and after, and a second replay finds in the quarantine 
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,19 +18,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.hudi import exchange, instants, quarantine, slices
-from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
-from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest, Selection
-from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.hudi.client import instants, quarantine
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.files import slices
+from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
+from airflow_provider_slshudi.hudi.files.slices import Slice
+from airflow_provider_slshudi.hudi.quarantine import table_of
 from airflow_provider_slshudi.hudi.schema import RECORD_KEY
-from airflow_provider_slshudi.hudi.slices import Slice
-from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.job.checks import BatchChecks
 from airflow_provider_slshudi.job.quarantine import logs_of
-from airflow_provider_slshudi.job.rows import RowMaker, RowSpec, flat
 from airflow_provider_slshudi.job.tasks import each, leave
+from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Manifest, Selection
 from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.rows.maker import RowMaker, RowSpec, flat
+from airflow_provider_slshudi.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -52,11 +53,8 @@ class ReplayResult:
 class ReplayTask:
     """The work of every task but for its files; travels to the executors."""
 
-    main: Storage
+    claim: Claim
     aside: Storage
-    transaction: str
-    token: int
-    instant: str
     rows: RowSpec
     partition_name: str | None
     target_bytes: int
@@ -65,9 +63,9 @@ class ReplayTask:
     def __call__(self, files: Sequence[Slice], write_token: str) -> ReplayResult:
         """Moves what fits; a file of which nothing does stays as it is."""
         reach(Point.APPEND_TASK_STARTED)
-        maker, left = RowMaker(self.rows), Counter[str]()
+        claim, maker, left = self.claim, RowMaker(self.rows), Counter[str]()
         written, taken = [], 0
-        with BaseFileWriter(self.main, self.instant, write_token, self.target_bytes, self._still_wanted) as writer:
+        with BaseFileWriter(claim.storage, claim.instant, write_token, self.target_bytes, claim.require) as writer:
             for file in files:
                 with pq.ParquetFile(self.aside.filesystem.open_input_file(self.aside.full(file.name))) as parquet:
                     stay = [self._move(rows, maker, writer, left) for rows in _row_groups(parquet)]
@@ -77,7 +75,7 @@ class ReplayTask:
                         rows.filter(pa.array(kept)) for rows, kept in zip(_row_groups(parquet), stay, strict=True)
                     )
                     written.append(
-                        slices.rewrite(self.aside, self.instant, write_token, file, kept_rows, self._still_wanted)
+                        slices.rewrite(self.aside, claim.instant, write_token, file, kept_rows, claim.require)
                     )
                     taken += parquet.metadata.num_rows
             stats = writer.close()
@@ -102,28 +100,23 @@ class ReplayTask:
         stay[places[fits]] = False
         return stay
 
-    def _still_wanted(self) -> None:
-        exchange.require_order(self.main, self.transaction, self.instant, self.token)
-
 
 def replay(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder) -> Manifest:
     """Carries out the order of a replay and leaves its manifest; raises as `append.append`."""
     started = time.monotonic()
     pipeline = Pipeline.model_validate(order.pipeline)
     checks = BatchChecks(spark, pipeline)
-    table = quarantine.table_of(pipeline)
+    table = table_of(pipeline)
     instants.to_inflight(gateway, storage.uri, order.instant)
     reach(Point.APPEND_INFLIGHT)
-    exchange.require_order(storage, order.transaction, order.instant, order.token)
+    claim = order.claim(storage)
+    claim.require()
     quarantine.open_instant(gateway, pipeline, order.instant)
     files = quarantine.files(gateway, pipeline)
     partition = pipeline.table.partition
     task = ReplayTask(
-        storage,
+        claim,
         Storage(table.table.path),
-        order.transaction,
-        order.token,
-        order.instant,
         _by_rule(RowSpec.of(pipeline)),
         partition.name if partition else None,
         pipeline.batch.target_file_bytes,
@@ -152,7 +145,7 @@ def replay(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
 
 def count(gateway: Gateway, pipeline: Pipeline) -> list[dict[str, Any]]:
     """What is in the quarantine: logs per column, type and reason, with first and last log time (unix seconds)."""
-    table = quarantine.table_of(pipeline)
+    table = table_of(pipeline)
     storage = Storage(table.table.path)
     names = ["column_name", "type_wanted", "reason"]
     parts = []
@@ -179,22 +172,6 @@ def count(gateway: Gateway, pipeline: Pipeline) -> list[dict[str, Any]]:
         for row in found
     ]
     return sorted(counted, key=lambda row: (-row["logs"], row["column"], row["reason"]))
-
-
-def leave_count(gateway: Gateway, pipeline: Pipeline, storage: Storage, id_: str) -> None:
-    """Leaves what `count` gives beside the main table."""
-    storage.write(_answer(id_), json.dumps(count(gateway, pipeline)).encode())
-
-
-def take_count(storage: Storage, id_: str) -> list[dict[str, Any]]:
-    """What `leave_count` left, which is removed."""
-    found: list[dict[str, Any]] = json.loads(storage.read(_answer(id_)) or b"[]")
-    storage.delete(_answer(id_))
-    return found
-
-
-def _answer(id_: str) -> str:
-    return f".hoodie/slshudi/quarantine-{id_}.json"
 
 
 def _by_rule(spec: RowSpec) -> RowSpec:

@@ -1,347 +1,162 @@
-"""A driver that stays: a JVM with Hudi's classes loaded that opens, commits, and serves tables for whoever asks next.
+"""The application of a resident process, see `resident`: `SOCKET IDENTITY IDLE_SECONDS`.
 
-Started on demand by the first job that could use it, one for each user, machine and set of all that a job's outcome may
-depend on (`identity`). It is asked over a Unix socket that only its user can reach. Nothing begins before the client,
-having read that it was accepted, says go: until then a job may as well run in a process of its own; from then on a
-lost connection means that how it ended is unknown, and the resident process ends itself where its client is gone or
-the deadline has passed (`resident_driver`).
+It serves one request at a time, and ends once it accepted none for IDLE_SECONDS, after many requests, or after one that
+failed by an error that is not the package's own. While a request runs, a thread watches its client and its deadline:
+with the client gone, or the deadline passed, the whole process group is killed, the JVM and what it is doing included,
+so that nobody's job goes on behind the back of who decides next.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
-import logging
 import os
 import select
 import signal
 import socket
-import struct
-import subprocess
 import sys
-import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from enum import Enum
-from fcntl import LOCK_EX, LOCK_NB, flock
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from airflow_provider_slshudi import __version__, owners
-from airflow_provider_slshudi.job.orders import REASON, JobOrder, Verb
+from airflow_provider_slshudi.exceptions import SlsHudiError
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.job import verbs
+from airflow_provider_slshudi.job.__main__ import control_context, last_words
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.processes import clock
+from airflow_provider_slshudi.spark.resident import GO, HANDSHAKE_SECONDS, READY, Outcome, receive, same_user, send
+from airflow_provider_slshudi.spark.runtime import leave
 
-IDLE = "SLSHUDI_RESIDENT_SECONDS"
-"""The variable that says how long an idle resident process stays; 0: there is none."""
-IDLE_SECONDS = 600.0
-"""Longer than the pause between two batches, and between open and commit of one, that are worth keeping a JVM for."""
-HANDSHAKE_SECONDS = 5.0
-READY = "slshudi resident process is ready"
-GO = b"go\n"
-
-_START_SECONDS = 60.0
-_DRIVER = str(Path(__file__).with_name("resident_driver.py"))
-_PACKAGE = Path(__file__).parents[1]
-# What Java, Hadoop, Spark, Python, S3 and this package read from the environment; LC_ALL stands for LANG and the like.
-_PREFIXES = (
-    "AWS_",
-    "HADOOP_",
-    "JAVA_",
-    "JDK_",
-    "KRB5",
-    "LD_",
-    "PYSPARK_",
-    "PYTHON",
-    "SLSHUDI_",
-    "SPARK_",
-    "XDG_",
-)
-_NAMES = frozenset({"HOME", "LC_ALL", "PATH", "TMPDIR", "TZ"})
-_log = logging.getLogger(__name__)
+# What a JVM that stays may gather is thrown away now and then.
+_REQUESTS = 1000
+_GLANCE_SECONDS = 1.0
 
 
-class Outcome(Enum):
-    """How a request ended; after NOT_BEGUN nothing happened, after UNKNOWN anything may have."""
+class Server:
+    """Serves the requests of one identity."""
 
-    NOT_BEGUN = "not begun"
-    DONE = "done"
-    FAILED = "failed"
-    UNKNOWN = "unknown"
+    def __init__(self, gateway: Gateway, identity: str) -> None:
+        self._gateway, self._identity = gateway, identity
+        self._jvm = os.getppid()
 
-
-@dataclass(frozen=True)
-class Place:
-    """Where the resident process of an identity is found."""
-
-    folder: Path
-    identity: str
-
-    @property
-    def socket(self) -> Path:
-        """Its socket, which the system keeps to about a hundred bytes."""
-        return self.folder / f"{self.identity[:16]}.sock"
-
-    @property
-    def log(self) -> Path:
-        """What its JVM says."""
-        return self.socket.with_suffix(".log")
-
-    @property
-    def lock(self) -> Path:
-        """Held by who starts it."""
-        return self.socket.with_suffix(".lock")
-
-
-class Resident:
-    """The client's side, for one job at a time."""
-
-    def __init__(self) -> None:
-        self._connection: socket.socket | None = None
-
-    def run(
-        self,
-        conf: Mapping[str, str],
-        environment: Mapping[str, str],
-        verb: Verb,
-        order: JobOrder,
-        seconds: float,
-        heard: Callable[[str], None],
-    ) -> Outcome:
-        """Has the resident process of these settings and this environment run the job; `heard` takes each line of it.
-
-        A job that has not ended after `seconds` ends with its process.
-        """
-        deadline = clock() + seconds
-        asked = {"verb": verb.value, "order": asdict(order), "deadline": deadline}
-        try:
-            place = Place(private_folder(), identity(conf, environment))
+    def serve(self, listener: socket.socket, idle: float) -> None:
+        """Until it has been idle for long, or should not go on."""
+        listener.settimeout(_GLANCE_SECONDS)
+        last, left = time.monotonic(), _REQUESTS
+        # Without its JVM, which is who started this interpreter, nothing can be served.
+        while left and time.monotonic() - last < idle and os.getppid() == self._jvm:
             try:
-                connection, accepted = self._accepted(place, conf, environment, asked)
-            except ConnectionError:
-                # It was about to end.
-                connection, accepted = self._accepted(place, conf, environment, asked)
-        except (OSError, ValueError) as error:
-            _log.info("no resident process (%s), so the job has one of its own", error)
-            return Outcome.NOT_BEGUN
-        with connection, connection.makefile("rb") as answers:
-            self._connection = connection
+                connection, _ = listener.accept()
+            except TimeoutError:
+                continue
+            with connection:
+                fit = self._answer(connection)
+            if fit is None:
+                # Whoever looks whether it stands still has no use of it.
+                continue
+            if not fit:
+                return
+            last, left = time.monotonic(), left - 1
+
+    def _answer(self, connection: socket.socket) -> bool | None:
+        """Whether this process may go on after the request; None where there was none that it accepted."""
+        with connection.makefile("rb") as requests:
+            asked = self._accepted(connection, requests)
+            if asked is None:
+                return None
+            over = threading.Event()
+            watched = connection.dup(), float(asked["deadline"]), over
+            threading.Thread(target=_watch, args=watched, daemon=True).start()
+            lines, fit = _Lines(connection), True
             try:
-                # It ends itself at the deadline; one that cannot is ended a little later.
-                connection.settimeout(max(0.0, deadline - clock()) + HANDSHAKE_SECONDS)
-                connection.sendall(GO)
-                heard(f"slshudi {verb.value}: by resident process {accepted['pid']}")
-                return _follow(answers, heard)
-            except (OSError, ValueError) as error:
-                # It may stand still and wake when nobody expects it.
-                with suppress(OSError):
-                    os.killpg(int(accepted["group"]), signal.SIGKILL)
-                heard(f"{REASON}the resident process did not say how the {verb.value} ended: {error}")
-                return Outcome.UNKNOWN
-            finally:
-                self._connection = None
-
-    def kill(self) -> None:
-        """Ends the job that runs, if one does: its process ends itself once nobody listens."""
-        connection = self._connection
-        if connection is not None:
+                with redirect_stdout(lines), redirect_stderr(lines):
+                    self._run(Verb(asked["verb"]), JobOrder(**asked["order"]), float(asked["deadline"]))
+                outcome = Outcome.DONE
+            except Exception as error:
+                outcome, fit = Outcome.FAILED, isinstance(error, SlsHudiError)
+                print(last_words(error), file=lines)
+            over.set()
             with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+                send(connection, {"outcome": outcome.value})
+            return fit
 
-    def _accepted(
-        self, place: Place, conf: Mapping[str, str], environment: Mapping[str, str], asked: Mapping[str, Any]
-    ) -> tuple[socket.socket, dict[str, Any]]:
-        """A connection that waits for our go.
-
-        Raises:
-            OSError, ValueError: there is none, it is busy, or it refuses.
-        """
-        connection = self._reach(place, conf, environment)
-        try:
-            send(connection, {"identity": place.identity, **asked})
-            with connection.makefile("rb", buffering=0) as answers:
-                answer = receive(answers)
-            if "pid" not in answer:
-                raise PermissionError(f"it refuses: {answer.get('refused')}")
-        except BaseException:
-            connection.close()
-            raise
-        return connection, answer
-
-    def _reach(self, place: Place, conf: Mapping[str, str], environment: Mapping[str, str]) -> socket.socket:
-        with suppress(OSError):
-            return _connect(place)
-        with _starting(place):
-            with suppress(OSError):
-                return _connect(place)
-            _start(place, conf, environment)
-            return _connect(place)
-
-
-def end_stopped() -> None:
-    """Ends this user's resident processes that stand still on this machine: what one of them had begun would go on
-    behind the back of whoever decides now.
-    """
-    with suppress(OSError):
-        for path in private_folder().glob("*.sock"):
-            with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(HANDSHAKE_SECONDS)
-                connection.connect(str(path))
-                process, _, _ = _other_end(connection)
-                if _stands_still(process):
-                    _log.warning("resident process %d stands still and is ended", process)
-                    os.killpg(os.getpgid(process), signal.SIGKILL)
-
-
-def idle_seconds(environ: Mapping[str, str]) -> float:
-    """How long an idle resident process stays, 0 where there is to be none."""
-    try:
-        return max(0.0, float(environ.get(IDLE) or IDLE_SECONDS))
-    except ValueError:
-        _log.warning("%s=%s is no number of seconds: there is no resident process", IDLE, environ[IDLE])
-        return 0.0
-
-
-def identity(conf: Mapping[str, str], environment: Mapping[str, str]) -> str:
-    """A digest of all that a job's outcome may depend on: package, settings, environment, the user's rights."""
-    files = sorted((str(path), path.stat().st_mtime_ns) for path in _PACKAGE.rglob("*.py"))
-    chosen = {
-        name: value
-        for name, value in environment.items()
-        if name in _NAMES or name.startswith(_PREFIXES) or name.lower().endswith("_proxy")
-    }
-    rights = [os.geteuid(), os.getegid(), sorted(os.getgroups()), owners.umask()]
-    parts = [__version__, files, sys.executable, rights, sorted(conf.items()), sorted(chosen.items())]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def private_folder() -> Path:
-    """A folder of this user that nobody else can enter.
-
-    Raises:
-        PermissionError: what stands in its place is not that.
-    """
-    folder = Path(tempfile.gettempdir()) / f"slshudi-{os.geteuid()}"
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if found.st_uid != os.geteuid() or found.st_mode & 0o170077 != 0o040000:
-        raise PermissionError(f"{folder} is not a folder of this user that nobody else can enter")
-    return folder
-
-
-def same_user(connection: socket.socket) -> bool:
-    """Whether the other end belongs to this process's user, as far as this system tells."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return True
-    return _other_end(connection)[1] == os.geteuid()
-
-
-def send(connection: socket.socket, message: Mapping[str, Any]) -> None:
-    """One message: a line of JSON."""
-    connection.sendall(json.dumps(message).encode() + b"\n")
-
-
-def receive(stream: io.IOBase) -> dict[str, Any]:
-    """The next message.
-
-    Raises:
-        OSError: the connection ended, or nothing came in time.
-        ValueError: it is none.
-    """
-    line = stream.readline()
-    if not line.endswith(b"\n"):
-        raise ConnectionError("the connection ended")
-    message = json.loads(line)
-    if not isinstance(message, dict):
-        raise ValueError(f"{line[:100]!r} is no message")
-    return message
-
-
-def _other_end(connection: socket.socket) -> tuple[int, int, int]:
-    """Process, user and group of who listens or connected; Linux."""
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    process, user, group = struct.unpack("3i", found)
-    return process, user, group
-
-
-def _stands_still(process: int) -> bool:
-    stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
-    return stat.rpartition(")")[2].split()[0] in ("T", "t")
-
-
-def _connect(place: Place) -> socket.socket:
-    connection = socket.socket(socket.AF_UNIX)
-    try:
+    def _accepted(self, connection: socket.socket, requests: io.IOBase) -> dict[str, Any] | None:
+        """The request, once its client has said go."""
         connection.settimeout(HANDSHAKE_SECONDS)
-        connection.connect(str(place.socket))
-        if not same_user(connection):
-            raise PermissionError(f"{place.socket} is another user's")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+        try:
+            asked = receive(requests)
+            if not same_user(connection) or asked["identity"] != self._identity:
+                send(connection, {"refused": "it serves another user, version or environment"})
+                return None
+            send(connection, {"pid": os.getpid(), "group": os.getpgrp()})
+            return asked if requests.readline() == GO else None
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def _run(self, verb: Verb, order: JobOrder, deadline: float) -> None:
+        def in_time() -> None:
+            if clock() >= deadline:
+                raise TimeoutError(f"the deadline of the {verb.value} has passed, and it has changed nothing")
+
+        in_time()
+        if verb.is_distributed:
+            raise ValueError(f"a resident process does no {verb.value}")
+        verbs.CONTROL[verb](self._gateway, order)
 
 
-def _follow(answers: io.IOBase, heard: Callable[[str], None]) -> Outcome:
-    while True:
-        message = receive(answers)
-        if "outcome" in message:
-            return Outcome(message["outcome"])
-        heard(str(message["line"]))
+class _Lines(io.TextIOBase):
+    """Sends what is printed, line by line."""
 
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._begun = connection, ""
 
-@contextmanager
-def _starting(place: Place) -> Iterator[None]:
-    """The right to start; waits for who has it, but not for one that stands still."""
-    deadline = time.monotonic() + _START_SECONDS
-    with place.lock.open("wb") as lock:
-        while True:
-            try:
-                flock(lock, LOCK_EX | LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-        yield
-
-
-def _start(place: Place, conf: Mapping[str, str], environment: Mapping[str, str]) -> None:
-    """Starts the process, in a session of its own and not as our child, and waits until it serves.
-
-    Raises:
-        OSError: it did not begin to serve.
-    """
-    command = [str(Path(environment["SPARK_HOME"]) / "bin" / "spark-submit"), "--master", "local[2]"]
-    command += ["--name", "slshudi resident"]
-    for key, value in conf.items():
-        command += ["--conf", f"{key}={value}"]
-    command += [_DRIVER, str(place.socket), place.identity, str(idle_seconds(environment))]
-    with place.log.open("wb") as log:
-        starter = subprocess.Popen(
-            ["/bin/sh", "-c", '"$@" &', "sh", *command],
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            start_new_session=True,
-        )
-    with starter:
-        if not _says_ready(starter.stdout, time.monotonic() + _START_SECONDS):
+    def write(self, text: str) -> int:
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            # A client that is gone is the watcher's matter.
             with suppress(OSError):
-                os.killpg(starter.pid, signal.SIGKILL)
-            raise OSError(f"it did not start; see {place.log}")
+                send(self._connection, {"line": line})
+        return len(text)
 
 
-def _says_ready(stream: IO[bytes] | None, deadline: float) -> bool:
-    said = b""
-    while stream is not None and (left := deadline - time.monotonic()) > 0:
-        if select.select([stream], [], [], left)[0]:
-            piece = os.read(stream.fileno(), 65536)
-            said += piece
-            if READY.encode() in said or not piece:
-                return bool(piece)
-    return False
+def _watch(connection: socket.socket, deadline: float, over: threading.Event) -> None:
+    with connection:
+        while not over.is_set():
+            left = deadline - clock()
+            # A client says nothing after its go: what there is to read is its end.
+            gone = select.select([connection], [], [], max(0.0, min(left, _GLANCE_SECONDS)))[0]
+            if not over.is_set() and (gone or clock() >= deadline):
+                os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _listen(path: Path) -> socket.socket:
+    """Listens at `path`, in the place of one that ended without removing it."""
+    made = path.with_suffix(f".{os.getpid()}")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(made))
+    made.chmod(0o600)
+    listener.listen(16)
+    made.rename(path)
+    return listener
+
+
+def main(arguments: list[str]) -> None:
+    """Serves, then ends the driver."""
+    path, identity, idle = Path(arguments[0]), arguments[1], float(arguments[2])
+    with control_context() as gateway:
+        listener = _listen(path)
+        mine = path.stat().st_ino
+        print(READY, flush=True)
+        with listener:
+            Server(gateway, identity).serve(listener, idle)
+            with suppress(OSError):
+                if path.stat().st_ino == mine:
+                    path.unlink()
+                    path.with_suffix(".log").unlink()
+    leave(gateway.jvm)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.hudi import exchange
-from airflow_provider_slshudi.hudi.exchange import Manifest
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes.handover import Claim, Manifest
 from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -47,6 +47,6 @@ def leave(storage: Storage, manifest: Manifest) -> Manifest:
         ManifestError: somebody else decided about the instant.
     """
     reach(Point.APPEND_WRITTEN)
-    exchange.require_order(storage, manifest.transaction, manifest.instant, manifest.token)
-    exchange.write_manifest(storage, manifest)
+    Claim(storage, manifest.transaction, manifest.instant, manifest.token).require()
+    handover.write_manifest(storage, manifest)
     return manifest

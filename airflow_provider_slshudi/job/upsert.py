@@ -15,27 +15,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_slshudi.config import Pipeline, Upsert
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.table import Upsert
 from airflow_provider_slshudi.exceptions import KeyMissing
-from airflow_provider_slshudi.hudi import exchange, instants
-from airflow_provider_slshudi.hudi.basefile import partition_path
-from airflow_provider_slshudi.hudi.buckets import bucket_ids, record_keys
-from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest, RangeDone
-from airflow_provider_slshudi.hudi.filegroups import Completed
-from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.hudi.merge import PLACE, MergeSpec
+from airflow_provider_slshudi.hudi.actions import action
+from airflow_provider_slshudi.hudi.client import instants
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.files.filegroups import Completed
+from airflow_provider_slshudi.hudi.files.merge import PLACE, MergeSpec
+from airflow_provider_slshudi.hudi.files.upsertwriter import UpsertSpec, UpsertWriter
 from airflow_provider_slshudi.hudi.schema import RECORD_KEY, arrow_schema, complete_schema
-from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.hudi.upsertwriter import UpsertSpec, UpsertWriter
 from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.job.append import density_of, parts, ranges_of
 from airflow_provider_slshudi.job.reading import Reading, ReadSpec, Tally, read_limits
-from airflow_provider_slshudi.job.rows import Rows, RowSpec, lacking
 from airflow_provider_slshudi.job.tasks import leave, write_token
+from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Manifest, RangeDone
 from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.rows.keys import bucket_ids, lacking, record_keys
+from airflow_provider_slshudi.rows.maker import Rows, RowSpec
+from airflow_provider_slshudi.rows.partitions import partition_path
+from airflow_provider_slshudi.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -61,9 +63,7 @@ class UpsertTask:
     """
 
     read: ReadSpec
-    storage: Storage
-    transaction: str
-    token: int
+    claim: Claim
     spec: UpsertSpec
     writers: int
     partition_name: str | None
@@ -74,7 +74,7 @@ class UpsertTask:
         What it gives is the same whenever it is done again, but for how it is cut.
         """
         reach(Point.APPEND_TASK_STARTED)
-        self._still_wanted()
+        self.claim.require()
         reading, kept, size = self._reading(ranges), defaultdict[int, list[pa.Table]](list), 0
         for read in reading.rows():
             table, owners = self._addressed(read.rows, read.logs, read.pull.shard)
@@ -105,7 +105,7 @@ class UpsertTask:
         if count:
             rows = pa.concat_tables(tables)
             tables.clear()
-            with UpsertWriter(self.storage, self.spec, write_token, self._still_wanted) as writer:
+            with UpsertWriter(self.claim.storage, self.spec, write_token, self.claim.require) as writer:
                 for partition, bucket, of_bucket in _by_bucket(rows):
                     keys = of_bucket[RECORD_KEY].combine_chunks()
                     writer.write(partition, bucket, of_bucket.drop_columns([RECORD_KEY]), keys)
@@ -142,9 +142,6 @@ class UpsertTask:
         plain = data.select(self.spec.columns.names).cast(self.spec.columns)
         return pa.table({**dict(zip(plain.column_names, plain.columns, strict=True)), **more}), owners
 
-    def _still_wanted(self) -> None:
-        exchange.require_order(self.storage, self.transaction, self.spec.instant, self.token)
-
 
 def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, access: Access) -> Manifest:
     """Carries out an order and leaves its manifest.
@@ -155,15 +152,13 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     """
     started = time.monotonic()
     pipeline = Pipeline.model_validate(order.pipeline)
-    instants.to_inflight(gateway, storage.uri, order.instant, instants.action(pipeline.table))
+    instants.to_inflight(gateway, storage.uri, order.instant, action(pipeline.table))
     reach(Point.APPEND_INFLIGHT)
     partition = pipeline.table.partition
     work = parts(order, pipeline, spark.defaultParallelism)
     task = UpsertTask(
         ReadSpec(access, pipeline.name, RowSpec.of(pipeline, order.planned), read_limits(pipeline.source, work)),
-        storage,
-        order.transaction,
-        order.token,
+        order.claim(storage),
         upsert_spec(pipeline, order.instant, Completed.of(Timeline.load(storage))),
         writers(order, spark.defaultParallelism),
         partition.name if partition else None,

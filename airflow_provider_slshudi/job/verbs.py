@@ -9,32 +9,37 @@ from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ManifestError, TableError, TimelineUnreadable
-from airflow_provider_slshudi.hudi import (
+from airflow_provider_slshudi.hudi import markers, properties
+from airflow_provider_slshudi.hudi.actions import CLUSTERING, COMPACTION, action
+from airflow_provider_slshudi.hudi.client import (
     catalog,
     clustering,
     commit,
     compaction,
-    exchange,
     instants,
-    marking,
     mending,
     metadata,
-    properties,
     quarantine,
-    rewriting,
     services,
 )
-from airflow_provider_slshudi.hudi import clock as instant_clock
-from airflow_provider_slshudi.hudi.exchange import Owner
-from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.hudi.rewriting import Written
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.client import clock as instant_clock
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.extra import TRANSACTION_KEY
+from airflow_provider_slshudi.hudi.quarantine import require_part
 from airflow_provider_slshudi.hudi.timeline import METADATA_FOLDER, PROPERTIES, Phase, Timeline
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from airflow_provider_slshudi.notes import driver, duties, handover, rewrite
+from airflow_provider_slshudi.notes.counts import leave_counts
+from airflow_provider_slshudi.notes.handover import Claim, Owner
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
+from airflow_provider_slshudi.notes.mending import Findings, leave_findings, read_findings
+from airflow_provider_slshudi.notes.metadata import leave_comparison
+from airflow_provider_slshudi.notes.rewrite import Written
+from airflow_provider_slshudi.notes.verification import asks_service
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.processes import clock
+from airflow_provider_slshudi.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -59,17 +64,17 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
             table=storage.uri,
         )
     if order.duties:
-        exchange.write_duties(storage, pipeline.name, order.duties)
+        duties.write(storage, pipeline.name, order.duties)
     instant = instants.new_instant_time(gateway, storage.uri)
     if pipeline.quarantines:
         quarantine.make_table(gateway, pipeline, instant)
     reach(Point.OPEN_TABLE_READY)
     # The owner first: a crash in between leaves no instant that nobody knows.
-    exchange.write_owner(
+    handover.write_owner(
         storage, instant, Owner(order.transaction, pipeline.name, order.token, pipeline.quarantine_path)
     )
     reach(Point.OPEN_OWNED)
-    instants.request(gateway, storage.uri, instant, instants.action(pipeline.table))
+    instants.request(gateway, storage.uri, instant, action(pipeline.table))
     reach(Point.OPEN_REQUESTED)
     print(f"opened instant {instant} for transaction {order.transaction}")
 
@@ -82,7 +87,7 @@ def append(spark: SparkContext, order: JobOrder) -> None:
     from airflow_provider_slshudi.job.upsert import upsert
 
     _, storage = _table(order)
-    batch = exchange.read_order(storage, order.transaction, order.instant, order.token)
+    batch = _claim(storage, order).order()
     pipeline = Pipeline.model_validate(batch.pipeline)
     gateway = Gateway.of(spark)
     reach(Point.APPEND_STARTED)
@@ -95,7 +100,7 @@ def append(spark: SparkContext, order: JobOrder) -> None:
         access = Access.grant(spark, pipeline.source, os.environ)
         manifest = write(spark, gateway, storage, batch, access)
     reach(Point.APPEND_LEFT_MANIFEST)
-    print(f"instant {order.instant}: {exchange.rows_of(manifest.stats)} rows in {len(manifest.stats)} files")
+    print(f"instant {order.instant}: {handover.rows_of(manifest.stats)} rows in {len(manifest.stats)} files")
 
 
 def commit_instant(gateway: Gateway, order: JobOrder) -> None:
@@ -109,7 +114,8 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
         TableError: the instant is not INFLIGHT, or the time to commit it is over.
     """
     pipeline, storage = _table(order)
-    manifest, digest = exchange.read_manifest(storage, order.transaction, order.instant, order.token)
+    claim = _claim(storage, order)
+    manifest, digest = claim.manifest()
     if digest != order.digest or manifest.transaction != order.transaction:
         raise ManifestError(
             f"{storage.uri}: the manifest of instant {order.instant} is not the one that was recorded "
@@ -118,11 +124,11 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
             transaction=order.transaction,
             instant=order.instant,
         )
-    extra = exchange.read_extra(storage, order.transaction, order.instant, order.token, order.extra)
+    extra = claim.read_extra(order.extra)
     in_time = partial(_in_time, storage, order, f"commit instant {order.instant}")
     if manifest.quarantine is None or not _is_ours(storage, order):
         if manifest.quarantine is not None:
-            quarantine.require_part(pipeline, order.instant)
+            require_part(pipeline, order.instant)
         reach(Point.COMMIT_STARTED)
         may_complete = partial(_may_complete, storage, order, in_time)
         commit.commit(gateway, pipeline, order.instant, manifest.stats, extra, may_complete)
@@ -140,22 +146,22 @@ def roll_back(gateway: Gateway, order: JobOrder) -> None:
         TableError: the main one is completed, and Hudi would undo that; or the time to do it is over.
     """
     pipeline, storage = _table(order)
-    owner = exchange.read_owner(storage, order.instant)
+    owner = handover.read_owner(storage, order.instant)
     reach(Point.ROLLBACK_STARTED)
     in_time = partial(_in_time, storage, order, f"roll instant {order.instant} back")
     in_time()
     _require_uncommitted(storage, order.instant)
     quarantine.roll_back(gateway, pipeline, order.instant, owner.quarantine if owner else "")
     reach(Point.ROLLBACK_QUARANTINE)
-    marking.drop_misread(storage, order.instant)
+    markers.drop_misread(storage, order.instant)
     timeline = Timeline.load(storage)
     # Somebody else may have taken the main one away, and knew of no other.
     if action := timeline.action(order.instant):
-        undo = compaction.roll_back if action == compaction.ACTION else commit.roll_back
+        undo = compaction.roll_back if action == COMPACTION else commit.roll_back
         in_time()
         undo(gateway, pipeline, order.instant)
-        if action in (clustering.ACTION, compaction.ACTION):
-            marking.bar(storage, order.instant)
+        if action in (CLUSTERING, COMPACTION):
+            markers.bar(storage, order.instant)
     reach(Point.ROLLBACK_COMPLETED)
     print(f"rolled back instant {order.instant}")
 
@@ -192,7 +198,7 @@ def count_quarantine(gateway: Gateway, order: JobOrder) -> None:
     from airflow_provider_slshudi.job import replay
 
     pipeline, storage = _table(order)
-    replay.leave_count(gateway, pipeline, storage, order.transaction)
+    leave_counts(storage, order.transaction, replay.count(gateway, pipeline))
 
 
 @dataclass(frozen=True)
@@ -200,6 +206,7 @@ class _Rewriting:
     """How one of the services that write files in the place of others does its three parts, and their points."""
 
     service: ModuleType
+    action: str
     planned: Point
     inflight: Point
     written: Point
@@ -210,7 +217,7 @@ class _Rewriting:
     def plan(self, gateway: Gateway, order: JobOrder) -> None:
         """Puts it on the timeline where there is something to do."""
         pipeline, storage = _table(order)
-        _in_time(storage, order, f"plan a {self.service.ACTION}")
+        _in_time(storage, order, f"plan a {self.action}")
         self.service.plan(gateway, pipeline)
         reach(self.planned)
 
@@ -226,9 +233,9 @@ class _Rewriting:
     def complete(self, gateway: Gateway, order: JobOrder) -> None:
         """Completes it with the files of its manifest."""
         pipeline, storage = _table(order)
-        written = rewriting.read_manifest(storage, order.instant)
+        written = rewrite.read_manifest(storage, order.instant)
         reach(self.started)
-        in_time = partial(_in_time, storage, order, f"complete {self.service.ACTION} {order.instant}")
+        in_time = partial(_in_time, storage, order, f"complete {self.action} {order.instant}")
         may_complete = partial(_may_complete, storage, order, in_time)
         self.service.complete(gateway, pipeline, order.instant, written.metadata, may_complete)
         reach(self.completed)
@@ -236,6 +243,7 @@ class _Rewriting:
 
 _CLUSTERING = _Rewriting(
     clustering,
+    CLUSTERING,
     Point.CLUSTER_PLANNED,
     Point.CLUSTER_INFLIGHT,
     Point.CLUSTER_WRITTEN,
@@ -245,6 +253,7 @@ _CLUSTERING = _Rewriting(
 )
 _COMPACTION = _Rewriting(
     compaction,
+    COMPACTION,
     Point.COMPACT_PLANNED,
     Point.COMPACT_INFLIGHT,
     Point.COMPACT_WRITTEN,
@@ -257,7 +266,7 @@ _COMPACTION = _Rewriting(
 def compare_metadata(gateway: Gateway, order: JobOrder) -> None:
     """Compares the metadata table with what is on storage, and leaves what it found."""
     pipeline, storage = _table(order)
-    metadata.leave(storage, order.transaction, metadata.compare(gateway, pipeline, storage))
+    leave_comparison(storage, order.transaction, metadata.compare(gateway, pipeline, storage))
 
 
 def rebuild_metadata(gateway: Gateway, order: JobOrder) -> None:
@@ -268,7 +277,7 @@ def rebuild_metadata(gateway: Gateway, order: JobOrder) -> None:
     # Hudi's listing would take what archival went past for committed.
     if left := metadata.sweep(storage):
         print(f"deleted {len(left)} files of instants that were rolled back: {', '.join(left[:3])}")
-    found = (mending.read(storage, order.transaction) if order.transaction else None) or mending.Findings()
+    found = (read_findings(storage, order.transaction) if order.transaction else None) or Findings()
     metadata.rebuild(gateway, pipeline, partial(reach, Point.METADATA_DELETED), found.lacking, found.hiding)
     reach(Point.METADATA_MADE)
 
@@ -276,13 +285,13 @@ def rebuild_metadata(gateway: Gateway, order: JobOrder) -> None:
 def look(gateway: Gateway, order: JobOrder) -> None:
     """Looks for what earlier versions left in the table, and leaves what it found."""
     pipeline, storage = _table(order)
-    mending.leave(storage, order.transaction, mending.look(gateway, pipeline))
+    leave_findings(storage, order.transaction, mending.look(gateway, pipeline))
 
 
 def plan_mending(gateway: Gateway, order: JobOrder) -> None:
     """Puts a clustering of files that were found on the timeline, where some of them are left."""
     pipeline, storage = _table(order)
-    found = mending.read(storage, order.transaction)
+    found = read_findings(storage, order.transaction)
     _in_time(storage, order, "plan to write files anew")
     mending.plan(gateway, pipeline, found.files if found else ())
     reach(Point.CLUSTER_PLANNED)
@@ -351,7 +360,7 @@ def verify(spark: SparkSession, order: JobOrder) -> None:
     from airflow_provider_slshudi.job.access import Access
 
     pipeline, storage = _table(order)
-    asks = verify.asks_service(storage, order.transaction)
+    asks = asks_service(storage, order.transaction)
     access = Access.grant(spark.sparkContext, pipeline.source, os.environ) if asks else None
     verify.verify(spark, pipeline, storage, order.transaction, access)
 
@@ -374,13 +383,17 @@ def _leave(storage: Storage, instant: str, written: Written) -> None:
     except TableError:
         storage.delete_files(written.paths)
         raise
-    rewriting.write_manifest(storage, instant, written)
+    rewrite.write_manifest(storage, instant, written)
     print(f"instant {instant}: {written.read_files} files became {len(written.paths)}")
 
 
 def _table(order: JobOrder) -> tuple[Pipeline, Storage]:
     pipeline = Pipeline.model_validate(order.pipeline)
     return pipeline, Storage(pipeline.table.path)
+
+
+def _claim(storage: Storage, order: JobOrder) -> Claim:
+    return Claim(storage, order.transaction, order.instant, order.token)
 
 
 def _in_time(storage: Storage, order: JobOrder, what: str) -> None:
@@ -396,7 +409,7 @@ def _in_time(storage: Storage, order: JobOrder, what: str) -> None:
             instant=order.instant or None,
         )
     if order.claim:
-        exchange.require_claim(storage, order.claim, what)
+        driver.require_claim(storage, order.claim, what)
 
 
 def _may_complete(storage: Storage, order: JobOrder, in_time: Callable[[], None]) -> None:
@@ -419,7 +432,7 @@ def _require_uncommitted(storage: Storage, instant: str) -> None:
 def _is_ours(storage: Storage, order: JobOrder) -> bool:
     """Whether the instant is completed, by this transaction."""
     extra = Timeline.load(storage).extra_of(order.instant) or {}
-    return extra.get(exchange.TRANSACTION_KEY) == order.transaction
+    return extra.get(TRANSACTION_KEY) == order.transaction
 
 
 def _require_inflight(storage: Storage, instant: str) -> None:

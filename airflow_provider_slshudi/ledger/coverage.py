@@ -8,9 +8,9 @@ from sqlalchemy import Connection, bindparam, delete
 
 from airflow_provider_slshudi.ledger import models, reads
 from airflow_provider_slshudi.ledger.pipelines import shard_row
-from airflow_provider_slshudi.ledger.records import Density, RangeTotals
+from airflow_provider_slshudi.ledger.records import RangeTotals
 from airflow_provider_slshudi.ledger.upsert import upsert
-from airflow_provider_slshudi.ranges import Range, merge
+from airflow_provider_slshudi.ranges import Density, Range, merge
 
 
 def cover(connection: Connection, pipeline: str, ranges: Sequence[Range]) -> None:

@@ -17,7 +17,6 @@ from airflow_provider_slshudi.ledger.rebuild import rebuild
 from airflow_provider_slshudi.ledger.records import (
     Audit,
     CommittedBatch,
-    Density,
     Duties,
     Event,
     LedgerPipeline,
@@ -27,7 +26,7 @@ from airflow_provider_slshudi.ledger.records import (
     Transaction,
 )
 from airflow_provider_slshudi.ledger.states import Kind, State
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ranges import Density, Range
 
 
 class Ledger:

@@ -10,7 +10,6 @@ from sqlalchemy import BindParameter, Connection, Row, Select, bindparam, litera
 from airflow_provider_slshudi.exceptions import LedgerError
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.records import (
-    Density,
     Event,
     LedgerPipeline,
     LedgerShard,
@@ -19,7 +18,7 @@ from airflow_provider_slshudi.ledger.records import (
     Transaction,
 )
 from airflow_provider_slshudi.ledger.states import LIVE, Kind, State
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ranges import Density, Range
 
 # A statement has room for so many values; a timeline that nobody archives may have more.
 _VALUES = 10_000

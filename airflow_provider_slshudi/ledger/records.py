@@ -81,14 +81,6 @@ def later(one: int | None, other: int | None) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Density:
-    """Raw bytes and rows per log group of a shard in the last committed batches."""
-
-    bytes: float
-    rows: float
-
-
-@dataclass(frozen=True, slots=True)
 class RangeTotals:
     """What an append read from one range.
 

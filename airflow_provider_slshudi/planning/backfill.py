@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from airflow_provider_slshudi.config import Batch
+from airflow_provider_slshudi.config.pipeline import Batch
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.planning.windows import MOST_RANGES, ShardWindow, limit
-from airflow_provider_slshudi.ranges import Range, subtract
+from airflow_provider_slshudi.ranges import Density, Range, subtract
 
 
 def plan_backfill(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from airflow_provider_slshudi.config import Batch
+from airflow_provider_slshudi.config.pipeline import Batch
 from airflow_provider_slshudi.exceptions import DataExpired
-from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.planning.windows import MOST_RANGES, ShardWindow, in_turn, limit, unread
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ranges import Density, Range
 
 
 def plan_tail(

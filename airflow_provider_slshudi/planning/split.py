@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from airflow_provider_slshudi.ledger.records import Density
 from airflow_provider_slshudi.planning.windows import bytes_per_group, estimate
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ranges import Density, Range
 
 
 def split(ranges: Sequence[Range], density: Mapping[int, Density], tasks: int, target_bytes: int) -> list[list[Range]]:

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from airflow_provider_slshudi.exceptions import PipelineConflict
-from airflow_provider_slshudi.ledger.records import Density
-from airflow_provider_slshudi.ranges import Range, subtract
+from airflow_provider_slshudi.ranges import Density, Range, subtract
 
 DEFAULT_BYTES_PER_GROUP = 64 * 1024
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from airflow_provider_slshudi.exceptions import ConfigError, IllegalTransition
 from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.planning.recovery import InstantState
 from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.protocol.decisions import InstantState
 from airflow_provider_slshudi.protocol.evidence import Evidence, look
 from airflow_provider_slshudi.protocol.resolve import abort, roll_back
 from airflow_provider_slshudi.protocol.work import Work

@@ -7,7 +7,7 @@ one run could not say the next one does.
 from __future__ import annotations
 
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.job.orders import Verb
+from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.protocol.work import Work
 
 

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import logging
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ColumnMismatch
-from airflow_provider_slshudi.hudi import evolution, exchange
+from airflow_provider_slshudi.hudi import evolution
 from airflow_provider_slshudi.hudi.schema import avro_schema
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes.handover import Claim
 from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.storage import Storage
 
 _log = logging.getLogger(__name__)
+
+
+def changes(pipeline: Pipeline) -> list[evolution.Change] | None:
+    """What the next batch changes in the table's columns, those it refuses to change included; None without a table."""
+    storage = Storage(pipeline.table.path)
+    now = evolution.schema_of_now(storage, Timeline.load(storage))
+    return None if now is None else evolution.changes(now, pipeline)
 
 
 def require_fit(work: Work) -> list[evolution.Change]:
@@ -38,7 +49,7 @@ def promise(work: Work, transaction: Transaction) -> str:
     recorded, since they would be hidden. The caller holds the lease.
     """
     instant = transaction.instant or ""
-    order = exchange.read_order(work.storage, transaction.id, instant, transaction.token)
+    order = Claim(work.storage, transaction.id, instant, transaction.token).order()
     timeline = work.timeline()
     now = evolution.schema_of_now(work.storage, timeline)
     pipeline = Pipeline.model_validate(order.pipeline)
@@ -53,5 +64,5 @@ def promise(work: Work, transaction: Transaction) -> str:
             f"it has columns that commit {now.instant} lacks, which began later and completed first, with an older "
             "state of the pipeline's file"
         )
-    exchange.write_schema(work.storage, instant, schema)
+    handover.write_schema(work.storage, instant, schema)
     return ""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 
 from airflow_provider_slshudi.exceptions import TableError
-from airflow_provider_slshudi.hudi import exchange
 from airflow_provider_slshudi.ledger.records import GONE, LATE, Duties
+from airflow_provider_slshudi.notes import duties
 from airflow_provider_slshudi.protocol.work import Work
 
 
@@ -20,7 +20,7 @@ def read(work: Work) -> Duties:
     Raises:
         TableError: the file does not say.
     """
-    content = exchange.read_duties(work.storage, work.pipeline.name)
+    content = duties.read(work.storage, work.pipeline.name)
     if content is None:
         return Duties()
     try:
@@ -29,7 +29,7 @@ def read(work: Work) -> Duties:
         gone = {int(shard): None if end is None else int(end) for shard, end in found["gone"].items()}
         source = str(found["source"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        file = work.storage.full(exchange.duties_path(work.pipeline.name))
+        file = work.storage.full(duties.path_of(work.pipeline.name))
         raise TableError(
             f"{file} is damaged ({type(error).__name__}: {error}). It says where the duty for each "
             "shard begins. Put it back from a backup; where there is none delete it: a ledger that is whole "
@@ -42,7 +42,7 @@ def read(work: Work) -> Duties:
 def keep(work: Work) -> None:
     """Keeps what the ledger knows of the pipeline's shards in the table, which has to be there."""
     if content := to_keep(work):
-        exchange.write_duties(work.storage, work.pipeline.name, content)
+        duties.write(work.storage, work.pipeline.name, content)
 
 
 def to_keep(work: Work) -> str:

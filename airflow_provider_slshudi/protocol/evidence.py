@@ -11,15 +11,16 @@ from airflow_provider_slshudi.exceptions import (
     LedgerLost,
     PipelineConflict,
 )
-from airflow_provider_slshudi.hudi import exchange
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.extra import KIND_KEY, PIPELINE_KEY, TRANSACTION_KEY, ranges_of
 from airflow_provider_slshudi.hudi.timeline import CHANGES, COMMITS, Instant, Phase, Timeline
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
-from airflow_provider_slshudi.planning.recovery import InstantState, decide
-from airflow_provider_slshudi.protocol import aside
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.protocol import quarantine
+from airflow_provider_slshudi.protocol.decisions import InstantState, decide
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import overlap
+from airflow_provider_slshudi.storage import Storage
 
 REBUILD = "slshudi ledger rebuild"
 # What moves rows into other files and changes none.
@@ -77,7 +78,7 @@ def pending_of(work: Work) -> list[tuple[str, str]]:
     """
     found = []
     for instant in _pending(work.timeline()):
-        owner = exchange.read_owner(work.storage, instant)
+        owner = handover.read_owner(work.storage, instant)
         if owner is not None and owner.pipeline == work.pipeline.name:
             found.append((instant, owner.transaction))
         elif owner is None and (known := work.ledger.by_instant(work.pipeline.name, instant)) is not None:
@@ -92,12 +93,12 @@ def require_agreement(work: Work) -> None:
     ledger's connection may have changed since. One listing and a few small files, however long the history.
 
     Raises:
-        As `check_table_against_ledger`, `refuse_foreign_writes` and `aside.require_no_newer`.
+        As `check_table_against_ledger`, `refuse_foreign_writes` and `quarantine.require_no_newer`.
     """
     timeline = work.timeline()
     check_table_against_ledger(work, timeline)
     refuse_foreign_writes(work, timeline)
-    aside.require_no_newer(work, timeline)
+    quarantine.require_no_newer(work, timeline)
 
 
 def require_known_commits(work: Work) -> None:
@@ -109,8 +110,8 @@ def require_known_commits(work: Work) -> None:
     timeline = work.timeline()
     check_table_against_ledger(work, timeline)
     for instant, extra in _not_in_ledger(work, timeline):
-        if extra.get(exchange.PIPELINE_KEY) == work.pipeline.name:
-            _require_known(work, instant.time, extra[exchange.TRANSACTION_KEY])
+        if extra.get(PIPELINE_KEY) == work.pipeline.name:
+            _require_known(work, instant.time, extra[TRANSACTION_KEY])
 
 
 def committed_elsewhere(work: Work, timeline: Timeline, transaction: Transaction) -> str | None:
@@ -120,11 +121,11 @@ def committed_elsewhere(work: Work, timeline: Timeline, transaction: Transaction
     """
     mine = work.ledger.ranges(transaction.id)
     for instant, extra in _not_in_ledger(work, timeline):
-        if extra.get(exchange.PIPELINE_KEY) != work.pipeline.name:
+        if extra.get(PIPELINE_KEY) != work.pipeline.name:
             continue
-        replays = extra[exchange.KIND_KEY] == transaction.kind.value == Kind.REPLAY.value
-        if work.ledger.find(extra[exchange.TRANSACTION_KEY]) is None and (
-            replays or overlap(mine, (item for item, _, _ in exchange.ranges_of(extra)))
+        replays = extra[KIND_KEY] == transaction.kind.value == Kind.REPLAY.value
+        if work.ledger.find(extra[TRANSACTION_KEY]) is None and (
+            replays or overlap(mine, (item for item, _, _ in ranges_of(extra)))
         ):
             return instant.time
     return None
@@ -143,9 +144,9 @@ def refuse_foreign_writes(work: Work, timeline: Timeline | None = None) -> None:
     """
     name, timeline = work.pipeline.name, timeline or work.timeline()
     for instant, extra in _not_in_ledger(work, timeline):
-        other = extra.get(exchange.PIPELINE_KEY)
+        other = extra.get(PIPELINE_KEY)
         if other == name:
-            _require_known(work, instant.time, extra[exchange.TRANSACTION_KEY])
+            _require_known(work, instant.time, extra[TRANSACTION_KEY])
         elif other is not None:
             _refuse_pipeline(work, instant.time, other)
         operation = timeline.operation(instant)
@@ -234,8 +235,8 @@ def _require_known(work: Work, instant: str, id_: str) -> None:
 def _newest_commit(work: Work, timeline: Timeline) -> tuple[str, str] | None:
     for instant in reversed(timeline.completed(*COMMITS)):
         extra = timeline.extra_metadata(instant)
-        if extra.get(exchange.PIPELINE_KEY) == work.pipeline.name:
-            return instant.time, extra[exchange.TRANSACTION_KEY]
+        if extra.get(PIPELINE_KEY) == work.pipeline.name:
+            return instant.time, extra[TRANSACTION_KEY]
     return None
 
 
@@ -244,9 +245,9 @@ def _owned(storage: Storage, timeline: Timeline, id_: str) -> str | None:
     return next((instant for instant, owner in owners if owner.transaction == id_), None)
 
 
-def _pending_owners(storage: Storage, timeline: Timeline) -> Iterator[tuple[str, exchange.Owner]]:
+def _pending_owners(storage: Storage, timeline: Timeline) -> Iterator[tuple[str, handover.Owner]]:
     for instant in _pending(timeline):
-        owner = exchange.read_owner(storage, instant)
+        owner = handover.read_owner(storage, instant)
         if owner is not None:
             yield instant, owner
 
@@ -268,5 +269,5 @@ def _gone(timeline: Timeline, instant: str, id_: str) -> Evidence:
 
 
 def _completed(extra: dict[str, str], id_: str) -> InstantState:
-    ours = extra.get(exchange.TRANSACTION_KEY) == id_
+    ours = extra.get(TRANSACTION_KEY) == id_
     return InstantState.COMPLETED_OURS if ours else InstantState.COMPLETED_FOREIGN

@@ -14,8 +14,8 @@ from airflow_provider_slshudi.exceptions import ForeignWrite, TableError
 from airflow_provider_slshudi.hudi import leftovers
 from airflow_provider_slshudi.hudi.quarantine import require_there, table_of
 from airflow_provider_slshudi.hudi.timeline import CHANGES, FOLDER, PROPERTIES, Phase, Timeline
-from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.lease import Lease
+from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.evidence import require_agreement
 from airflow_provider_slshudi.protocol.settle import register

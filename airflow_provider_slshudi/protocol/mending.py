@@ -5,13 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from airflow_provider_slshudi.exceptions import TableError
-from airflow_provider_slshudi.hudi import mending
-from airflow_provider_slshudi.hudi.mending import Findings
-from airflow_provider_slshudi.job.orders import Verb
+from airflow_provider_slshudi.hudi.statistics import Indexes
+from airflow_provider_slshudi.notes.job import Verb
+from airflow_provider_slshudi.notes.mending import Findings, forget_findings, read_findings
 from airflow_provider_slshudi.protocol import metadata
-from airflow_provider_slshudi.protocol.maintain import fit
+from airflow_provider_slshudi.protocol.maintain import aside_of, fit
 from airflow_provider_slshudi.protocol.rewrite import Rewritten, anew
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
@@ -59,10 +60,24 @@ def _found(work: Work) -> Iterator[tuple[str, Findings]]:
         raise TableError(f"{work.storage.uri} has no table yet: run a batch first", table=work.storage.uri)
     id_ = uuid.uuid4().hex
     work.launcher.run(Verb.LOOK, work.order(transaction=id_), {})
-    found = mending.read(work.storage, id_)
+    found = read_findings(work.storage, id_)
     if found is None:
         raise TableError(f"{work.storage.uri}: the job that looks left no findings", table=work.storage.uri)
     try:
-        yield id_, found
+        yield id_, _with_quarantine(work, found)
     finally:
-        mending.forget(work.storage, id_)
+        forget_findings(work.storage, id_)
+
+
+def _with_quarantine(work: Work, found: Findings) -> Findings:
+    """The same with the indexes of the quarantine, which a batch with misfits ends with."""
+    aside = aside_of(work)
+    if aside is None:
+        return found
+    indexes = Indexes.of(aside.storage)
+    hiding = [name for name in indexes.bounded if name not in aside.pipeline.bounded]
+    return replace(
+        found,
+        foreign=(*found.foreign, *(f"quarantine: {name}" for name in indexes.foreign)),
+        hiding=(*found.hiding, *(f"quarantine: {name}" for name in hiding)),
+    )

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from airflow_provider_slshudi.exceptions import TableError
-from airflow_provider_slshudi.hudi import metadata
-from airflow_provider_slshudi.hudi.metadata import Comparison
-from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.lease import Lease
+from airflow_provider_slshudi.notes.job import Verb
+from airflow_provider_slshudi.notes.metadata import Comparison, take_comparison
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.maintain import aside_of, fit
 from airflow_provider_slshudi.protocol.settle import register
@@ -33,7 +32,7 @@ def rebuild(work: Work, only_damaged: bool = False, found_by: str = "") -> tuple
     """Makes the metadata tables of the table and of its quarantine anew; raises as `check`.
 
     With `only_damaged` each where a comparison finds damage. Gives what was found before and after. `found_by` names
-    what somebody found to be mended beside (`hudi.mending`).
+    what somebody found to be mended beside (`notes.mending`).
 
     Files of instants that were rolled back are deleted before.
 
@@ -99,7 +98,7 @@ def _decided(work: Work) -> Iterator[Lease]:
 def _compared(work: Work, lease: Lease) -> Comparison:
     id_ = uuid.uuid4().hex
     work.change(lease, Verb.COMPARE_METADATA, work.order(transaction=id_))
-    found = metadata.take(work.storage, id_)
+    found = take_comparison(work.storage, id_)
     if found is None:
         raise TableError(f"{work.storage.uri}: the job that compares left no findings", table=work.storage.uri)
     return found

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_provider_slshudi.job.findings import Findings, Outside, RangeFound
 from airflow_provider_slshudi.ledger.records import Audit, RecordedRange
+from airflow_provider_slshudi.notes.verification import Findings, Outside, RangeFound
 
 _COUNTS = ("recorded", "rows", "missing", "doubled", "foreign")
 _OF_SERVICE = ("compared", "not_comparable", "lacking", "strange")

@@ -7,17 +7,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from airflow_provider_slshudi.exceptions import TableError
-from airflow_provider_slshudi.hudi import exchange
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.extra import (
+    DAG_KEY,
+    KIND_KEY,
+    PIPELINE_KEY,
+    RANGES_NOW_KEY,
+    RUN_KEY,
+    TRANSACTION_KEY,
+    ranges_of,
+)
 from airflow_provider_slshudi.hudi.timeline import CHANGES, PROPERTIES, Commit, Timeline
 from airflow_provider_slshudi.ledger.records import CommittedBatch, Duties, RangeTotals
 from airflow_provider_slshudi.ledger.states import Kind
-from airflow_provider_slshudi.protocol import aside, doubled, duties
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.protocol import doubled, duties, quarantine
 from airflow_provider_slshudi.protocol.evidence import check_table_against_ledger, pending_of
 from airflow_provider_slshudi.protocol.resolve import roll_back
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.storage import Storage
 
 
 @dataclass(frozen=True)
@@ -55,19 +64,19 @@ def rebuild(work: Work, table_is_gone: bool = False) -> Rebuilt:
             raise doubled.refuse(work, twice)
         batches = doubled.without_filled_gaps(batches)
         # First: what the ledger calls committed has to be in the quarantine, too.
-        finished = aside.finish(work, lease, {batch.instant: batch.id for batch in batches})
-        aside.require_whole(work, ((instant, extra) for instant, _, extra in commits))
+        finished = quarantine.finish(work, lease, {batch.instant: batch.id for batch in batches})
+        quarantine.require_whole(work, ((instant, extra) for instant, _, extra in commits))
         # Refuses live transactions before an instant of theirs is touched that is not committed.
         work.ledger.rebuild(name, batches, duties.read(work))
         for instant in finished:
-            exchange.delete(work.storage, instant)
+            handover.delete(work.storage, instant)
         completed = timeline.completed(*CHANGES)
         work.ledger.accept(name, max((str(instant.completion) for instant in completed), default=""))
         pending = pending_of(work)
         for instant, id_ in pending:
             roll_back(work, lease, instant, id_)
-            exchange.delete(work.storage, instant)
-        for instant in aside.pending(work):
+            handover.delete(work.storage, instant)
+        for instant in quarantine.pending(work):
             roll_back(work, lease, instant, "")
     check_table_against_ledger(work)
     return Rebuilt(len(batches), [instant for instant, _ in pending])
@@ -99,9 +108,9 @@ def commits_of(work: Work, timeline: Timeline) -> list[Commit]:
         TimelineUnreadable: the quarantine is not where it was made.
         TableMismatch: the table was restored, and the quarantine was not.
     """
-    aside.require_known(work)
+    quarantine.require_known(work)
     commits = list(timeline.commits())
-    aside.require_no_more(work, {instant for instant, _, _ in commits})
+    quarantine.require_no_more(work, {instant for instant, _, _ in commits})
     return commits
 
 
@@ -110,7 +119,7 @@ def committed_batches(work: Work, commits: Iterable[Commit]) -> list[CommittedBa
     batches, now = list[CommittedBatch](), dict[str, list[list[int]]]()
     for instant, completion, extra in sorted(commits, key=lambda item: item[1]):
         batches += _batch(work, instant, completion, extra)
-        now |= json.loads(extra.get(exchange.RANGES_NOW_KEY, "{}"))
+        now |= json.loads(extra.get(RANGES_NOW_KEY, "{}"))
     return [_as_of_now(batch, now[batch.instant]) if batch.instant in now else batch for batch in batches]
 
 
@@ -122,20 +131,20 @@ def _as_of_now(batch: CommittedBatch, left: list[list[int]]) -> CommittedBatch:
 
 
 def _batch(work: Work, instant: str, completion: str, extra: Mapping[str, str]) -> Iterator[CommittedBatch]:
-    if extra.get(exchange.PIPELINE_KEY) != work.pipeline.name:
+    if extra.get(PIPELINE_KEY) != work.pipeline.name:
         return
     ranges, totals = [], []
-    for item, count, size in exchange.ranges_of(extra):
+    for item, count, size in ranges_of(extra):
         ranges.append(item)
         if count is not None and size is not None:
             totals.append(RangeTotals(item, count, size, None, None))
     yield CommittedBatch(
-        extra[exchange.TRANSACTION_KEY],
-        Kind(extra[exchange.KIND_KEY]),
+        extra[TRANSACTION_KEY],
+        Kind(extra[KIND_KEY]),
         instant,
         completion,
-        extra[exchange.DAG_KEY],
-        extra[exchange.RUN_KEY],
+        extra[DAG_KEY],
+        extra[RUN_KEY],
         tuple(ranges),
         tuple(totals),
     )

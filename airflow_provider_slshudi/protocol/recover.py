@@ -13,7 +13,7 @@ from typing import Any
 from airflow_provider_slshudi.exceptions import ConfigError, LeaseHeld
 from airflow_provider_slshudi.ledger.lease import Holding
 from airflow_provider_slshudi.ledger.records import Event
-from airflow_provider_slshudi.planning.recovery import Decision
+from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.settle import SILENT_AFTER, Ended, Settled, register, settle
 from airflow_provider_slshudi.protocol.work import Run, Work
 

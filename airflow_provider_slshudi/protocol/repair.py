@@ -12,14 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.exceptions import CommitStateUnknown, IllegalTransition, JobFailed, TableError
-from airflow_provider_slshudi.hudi import clustering, compaction, exchange
-from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest
+from airflow_provider_slshudi.hudi.actions import CLUSTERING, COMPACTION
+from airflow_provider_slshudi.hudi.extra import RANGES_NOW_KEY, extra_of
 from airflow_provider_slshudi.hudi.timeline import Phase
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.records import CommittedBatch, RangeTotals
 from airflow_provider_slshudi.ledger.states import Kind
-from airflow_provider_slshudi.protocol import aside
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Manifest
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
+from airflow_provider_slshudi.protocol import quarantine
 from airflow_provider_slshudi.protocol.columns import require_fit
 from airflow_provider_slshudi.protocol.doubled import Doubled, doubled
 from airflow_provider_slshudi.protocol.evidence import pending_of
@@ -83,9 +85,9 @@ def drop_doubled(work: Work) -> Repaired:
         found = doubled(batches)
         if found:
             # First: what is pending afterwards is nothing of a commit, and goes.
-            for instant in aside.finish(work, lease, {batch.instant: batch.id for batch in batches}):
-                exchange.delete(work.storage, instant)
-            aside.require_whole(work, ((instant, extra) for instant, _, extra in commits))
+            for instant in quarantine.finish(work, lease, {batch.instant: batch.id for batch in batches}):
+                handover.delete(work.storage, instant)
+            quarantine.require_whole(work, ((instant, extra) for instant, _, extra in commits))
             _clear(work, lease, {batch.id for batch in batches})
             parts = _parts(work, batches, found)
             done = _drop(work, lease, {batch.instant: batch for batch in batches}, parts)
@@ -105,11 +107,13 @@ def _clear(work: Work, lease: Lease, committed: set[str]) -> None:
                 found=live.state.value,
                 wanted="COMMITTED or ABORTED",
             )
-    services = (clustering.ACTION, compaction.ACTION)
+    services = (CLUSTERING, COMPACTION)
     rewriting = [item.time for item in work.timeline().pending() if item.action in services]
-    for instant in dict.fromkeys([*(instant for instant, _ in pending_of(work)), *rewriting, *aside.pending(work)]):
+    for instant in dict.fromkeys(
+        [*(instant for instant, _ in pending_of(work)), *rewriting, *quarantine.pending(work)]
+    ):
         roll_back(work, lease, instant, "")
-        exchange.delete(work.storage, instant)
+        handover.delete(work.storage, instant)
 
 
 def _parts(work: Work, batches: Sequence[CommittedBatch], found: Sequence[Doubled]) -> dict[str, list[_Part]]:
@@ -141,32 +145,26 @@ def _drop(work: Work, lease: Lease, batches: dict[str, CommittedBatch], parts: d
     id_ = f"repair-{uuid.uuid4().hex}"
     work.launcher.run(Verb.OPEN, work.order(transaction=id_, token=_TOKEN), {})
     instant = next(instant for instant, owner in pending_of(work) if owner == id_)
+    claim = Claim(work.storage, id_, instant, _TOKEN)
     try:
         order = work.order(transaction=id_, token=_TOKEN, instant=instant)
         drop = {
             of: [(part.range.shard, part.range.begin, part.range.end, part.goes) for part in items]
             for of, items in parts.items()
         }
-        exchange.write_order(work.storage, BatchOrder(id_, _TOKEN, instant, order.pipeline, [], {}, drop=drop))
+        handover.write_order(work.storage, BatchOrder(id_, _TOKEN, instant, order.pipeline, [], {}, drop=drop))
         work.launcher.run(Verb.APPEND, order, {})
-        manifest, digest = exchange.read_manifest(work.storage, id_, instant, _TOKEN)
+        manifest, digest = claim.manifest()
         now, dropped = _checked(work, manifest, batches, parts)
     except Exception:
         roll_back(work, lease, instant, id_)
-        exchange.delete(work.storage, instant)
+        handover.delete(work.storage, instant)
         raise
-    extra = {
-        exchange.TRANSACTION_KEY: id_,
-        exchange.PIPELINE_KEY: work.pipeline.name,
-        exchange.KIND_KEY: Kind.REPAIR.value,
-        exchange.DAG_KEY: work.run.dag_id,
-        exchange.RUN_KEY: work.run.run_id,
-        exchange.RANGES_KEY: "{}",
-        exchange.RANGES_NOW_KEY: json.dumps(now),
-    }
-    if manifest.quarantine is not None:
-        extra[exchange.QUARANTINE_KEY] = json.dumps({"rows": manifest.quarantined, "digest": digest})
-    left = exchange.write_extra(work.storage, instant, _TOKEN, extra)
+    run = work.run.dag_id, work.run.run_id
+    quarantined = None if manifest.quarantine is None else (manifest.quarantined, digest)
+    extra = extra_of(id_, work.pipeline.name, Kind.REPAIR.value, run, "{}", quarantined)
+    extra[RANGES_NOW_KEY] = json.dumps(now)
+    left = claim.leave_extra(extra)
     _commit(work, lease, JobOrder(order.pipeline, id_, _TOKEN, instant, digest, left))
     return Repaired(instant, dropped)
 
@@ -186,8 +184,8 @@ def _commit(work: Work, lease: Lease, order: JobOrder) -> None:
             table=work.storage.uri,
             instant=order.instant,
         )
-    if not aside.is_pending(work, order.instant):
-        exchange.delete(work.storage, order.instant)
+    if not quarantine.is_pending(work, order.instant):
+        handover.delete(work.storage, order.instant)
 
 
 def _checked(

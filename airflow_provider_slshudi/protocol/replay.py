@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_slshudi.exceptions import ReplayUnderWay
-from airflow_provider_slshudi.hudi.exchange import Selection
-from airflow_provider_slshudi.hudi.instants import COMMIT_ACTION
+from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION
 from airflow_provider_slshudi.hudi.timeline import COMMITS
-from airflow_provider_slshudi.job.orders import Verb
-from airflow_provider_slshudi.job.replay import take_count
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import LIVE, Kind
+from airflow_provider_slshudi.notes.counts import take_counts
+from airflow_provider_slshudi.notes.handover import Selection
+from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol import aside, steps
+from airflow_provider_slshudi.protocol import quarantine, steps
 from airflow_provider_slshudi.protocol.evidence import require_agreement
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
@@ -67,10 +67,10 @@ def plan(work: Work) -> Transaction | None:
                     pipeline=work.pipeline.name,
                     transaction=other.id,
                 )
-        aside.require_known(work)
+        quarantine.require_known(work)
         main = work.timeline()
-        aside.require_whole(work, ((found.time, main.extra_metadata(found)) for found in main.completed(*COMMITS)))
-        if not aside.timeline_of(work).completed(COMMIT_ACTION):
+        quarantine.require_whole(work, ((found.time, main.extra_metadata(found)) for found in main.completed(*COMMITS)))
+        if not quarantine.timeline_of(work).completed(COMMIT_ACTION):
             return None
         reach(Point.PLAN_BEGINNING)
         begun = work.ledger.begin(work.pipeline.name, Kind.REPLAY, [], work.run.dag_id, work.run.run_id)
@@ -80,9 +80,9 @@ def plan(work: Work) -> Transaction | None:
 
 def show(work: Work) -> list[dict[str, Any]]:
     """What is in the quarantine, per column, type and reason: `logs`, `first_time`, `last_time` (unix seconds)."""
-    aside.require_known(work)
-    if not aside.timeline_of(work).completed(COMMIT_ACTION):
+    quarantine.require_known(work)
+    if not quarantine.timeline_of(work).completed(COMMIT_ACTION):
         return []
     id_ = uuid.uuid4().hex
     work.launcher.run(Verb.COUNT_QUARANTINE, work.order(transaction=id_), {})
-    return take_count(work.storage, id_)
+    return take_counts(work.storage, id_)

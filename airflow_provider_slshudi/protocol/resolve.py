@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 
 from airflow_provider_slshudi.exceptions import (
@@ -15,19 +14,21 @@ from airflow_provider_slshudi.exceptions import (
     TableError,
     TableMismatch,
 )
-from airflow_provider_slshudi.hudi import exchange, marking
-from airflow_provider_slshudi.hudi.instants import action
+from airflow_provider_slshudi.hudi import markers
+from airflow_provider_slshudi.hudi.actions import action
+from airflow_provider_slshudi.hudi.extra import extra_of, ranges_text
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.lease import Lease
-from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
+from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.planning.recovery import Decision, InstantState, decide, why
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes.handover import Claim
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol import aside
+from airflow_provider_slshudi.protocol import quarantine
+from airflow_provider_slshudi.protocol.decisions import Decision, InstantState, decide, why
 from airflow_provider_slshudi.protocol.evidence import REBUILD, Evidence, committed_elsewhere, look, state_of_pending
 from airflow_provider_slshudi.protocol.work import Work
-from airflow_provider_slshudi.ranges import Range
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ def resolve(work: Work, transaction: Transaction, lease: Lease) -> Decision:
         case Decision.RECOMMIT:
             _commit(work, transaction, lease)
         case Decision.MARK_COMMITTED:
-            if aside.is_settled(work, transaction):
+            if quarantine.is_settled(work, transaction):
                 _committed(work, transaction, seen)
             else:
                 _commit(work, transaction, lease)
@@ -107,7 +108,7 @@ def roll_back_orphan(work: Work, lease: Lease, transaction: Transaction, instant
     }
     work.ledger.note(transaction.id, "decision", detail)
     roll_back(work, lease, instant, transaction.id, transaction.token)
-    exchange.delete(work.storage, instant)
+    handover.delete(work.storage, instant)
 
 
 def roll_back(work: Work, lease: Lease, instant: str, id_: str, token: int = 0) -> None:
@@ -116,14 +117,14 @@ def roll_back(work: Work, lease: Lease, instant: str, id_: str, token: int = 0) 
     Raises:
         TableError: it is still there.
     """
-    exchange.fence(work.storage, instant)
+    handover.fence(work.storage, instant)
     reach(Point.SETTLE_FENCED)
-    with aside.swept(work, instant):
+    with quarantine.swept(work, instant):
         order = work.order(transaction=id_, token=token, instant=instant)
-        work.change(lease, Verb.ROLLBACK, order, len(marking.marked(work.storage, instant)))
+        work.change(lease, Verb.ROLLBACK, order, len(markers.marked(work.storage, instant)))
     reach(Point.SETTLE_ROLLED_BACK)
     left = state_of_pending(work.timeline(), instant) is not InstantState.NOTHING
-    if left or aside.is_pending(work, instant):
+    if left or quarantine.is_pending(work, instant):
         raise TableError(
             f"{work.storage.uri}: instant {instant} is still on the timeline after its rollback, or the quarantine's",
             table=work.storage.uri,
@@ -133,18 +134,18 @@ def roll_back(work: Work, lease: Lease, instant: str, id_: str, token: int = 0) 
 
 def abort(work: Work, transaction: Transaction, lease: Lease, seen: Evidence, reason: str) -> None:
     """Frees the ranges of a transaction whose instant is not pending in the main table."""
-    if seen.instant is not None and aside.is_pending(work, seen.instant):
+    if seen.instant is not None and quarantine.is_pending(work, seen.instant):
         # Somebody rolled the main table's instant back, and knew of no other.
         roll_back(work, lease, seen.instant, transaction.id, transaction.token)
     elif seen.instant is not None:
         # Whoever took the instant away, and died or left something.
-        with aside.swept(work, seen.instant):
-            exchange.fence(work.storage, seen.instant)
+        with quarantine.swept(work, seen.instant):
+            handover.fence(work.storage, seen.instant)
     work.ledger.aborted(transaction.id, transaction.token, f"timeline {seen.state.value}: {reason}")
     reach(Point.SETTLE_ABORTED)
     # No other folder: its driver may put the instant on the timeline yet, and the owner's name is how that is noticed.
     if seen.instant is not None:
-        exchange.delete(work.storage, seen.instant)
+        handover.delete(work.storage, seen.instant)
     reach(Point.SETTLE_CLEANED)
 
 
@@ -173,7 +174,7 @@ def _commit(work: Work, transaction: Transaction, lease: Lease) -> None:
             table=work.storage.uri,
             instant=transaction.instant,
         )
-    if not aside.is_settled(work, transaction):
+    if not quarantine.is_settled(work, transaction):
         raise CommitStateUnknown(
             f"instant {transaction.instant} is committed, but its part in {work.pipeline.quarantine_path} is not yet; "
             "the next settle commits that",
@@ -193,41 +194,30 @@ def _commit_order(work: Work, transaction: Transaction) -> JobOrder:
         )
     token = int(recorded["token"])
     # The pipeline as it was when the batch was planned, whatever its file says by now.
-    batch = exchange.read_order(work.storage, transaction.id, transaction.instant, token)
-    extra = {
-        exchange.TRANSACTION_KEY: transaction.id,
-        exchange.PIPELINE_KEY: transaction.pipeline,
-        exchange.KIND_KEY: transaction.kind.value,
-        exchange.DAG_KEY: transaction.dag_id,
-        exchange.RUN_KEY: transaction.run_id,
-        exchange.RANGES_KEY: ranges_text(work.ledger.ranges(transaction.id), work.ledger.totals(transaction.id)),
-    }
-    if recorded.get("quarantined") is not None:
-        extra[exchange.QUARANTINE_KEY] = json.dumps({"rows": recorded["quarantined"], "digest": recorded["digest"]})
-    left = exchange.write_extra(work.storage, transaction.instant, token, extra)
+    claim = Claim(work.storage, transaction.id, transaction.instant, token)
+    batch = claim.order()
+    totals = {item.range: item for item in work.ledger.totals(transaction.id)}
+    found = ((item, totals.get(item)) for item in work.ledger.ranges(transaction.id))
+    quarantined = recorded.get("quarantined")
+    extra = extra_of(
+        transaction.id,
+        transaction.pipeline,
+        transaction.kind.value,
+        (transaction.dag_id, transaction.run_id),
+        ranges_text((item, of.rows, of.bytes) if of else (item, None, None) for item, of in found),
+        None if quarantined is None else (quarantined, recorded["digest"]),
+    )
+    left = claim.leave_extra(extra)
     return JobOrder(batch.pipeline, transaction.id, token, transaction.instant, str(recorded["digest"]), left)
-
-
-def ranges_text(ranges: list[Range], totals: list[RangeTotals]) -> str:
-    """Ranges as the commit's extra metadata holds them: shard -> [[begin, end, rows, raw bytes], ...].
-
-    Rows and bytes of a gap are null: it was never read.
-    """
-    read = {item.range: item for item in totals}
-    by_shard: dict[str, list[list[int | None]]] = {}
-    for item in sorted(ranges):
-        found = read.get(item)
-        row = [item.begin, item.end, found.rows if found else None, found.bytes if found else None]
-        by_shard.setdefault(str(item.shard), []).append(row)
-    return json.dumps(by_shard, separators=(",", ":"))
 
 
 def _is_withdrawn(work: Work, transaction: Transaction) -> bool:
     """Whether a prepared batch was being given up when whoever did it died: from then on nothing can commit it."""
     recorded = transaction.manifest
-    return recorded is not None and not exchange.is_ordered(
-        work.storage, str(transaction.instant), int(recorded["token"])
-    )
+    if recorded is None:
+        return False
+    claim = Claim(work.storage, transaction.id, str(transaction.instant), int(recorded["token"]))
+    return not claim.is_standing()
 
 
 def _overtaken(work: Work, timeline: Timeline, instant: str) -> str | None:
@@ -244,7 +234,7 @@ def _committed(work: Work, transaction: Transaction, seen: Evidence) -> None:
     work.ledger.committed(transaction.id, transaction.token, seen.completion or "")
     reach(Point.COMMIT_TOLD)
     if seen.instant is not None:
-        exchange.delete(work.storage, seen.instant)
+        handover.delete(work.storage, seen.instant)
     reach(Point.COMMIT_CLEANED)
 
 

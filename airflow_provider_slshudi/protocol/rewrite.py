@@ -11,10 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from airflow_provider_slshudi.exceptions import TableError
-from airflow_provider_slshudi.hudi import clustering, compaction, exchange, leftovers, rewriting
+from airflow_provider_slshudi.hudi import leftovers
+from airflow_provider_slshudi.hudi.actions import CLUSTERING, COMPACTION, planned_by_us
 from airflow_provider_slshudi.hudi.timeline import Phase
-from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.lease import Lease
+from airflow_provider_slshudi.notes import handover, rewrite
+from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.maintain import fit
 from airflow_provider_slshudi.protocol.settle import register
@@ -48,7 +50,7 @@ class _Service:
 
 
 _CLUSTERING = _Service(
-    clustering.ACTION,
+    CLUSTERING,
     Verb.PLAN_CLUSTERING,
     Verb.CLUSTER,
     Verb.COMPLETE_CLUSTERING,
@@ -57,7 +59,7 @@ _CLUSTERING = _Service(
 )
 _MENDING = replace(_CLUSTERING, plan=Verb.PLAN_MENDING)
 _COMPACTION = _Service(
-    compaction.ACTION,
+    COMPACTION,
     Verb.PLAN_COMPACTION,
     Verb.COMPACT,
     Verb.COMPLETE_COMPACTION,
@@ -101,11 +103,11 @@ def _rewrite(work: Work, service: _Service, wanted: bool, found: str = "") -> Re
             instant = (_written_before(work, service) or _planned(work, service, lease, found)) if may else None
         if instant is None:
             return Rewritten(None)
-        if not rewriting.has_manifest(work.storage, instant):
+        if not rewrite.has_manifest(work.storage, instant):
             work.launcher.run(service.write, work.order(instant=instant), {})
         # Somebody else may have rolled it back, had this process stood still.
         mine.renew()
-        written = rewriting.read_manifest(work.storage, instant)
+        written = rewrite.read_manifest(work.storage, instant)
         with work.lease() as lease:
             work.change(lease, service.complete, work.order(instant=instant))
             known = work.timeline().get(instant)
@@ -123,9 +125,9 @@ def _rewrite(work: Work, service: _Service, wanted: bool, found: str = "") -> Re
 def _tidy(work: Work) -> None:
     """Removes the manifests of what is completed or gone, be it this run's or a dead one's."""
     pending = {instant.time for instant in work.timeline().pending()}
-    for instant in rewriting.manifests(work.storage):
+    for instant in rewrite.manifests(work.storage):
         if instant not in pending:
-            exchange.delete(work.storage, instant)
+            handover.delete(work.storage, instant)
 
 
 def _planned(work: Work, service: _Service, lease: Lease, found: str) -> str | None:
@@ -141,7 +143,7 @@ def _written_before(work: Work, service: _Service) -> str | None:
     """One that died before it was completed, all its files being there."""
     undone = work.timeline().rolling_back
     found = (instant for instant in _pending(work, service) if instant not in undone)
-    return next((instant for instant in found if rewriting.has_manifest(work.storage, instant)), None)
+    return next((instant for instant in found if rewrite.has_manifest(work.storage, instant)), None)
 
 
 def _pending(work: Work, service: _Service) -> list[str]:
@@ -149,7 +151,7 @@ def _pending(work: Work, service: _Service) -> list[str]:
     return [
         instant.time
         for instant in timeline.pending()
-        if instant.action == service.action and rewriting.planned_by_us(timeline, instant, work.pipeline.name)
+        if instant.action == service.action and planned_by_us(timeline, instant, work.pipeline.name)
     ]
 
 
@@ -160,7 +162,7 @@ def _left(work: Work, service: _Service) -> list[str]:
         instant
         for instant in timeline.rolling_back
         if timeline.get(instant) is None
-        and exchange.read_owner(work.storage, instant) is None
+        and handover.read_owner(work.storage, instant) is None
         and work.ledger.by_instant(work.pipeline.name, instant) is None
     ]
     return [*_pending(work, service), *gone]

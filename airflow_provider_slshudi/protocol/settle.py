@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from airflow_provider_slshudi.exceptions import BatchUnderWay
-from airflow_provider_slshudi.hudi import exchange, properties
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi import properties
 from airflow_provider_slshudi.hudi.timeline import PROPERTIES
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.planning.recovery import Decision
+from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol import aside
+from airflow_provider_slshudi.protocol import quarantine
+from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.evidence import ledger_lost, pending_of, require_agreement
 from airflow_provider_slshudi.protocol.resolve import resolve, roll_back_orphan
 from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.storage import Storage
 
 _log = logging.getLogger(__name__)
 # A step beats every ten seconds; between two steps a scheduler may take its time.
@@ -99,25 +100,25 @@ def settle(work: Work, ended: Ended) -> list[Settled]:
                 taken = work.ledger.take_over(transaction.id)
                 reach(Point.SETTLE_TAKEN_OVER)
                 settled.append(Settled(taken.id, taken.instant, resolve(work, taken, lease)))
-            waiting = aside.pending(work)
+            waiting = quarantine.pending(work)
             for transaction, instant in _orphans(work, waiting):
                 roll_back_orphan(work, lease, transaction, instant)
                 settled.append(Settled(transaction.id, instant, Decision.ROLL_BACK))
             if unfinished := _unfinished(work, waiting):
-                for instant in aside.finish(work, lease, unfinished):
+                for instant in quarantine.finish(work, lease, unfinished):
                     settled.append(Settled(unfinished[instant], instant, Decision.RECOMMIT))
-                    exchange.delete(work.storage, instant)
+                    handover.delete(work.storage, instant)
     require_agreement(work)
     return settled
 
 
 def _cut_off(work: Work) -> list[Storage]:
     """The tables whose properties a driver was changing when it died: to open, and to some readers, they are none."""
-    return [storage for storage in aside.storages(work) if properties.is_cut_off(storage)]
+    return [storage for storage in quarantine.storages(work) if properties.is_cut_off(storage)]
 
 
 def _twice(work: Work) -> bool:
-    return any(timeline.completed_twice() for _, timeline in aside.timelines(work))
+    return any(timeline.completed_twice() for _, timeline in quarantine.timelines(work))
 
 
 def _leave_one_completion(work: Work) -> None:
@@ -126,7 +127,7 @@ def _leave_one_completion(work: Work) -> None:
     Raises:
         TimelineUnreadable: they do not say the same.
     """
-    for storage, timeline in aside.timelines(work):
+    for storage, timeline in quarantine.timelines(work):
         for stays, *others in timeline.completed_twice():
             if not timeline.say_the_same([stays, *others]):
                 timeline.get(stays.time)
@@ -143,7 +144,7 @@ def _leave_one_completion(work: Work) -> None:
 
 def _is_left(work: Work) -> bool:
     """Whether an instant is pending that nobody goes on with."""
-    waiting = aside.pending(work)
+    waiting = quarantine.pending(work)
     return bool(_orphans(work, waiting) or _unfinished(work, waiting))
 
 

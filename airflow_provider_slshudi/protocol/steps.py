@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable
 from dataclasses import asdict
 
-from airflow_provider_slshudi.config import MOST_FILES
-from airflow_provider_slshudi.exceptions import IllegalTransition, ManifestError, TableError, TooManyFiles
-from airflow_provider_slshudi.hudi import exchange
-from airflow_provider_slshudi.hudi.exchange import BatchOrder, Manifest, RangeDone, Selection
-from airflow_provider_slshudi.job.orders import Verb
-from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
+from airflow_provider_slshudi.exceptions import IllegalTransition, TableError
+from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
-from airflow_provider_slshudi.planning.recovery import InstantState
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Selection
+from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol import columns, duties
-from airflow_provider_slshudi.protocol.aside import require_share
+from airflow_provider_slshudi.protocol.decisions import InstantState
 from airflow_provider_slshudi.protocol.evidence import look, open_instant_of, require_known_commits
-from airflow_provider_slshudi.protocol.quality import judge
+from airflow_provider_slshudi.protocol.record import judge, refused, require_files, require_share, totals_of
 from airflow_provider_slshudi.protocol.resolve import resolve
 from airflow_provider_slshudi.protocol.work import Work
-from airflow_provider_slshudi.ranges import Range, merge
 
 
 def open_instant(work: Work, id_: str, token: int, replay: Selection | None = None) -> str:
@@ -52,7 +47,7 @@ def open_instant(work: Work, id_: str, token: int, replay: Selection | None = No
         planned = int(transaction.created.timestamp())
         chosen = None if replay is None else asdict(replay)
         order = BatchOrder(id_, token, instant, pipeline, ranges, density, planned, chosen)
-        exchange.write_order(work.storage, order)
+        handover.write_order(work.storage, order)
         reach(Point.OPEN_ORDERED)
         work.ledger.opened(id_, token, instant)
         reach(Point.OPEN_TOLD)
@@ -97,15 +92,15 @@ def record(work: Work, id_: str, token: int) -> Transaction:
     if transaction.state is State.PREPARED:
         return transaction
     _require(transaction, State.OPEN)
-    manifest, digest = exchange.read_manifest(work.storage, id_, transaction.instant or "", token)
-    _require_files(work, manifest)
+    manifest, digest = Claim(work.storage, id_, transaction.instant or "", token).manifest()
+    require_files(work, manifest)
     require_share(transaction, manifest, work.pipeline.max_misfits)
     warned = judge(work, transaction, manifest)
     with work.lease():
-        totals = _checked(work, transaction, manifest)
+        totals = totals_of(work, transaction, manifest)
         why = columns.promise(work, transaction)
         if why:
-            raise _refused(work, transaction, why)
+            raise refused(work, transaction, why)
         reach(Point.RECORD_CHECKED)
         # The ranges are in the ledger already, and what the files are the digest vouches for.
         facts = {"token": token, "digest": digest, "files": len(manifest.stats)}
@@ -159,80 +154,3 @@ def _require(transaction: Transaction, state: State) -> None:
             found=transaction.state.value,
             wanted=state.value,
         )
-
-
-def _require_files(work: Work, manifest: Manifest) -> None:
-    """Refuses what could be recorded and never be committed: once it is recorded it is not thrown away any more."""
-    partition = work.pipeline.table.partition
-    if len(manifest.stats) > MOST_FILES:
-        raise TooManyFiles(manifest.instant, len(manifest.stats), MOST_FILES, partition.column if partition else "")
-
-
-def _checked(work: Work, transaction: Transaction, manifest: Manifest) -> list[RangeTotals]:
-    """The totals of each planned range.
-
-    Raises:
-        ManifestError: it is another's, a range was not read to its end, or files and rows do not add up.
-    """
-    wanted = (transaction.id, transaction.token, transaction.instant)
-    if (manifest.transaction, manifest.token, manifest.instant) != wanted:
-        raise _refused(
-            work,
-            transaction,
-            f"it is of {manifest.transaction}, token {manifest.token}, instant {manifest.instant}, not of {wanted}",
-        )
-    written = exchange.rows_of(manifest.stats)
-    if manifest.merged is not None:
-        if manifest.merged + manifest.dropped != manifest.rows:
-            what = f"{manifest.merged} were merged and {manifest.dropped} dropped"
-            raise _refused(work, transaction, f"{manifest.rows} rows were read, but {what}")
-    elif written + manifest.quarantined != manifest.rows + manifest.taken:
-        aside = f", and {manifest.quarantined} in the quarantine" if manifest.quarantine is not None else ""
-        raise _refused(
-            work, transaction, f"{manifest.rows + manifest.taken} rows were read, but files hold {written}{aside}"
-        )
-    for stats in (manifest.stats, manifest.quarantine or []):
-        paths = [stat["path"] for stat in stats]
-        if len(set(paths)) != len(paths):
-            raise _refused(work, transaction, "a file is listed twice")
-    planned = [item for item in work.ledger.ranges(transaction.id) if not item.gap]
-    parts = _parts(planned, manifest.ranges)
-    for item in planned:
-        read = [Range(done.shard, done.begin, done.end) for done in parts[item]]
-        if sum(map(len, read)) != len(item) or merge(read) != merge([item]):
-            raise _refused(work, transaction, f"range {item} was read as {', '.join(map(str, read)) or 'nothing'}")
-    if sum(map(len, parts.values())) != len(manifest.ranges):
-        raise _refused(work, transaction, "it names ranges that were not planned")
-    return [_totals(item, parts[item]) for item in planned]
-
-
-def _parts(planned: list[Range], done: Iterable[RangeDone]) -> dict[Range, list[RangeDone]]:
-    parts: dict[Range, list[RangeDone]] = {item: [] for item in planned}
-    for part in done:
-        # The last planned range that does not begin behind the part is the only one that may hold it.
-        at = bisect_right(planned, (part.shard, part.begin), key=lambda item: (item.shard, item.begin)) - 1
-        if at >= 0 and planned[at].shard == part.shard and part.end <= planned[at].end:
-            parts[planned[at]].append(part)
-    return parts
-
-
-def _totals(item: Range, parts: list[RangeDone]) -> RangeTotals:
-    first = [part.first_time for part in parts if part.first_time is not None]
-    last = [part.last_time for part in parts if part.last_time is not None]
-    return RangeTotals(
-        item,
-        sum(part.rows for part in parts),
-        sum(part.bytes for part in parts),
-        min(first, default=None),
-        max(last, default=None),
-    )
-
-
-def _refused(work: Work, transaction: Transaction, why: str) -> ManifestError:
-    return ManifestError(
-        f"{work.storage.uri}: the manifest of transaction {transaction.id} is refused: {why}. "
-        "Nothing is committed; settle rolls the instant back and its ranges are planned again",
-        table=work.storage.uri,
-        transaction=transaction.id,
-        instant=transaction.instant,
-    )

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from airflow_provider_slshudi.exceptions import ConfigError, ReplayUnderWay, TableError
 from airflow_provider_slshudi.hudi.timeline import Phase
-from airflow_provider_slshudi.job.orders import Verb
-from airflow_provider_slshudi.job.verify import Question, ask, forget, take_answer
 from airflow_provider_slshudi.ledger.records import RecordedRange, Transaction
 from airflow_provider_slshudi.ledger.states import LIVE, State
-from airflow_provider_slshudi.protocol import aside
+from airflow_provider_slshudi.notes.job import Verb
+from airflow_provider_slshudi.notes.verification import Question, ask, forget, take_answer
+from airflow_provider_slshudi.protocol import quarantine
 from airflow_provider_slshudi.protocol.evidence import check_table_against_ledger
 from airflow_provider_slshudi.protocol.proof import Proof, prove
 from airflow_provider_slshudi.protocol.work import Work
@@ -90,8 +90,8 @@ def _quarantine(work: Work, completed: set[str]) -> tuple[list[str], str | None]
     The main table's timeline was read before: what it has completed and the quarantine has pending is in between.
     Raises TimelineUnreadable where the quarantine is not where it was made.
     """
-    aside.require_known(work)
-    path, timeline = work.pipeline.quarantine_path, aside.timeline_of(work)
+    quarantine.require_known(work)
+    path, timeline = work.pipeline.quarantine_path, quarantine.timeline_of(work)
     pending = {item.time for item in timeline.pending()} | set(timeline.rolling_back)
     has_any = any(item.phase is Phase.COMPLETED for item in timeline)
     return sorted(pending & completed), path if has_any else None

@@ -11,18 +11,18 @@ from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import Any
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ClockAhead, Fenced, LedgerError, PipelineConflict, TimelineUnreadable
-from airflow_provider_slshudi.hudi import exchange
-from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import PROPERTIES, Timeline
-from airflow_provider_slshudi.job.launch import Launcher
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.notes import driver
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.spark.launch import Launcher
+from airflow_provider_slshudi.storage import Storage
 
 COMMIT_SECONDS = 180.0
 COMMIT_SECONDS_PER_FILE = 0.2
@@ -205,7 +205,7 @@ class Work:
         seconds = commit_seconds(files)
         until = clock() + seconds
         lease.extend(seconds + LEASE_SECONDS - COMMIT_SECONDS)
-        claim = exchange.claim(self.storage, by=str(self.run), to=verb.value, instant=order.instant)
+        claim = driver.claim(self.storage, by=str(self.run), to=verb.value, instant=order.instant)
         self.launcher.run(verb, replace(order, until=until, claim=claim), {})
 
     @contextmanager

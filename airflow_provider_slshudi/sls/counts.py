@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
-from google.protobuf.message import DecodeError as NotParsed  # type: ignore[import-untyped]
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError as NotParsed
 
 from airflow_provider_slshudi.exceptions import DecodeError
 from airflow_provider_slshudi.sls.answers import Pull

@@ -11,7 +11,7 @@ import yaml
 from aliyun.log import LogItem, PutLogsRequest
 
 from airflow_provider_slshudi import cli
-from airflow_provider_slshudi.config import parse_pipeline
+from airflow_provider_slshudi.config.load import parse_pipeline
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.local import LocalSls
 from tests.local.sdk import by_ip

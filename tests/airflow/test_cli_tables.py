@@ -9,30 +9,30 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 from sqlalchemy import create_engine, update
 
 from airflow_provider_slshudi import cli
 from airflow_provider_slshudi.cli import common
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import LeaseHeld
 from airflow_provider_slshudi.hooks import work as hooks_work
 from airflow_provider_slshudi.hudi.timeline import METADATA_FOLDER
-from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger import lease as lease_module
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.operators.verify import SlsHudiVerifyOperator
 from airflow_provider_slshudi.protocol import plan
 from airflow_provider_slshudi.protocol.settle import SILENT_AFTER, dangling
-from tests.airflow.conftest import connection
-from tests.protocol.conftest import Scenario
+from tests.machine import connection
 from tests.protocol.damage import damaged_batch
-from tests.scenarios import forget_all_instants
+from tests.scenarios import Scenario, forget_all_instants
 
 LOGS = 50
 
@@ -222,7 +222,7 @@ def test_a_proof_is_a_table_for_people_json_for_programs_and_a_task_for_airflow(
 ) -> None:
     monkeypatch.setattr(SlsHudiVerifyOperator, "work", lambda self, context: pipeline.work)
     task = SlsHudiVerifyOperator(task_id="verify", pipeline="ad_events")
-    proven = task.execute({"params": {"source": True}, "dag_run": None})
+    proven = task.execute(cast(Context, {"params": {"source": True}, "dag_run": None}))
     assert (proven["rows"], proven["compared"], proven["lacking"], proven["ranges"]) == (LOGS, 5, 0, 1)
     code, told = slshudi("verify", "ad_events")
     assert code == 0 and "every log once" in told and "Ranges that are not" not in told
@@ -243,7 +243,7 @@ def test_a_proof_is_a_table_for_people_json_for_programs_and_a_task_for_airflow(
     with pytest.raises(
         AirflowFailException, match=rf"3 missing, 1 doubled, 1 foreign, 1 unreadable rows: .*{batch.id}"
     ):
-        task.execute({"params": {}, "dag_run": None})
+        task.execute(cast(Context, {"params": {}, "dag_run": None}))
 
 
 def test_a_damaged_metadata_table_is_looked_at_and_made_anew(

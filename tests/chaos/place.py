@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ class Place:
         """
         found = self.airflow.get("dags/~/dagRuns/~/taskInstances", state="queued")["task_instances"]
         since = [datetime.fromisoformat(task["queued_when"]) for task in found if task["queued_when"]]
-        return (datetime.now(UTC) - min(since)).total_seconds() if since else 0.0
+        return (datetime.now(timezone.utc) - min(since)).total_seconds() if since else 0.0
 
     def slshudi(self, *arguments: str) -> tuple[int, Any]:
         """Exit code and JSON of a command of the package; what it said where it gave no JSON."""

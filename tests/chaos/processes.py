@@ -37,7 +37,7 @@ def kind_of(process: psutil.Process) -> str | None:
         return "worker"
     if line.startswith("airflow worker -- "):
         return "task"
-    if "job/resident_driver.py" in line:
+    if "job/resident.py" in line:
         return "resident process"
     if "org.apache.spark.deploy.SparkSubmit" in line:
         return "spark-submit JVM"

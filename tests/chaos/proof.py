@@ -9,9 +9,9 @@ from typing import Any
 from aliyun.log import LogClient
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 
-from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.sls import cursors
+from airflow_provider_slshudi.storage import Storage
 from tests.chaos.place import PROJECT, Line, Place
 from tests.local.sdk import by_ip
 from tests.machine import shard_ids

@@ -9,11 +9,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from airflow_provider_slshudi.demo.airflow import AirflowRefused, AirflowUnreachable
-from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.processes import adopt_orphans
 from airflow_provider_slshudi.ranges import Range, subtract
+from airflow_provider_slshudi.storage import Storage
 from tests.chaos.killer import Killer
 from tests.chaos.place import PROJECT, Line, Place, place
 from tests.chaos.processes import end_residents

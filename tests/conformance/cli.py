@@ -21,7 +21,8 @@ def command() -> Path:
     found, python = PLACE / "bin" / "aliyunlog", PLACE / "bin" / "python"
     if not (PLACE / "complete").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", PLACE], check=True)
-        install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", ROOT / "constraints.txt"]
+        install: list[str | Path] = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        install += ["-c", ROOT / "constraints.txt"]
         subprocess.run([python, *install, REQUIREMENT], check=True)
         (PLACE / "complete").touch()
     return found
@@ -40,7 +41,7 @@ def run(server: str, connection: SlsConnection, home: Path, *arguments: str) -> 
         "ALIYUN_LOG_CLI_SIGN_VERSION": connection.auth_version,
         "ALIYUN_LOG_CLI_REGION_ID": connection.region,
     }
-    asked = [command(), "log", *arguments, "--format-output=json"]
+    asked: list[str | Path] = [command(), "log", *arguments, "--format-output=json"]
     done = subprocess.run(asked, env=environment, capture_output=True, text=True, timeout=120)
     if done.returncode:
         raise AssertionError(f"{arguments} ended with {done.returncode}: {done.stdout}{done.stderr}")

@@ -20,7 +20,7 @@ PROJECT = "reached-project"
 
 
 def test_wrong_keys_and_tokens_get_the_services_errors(connection: SlsConnection, refused: Refusal, way: str) -> None:
-    def answer(**changes: str) -> tuple[int, str]:
+    def answer(**changes: Any) -> tuple[int, str]:
         return refused(by_name(ENDPOINT, replace(connection, **changes)).list_project)
 
     assert answer(access_key_secret="wrong") == (401, "SignatureNotMatch")
@@ -44,8 +44,8 @@ def test_a_clock_16_minutes_off_is_told(
 ) -> None:
     class Skewed(datetime):
         @classmethod
-        def utcnow(cls) -> datetime:
-            return datetime.utcnow() + timedelta(minutes=minutes)
+        def utcnow(cls) -> Skewed:
+            return super().utcnow() + timedelta(minutes=minutes)
 
     monkeypatch.setattr(auth, "datetime", Skewed)
     assert refused(client.list_project) == (400, "RequestTimeExpired")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -102,7 +103,7 @@ def test_consumer_groups(client: LogClient, project: str, logstore: str, refused
     client.delete_consumer_group(project, logstore, "others")
     assert [name for name, *_ in groups()] == ["readers"]
     for call in (client.delete_consumer_group, client.get_check_point):
-        assert refused(lambda call=call: call(project, logstore, "others")) == (404, "ConsumerGroupNotExist")
+        assert refused(partial(call, project, logstore, "others")) == (404, "ConsumerGroupNotExist")
 
 
 def test_checkpoints(client: LogClient, project: str, logstore: str, refused: Refusal) -> None:

@@ -18,7 +18,7 @@ from tests.crash.matrix import each_its_own, run_case
 from tests.crash.scheduler import Place
 from tests.local.sdk import by_ip
 from tests.scenarios import PROJECT
-from tests.spark import start_spark
+from tests.sessions import start_spark
 
 
 @dataclass

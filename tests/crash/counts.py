@@ -15,9 +15,9 @@ from urllib.parse import quote
 import fastavro
 import pyarrow.parquet as pq
 
-from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.storage import Storage
 
 _DATA_FILE = re.compile(r"\.?(?P<id>[^_]+)_(?:[^_]+_)?(?P<instant>\d+)\.(?P<kind>parquet|log\.[\d_-]+)")
 _COMPLETED = re.compile(r"(\d+)_\d+\.([a-z]+)")

@@ -14,8 +14,8 @@ from typing import Any
 
 import psutil
 
-from airflow_provider_slshudi.job.launch import APPLICATION
 from airflow_provider_slshudi.points import FOLDER, Point
+from airflow_provider_slshudi.spark.launch import APPLICATION
 from tests.crash.cases import Victim
 
 REACH_SECONDS = 90.0

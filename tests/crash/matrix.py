@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.local.process import LocalSls
 from tests.crash.cases import SERVICES, Case, Step, Victim
@@ -63,7 +63,8 @@ def start(line: Line, case: Case) -> HeldStep:
         return line.held(case.step, holds)
     begun = line.before(case.step)
     holds.arm(case.point)
-    return line.held(case.step, holds, **({"transaction": begun.id, "token": begun.token} if begun else {}))
+    more: dict[str, Any] = {"transaction": begun.id, "token": begun.token} if begun else {}
+    return line.held(case.step, holds, **more)
 
 
 def crash(line: Line, case: Case, step: HeldStep) -> int:

@@ -12,11 +12,11 @@ import yaml
 
 from airflow_provider_slshudi.demo.airflow import LocalAirflow
 from airflow_provider_slshudi.points import FOLDER
-from tests.airflow.conftest import connection
 from tests.crash.cases import Case, Step
 from tests.crash.counts import faults
 from tests.crash.held import Holds, NotAsPlanned, is_over, kill
 from tests.crash.world import Line, World
+from tests.machine import connection
 
 HOLD_SECONDS = 8.0
 RUN_SECONDS = 240.0

@@ -12,14 +12,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.job.launch import SubprocessLauncher
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.ledger.engine import open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.protocol import maintain, metadata, plan, resolve, settle, steps, work
 from airflow_provider_slshudi.protocol.rewrite import cluster, compact
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from tests.crash.cases import Step
 
 

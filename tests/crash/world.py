@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Engine, update
 
 from airflow_provider_slshudi.exceptions import JobFailed
-from airflow_provider_slshudi.hudi.instants import action
+from airflow_provider_slshudi.hudi.actions import action
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine

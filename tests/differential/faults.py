@@ -69,9 +69,16 @@ def _empty_partition(asked: Asked, table: Table) -> bool:
     return asked.reader.startswith("Spark") and empty
 
 
+def _partial_updates(asked: Asked, table: Table) -> bool:
+    """hudi-rs merges rows of files with other columns by the newest alone, NULLs included."""
+    partial = table.shape.kind == "merge_on_read" and "partial_update" in (table.shape.upsert or {})
+    return asked.reader == "hudi-rs" and partial and "columns" in table.acts and _misses_only(asked)
+
+
 FAULTS: dict[str, Callable[[Asked, Table], bool]] = {
     "Hudi 1.2.0: a function of a column with bounds": _function_of_a_bounded_column,
     "Hudi 1.2.0: a table parted by texts, some of them NULL": _null_among_partitions,
     "Hudi 1.2.0: '' as a partition": _empty_partition,
     "Spark 3.5 row by row, hudi-rs: the literal -0.0": _negative_zero,
+    "hudi-rs 0.5.0: partial updates beside files with other columns": _partial_updates,
 }

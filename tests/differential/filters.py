@@ -161,7 +161,8 @@ def draw(rng: random.Random, columns: Mapping[str, str], depth: int = 2, said: b
     """A filter over columns, by their types; `said`: with what only Spark says."""
     if depth and rng.random() < 0.4:
         one, other = draw(rng, columns, depth - 1, said), draw(rng, columns, depth - 1, said)
-        return rng.choice([Both("and", one, other), Both("or", one, other), Not(one)])
+        joined: list[Filter] = [Both("and", one, other), Both("or", one, other), Not(one)]
+        return rng.choice(joined)
     name = rng.choice(list(columns))
     type_, drawn = columns[name], rng.random()
     if said and drawn < 0.25:

@@ -14,12 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_slshudi.config import BOUNDS, BOUNDS_OF, Pipeline
-from airflow_provider_slshudi.hudi import commit, parquet, slices, statistics
+from airflow_provider_slshudi.config.options import BOUNDS, BOUNDS_OF
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.hudi import statistics
+from airflow_provider_slshudi.hudi.client import commit
+from airflow_provider_slshudi.hudi.client.basefiles import committed_files
+from airflow_provider_slshudi.hudi.files import parquet
+from airflow_provider_slshudi.rows.keys import bucket_ids
 from tests.differential import tables
 from tests.differential.tables import Table
 
-_COMMIT, _BUCKETS, _OF = commit.commit, tables.bucket_ids, parquet.Encodings.of
+_COMMIT, _BUCKETS, _OF = commit.commit, bucket_ids, parquet.Encodings.of
 Plant = Callable[[Table], None]
 
 
@@ -48,7 +53,7 @@ def _all_null(table: Table) -> None:
 
 
 def _in_footers(table: Table, change: Callable[[bytes, bytes, bytes, int], bytes]) -> None:
-    for file in slices.committed_files(table.gateway, table.pipeline):
+    for file in committed_files(table.gateway, table.pipeline):
         path = Path(table.storage.full(file.name))
         bounds = pq.ParquetFile(path).metadata.row_group(0).column(5).statistics
         content, rows = path.read_bytes(), pq.ParquetFile(path).metadata.num_rows
@@ -70,7 +75,7 @@ def _empty_logs(table: Table) -> None:
 
 def _doubled(table: Table) -> None:
     """A file is there a second time, as one of a file group of its own."""
-    for file in slices.committed_files(table.gateway, table.pipeline)[:1]:
+    for file in committed_files(table.gateway, table.pipeline)[:1]:
         path = Path(table.storage.full(file.name))
         group = path.name.split("_")[0]
         _put(
@@ -81,7 +86,7 @@ def _doubled(table: Table) -> None:
 
 def _other_value(table: Table) -> None:
     """One text of one file is another."""
-    for file in slices.committed_files(table.gateway, table.pipeline):
+    for file in committed_files(table.gateway, table.pipeline):
         path = Path(table.storage.full(file.name))
         rows = pq.ParquetFile(path).read()
         if "s" in rows.column_names and rows["s"].null_count < rows.num_rows:

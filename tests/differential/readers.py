@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from airflow_provider_slshudi.hudi import slices
-from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.client.basefiles import committed_files
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.schema import table_columns
 from tests.crash.counts import as_url
 from tests.differential.filters import Compare, Filter, ducks_literal, polars_expression, sparks_literal, sql
@@ -109,7 +109,7 @@ class Spark:
         """Rows that are in no file."""
         batches = table.arrow(list(rows)).to_batches()
 
-        def given(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def given(_: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from batches
 
         ddl = ", ".join(f"{name} {type_}" for name, type_ in table_columns(table.pipeline))
@@ -164,7 +164,14 @@ def ask_rust(table: Table, rows: Sequence[Row], filters: Sequence[Filter], as_of
 
 def base_files(gateway: Gateway, table: Table) -> list[str]:
     """The newest base files, as readers without Hudi are given them."""
-    return [table.storage.full(file.name) for file in slices.committed_files(gateway, table.pipeline)]
+    return [table.storage.full(file.name) for file in committed_files(gateway, table.pipeline)]
+
+
+def columns_of(files: list[str]) -> set[str]:
+    """The columns that one of these files has at least."""
+    import pyarrow.parquet as pq
+
+    return {name for file in files for name in pq.read_schema(file).names}
 
 
 def ask_duckdb(table: Table, files: list[str], rows: Sequence[Row], filters: Sequence[Filter]) -> list[Asked]:
@@ -177,7 +184,7 @@ def ask_duckdb(table: Table, files: list[str], rows: Sequence[Row], filters: Seq
         named = ", ".join(f"'{file}'" for file in files)
         there = f"read_parquet([{named}], union_by_name = true, hive_partitioning = false)"
         found = [
-            _ducks(database, f"select n from {there} where {sql(item, ducks_literal, 'starts_with')}")
+            _ducks(database, f"select n from {there} where {sql(item, ducks_literal, 'starts_with')}")  # noqa: S608
             for item in filters
         ]
     return [Asked("DuckDB", "base files", *rest) for rest in zip(filters, found, expected, strict=True)]
@@ -194,7 +201,7 @@ def in_duckdb(rows: pa.Table, filters: Iterable[Filter]) -> list[Found]:
         return [
             _ducks(
                 database,
-                f"select n from (select n, ({sql(item, ducks_literal, 'starts_with')}) as q from plain) where q",
+                f"select n from (select n, ({sql(item, ducks_literal, 'starts_with')}) as q from plain) where q",  # noqa: S608
             )
             for item in filters
         ]

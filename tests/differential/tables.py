@@ -10,24 +10,33 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.hudi import clustering, commit, compaction, instants, services, slices, statistics
-from airflow_provider_slshudi.hudi.basefile import BaseFileWriter, has_folder, partition_path
-from airflow_provider_slshudi.hudi.buckets import bucket_ids, record_keys
-from airflow_provider_slshudi.hudi.filegroups import Completed
-from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.hudi.merge import PLACE
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.hudi import statistics
+from airflow_provider_slshudi.hudi.actions import CLUSTERING, COMPACTION
+from airflow_provider_slshudi.hudi.actions import action as action_of
+from airflow_provider_slshudi.hudi.client import clustering, commit, compaction, instants, services
+from airflow_provider_slshudi.hudi.client.basefiles import committed_files
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.files import slices
+from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
+from airflow_provider_slshudi.hudi.files.filegroups import Completed
+from airflow_provider_slshudi.hudi.files.merge import PLACE
+from airflow_provider_slshudi.hudi.files.upsertwriter import UpsertWriter
 from airflow_provider_slshudi.hudi.schema import arrow_schema
-from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Phase, Timeline
-from airflow_provider_slshudi.hudi.upsertwriter import UpsertWriter
 from airflow_provider_slshudi.job.upsert import upsert_spec
+from airflow_provider_slshudi.rows.keys import bucket_ids, record_keys
+from airflow_provider_slshudi.rows.partitions import has_folder, partition_path
+from airflow_provider_slshudi.storage import Storage
 from tests.differential.values import SCALARS, TYPES, value
 
 Row = dict[str, Any]
+TOUCHED = " touched"
+"""How many versions there were before a row's last batch; no column."""
 KEYS = ["a", "b", "c", "d", "x" * 5000, "😀", "\uffee", "__null__", "a:b", "c,d"]
 BUCKETS = 3
-_WIDER = {"int": "bigint"}
+NUMBERS = [-7, 0, 1, 2, 3, 2**31 - 1]
+_WIDER = {"int": "bigint", "decimal(9,2)": "decimal(38,10)", "decimal(18,0)": "decimal(38,10)"}
 
 
 @dataclass(frozen=True)
@@ -112,7 +121,13 @@ def draw(rng: random.Random) -> Shape:
         if rng.random() < 0.3:
             shape.options = {"hoodie.metadata.index.column.stats.enable": "true"}
         return shape
-    types |= {"k": "string", "o": "bigint", "gone": "boolean"}
+    return _with_keys(shape, rng)
+
+
+def _with_keys(shape: Shape, rng: random.Random) -> Shape:
+    """The same as a table whose rows have keys."""
+    types, kind = shape.types, shape.kind
+    types |= {"k": rng.choice(["string", "string", "int"]), "o": "bigint", "gone": "boolean"}
     key: list[str] = ["k"]
     if rng.random() < 0.4:
         types["k2"] = rng.choice(["string", "int"])
@@ -124,6 +139,9 @@ def draw(rng: random.Random) -> Shape:
         shape.upsert["partial_update"] = True
     elif rng.random() < 0.8:
         shape.upsert["delete_marker"] = "gone"
+    has_texts = "string" in (types[name] for name in key)
+    if not has_texts and not (kind == "merge_on_read" and "partial_update" in shape.upsert):
+        shape.options = {"hoodie.metadata.index.column.stats.enable": "true"}
     return shape
 
 
@@ -178,7 +196,7 @@ class Table:
 
     def drop_some(self) -> None:
         """What a replay does to the quarantine: some files made anew without some of their rows."""
-        there = slices.committed_files(self.gateway, self.pipeline)
+        there = committed_files(self.gateway, self.pipeline)
         if not there:
             return
         instant = self._opened()
@@ -197,11 +215,11 @@ class Table:
 
     def cluster(self) -> None:
         """Small files made larger, sorted."""
-        self._serve(clustering)
+        self._serve(clustering, CLUSTERING)
 
     def compact(self) -> None:
         """Log files made base files."""
-        if self._serve(compaction):
+        if self._serve(compaction, COMPACTION):
             self._base = dict(self._rows)
             self._replace_last()
 
@@ -220,7 +238,7 @@ class Table:
 
     def _row(self) -> Row:
         self._numbers += 1
-        row: Row = {"n": self._numbers}
+        row: Row = {"n": self._numbers, TOUCHED: len(self.versions)}
         for name, type_ in self.shape.types.items():
             if name in ("n", "k", "k2", "o", "gone"):
                 continue
@@ -256,7 +274,7 @@ class Table:
         upsert = self.pipeline.table.upsert
         assert upsert is not None
         for row in rows:
-            row["k"] = self._rng.choice(KEYS)
+            row["k"] = self._rng.choice(KEYS if self.shape.types["k"] == "string" else NUMBERS)
             if "k2" in self.shape.types:
                 row["k2"] = self._rng.choice(
                     ["__null__", "__empty__", "x"] if self.shape.types["k2"] == "string" else [1, 2]
@@ -326,30 +344,30 @@ class Table:
         if there is None:
             return row
         winner, loser = (there, row) if self._is_older(row, there) else (row, there)
-        return {name: loser.get(name) if winner.get(name) is None else winner[name] for name in {**loser, **winner}}
+        filled = {name: loser.get(name) if winner.get(name) is None else winner[name] for name in {**loser, **winner}}
+        # A late one, too, makes the row one of its batch.
+        return {**filled, TOUCHED: row[TOUCHED]}
 
     def _is_older(self, row: Row, there: Row) -> bool:
         assert self.pipeline.table.upsert is not None
         return self.pipeline.table.upsert.mode == "event_time" and row["o"] < there["o"]
 
     def _opened(self) -> str:
-        action = instants.action(self.pipeline.table)
+        action = action_of(self.pipeline.table)
         instant = instants.new_instant_time(self.gateway, self.storage.uri)
         instants.request(self.gateway, self.storage.uri, instant, action)
         instants.to_inflight(self.gateway, self.storage.uri, instant, action)
         return instant
 
-    def _serve(self, service: Any) -> bool:
+    def _serve(self, service: Any, action: str) -> bool:
         before = {instant.time for instant in Timeline.load(self.storage)}
         service.plan(self.gateway, self.pipeline)
-        new = [
-            item for item in Timeline.load(self.storage) if item.time not in before and item.action == service.ACTION
-        ]
+        new = [item for item in Timeline.load(self.storage) if item.time not in before and item.action == action]
         if not new:
             return False
         written = service.write(self.gateway, self.pipeline, new[0].time, lambda: None)
         service.complete(self.gateway, self.pipeline, new[0].time, written.metadata, lambda: None)
-        self.acts.append(service.ACTION)
+        self.acts.append(action)
         return True
 
     def _done(self, act: str, instant: str) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.hudi.commit import upsert_options
-from airflow_provider_slshudi.hudi.instants import key_generator
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.hudi.client.commit import upsert_options
+from airflow_provider_slshudi.hudi.client.instants import key_generator
+from airflow_provider_slshudi.storage import Storage
 from tests.differential.filters import Compare
 from tests.differential.readers import OPTIONS, Asked, Spark, ask_rust
 from tests.differential.tables import Table

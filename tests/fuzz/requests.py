@@ -23,7 +23,7 @@ from urllib.parse import urlencode
 import lz4.block
 import psutil
 import zstd
-from aliyun.log.auth import make_auth
+from aliyun.log.auth import AuthBase, make_auth
 from aliyun.log.credentials import StaticCredentialsProvider
 
 from airflow_provider_slshudi.local import LocalSls
@@ -340,7 +340,7 @@ class Fuzzer:
             self.outcome.failures.append(f"{status} {body[:200]!r} to {request}")
 
 
-def _auth(connection: SlsConnection, version: str) -> object:
+def _auth(connection: SlsConnection, version: str) -> AuthBase:
     provider = StaticCredentialsProvider(connection.access_key_id, connection.access_key_secret)
     return make_auth(provider, version, connection.region)
 

@@ -10,21 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.hudi import instants
-from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
-from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.hudi.schema import arrow_type, table_columns
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.hudi.client import instants
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
+from airflow_provider_slshudi.hudi.schema import table_columns
+from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.types.arrow import arrow_type
 from tests.pipelines import ad_events
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="session")
-def gateway(spark: SparkSession) -> Gateway:
-    return Gateway.of(spark.sparkContext)
+    pass
 
 
 @pytest.fixture

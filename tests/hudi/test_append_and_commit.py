@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ColumnMismatch, TableMismatch
-from airflow_provider_slshudi.hudi import commit, instants
-from airflow_provider_slshudi.hudi.basefile import BaseFileWriter, partition_path
-from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.client import commit, instants
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.rows.partitions import partition_path
+from airflow_provider_slshudi.storage import Storage
 from tests.hudi.conftest import event_rows, write_files
 from tests.pipelines import ad_events
 

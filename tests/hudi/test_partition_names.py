@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.hudi import commit, instants, marking
-from airflow_provider_slshudi.hudi.basefile import BaseFileWriter, has_folder, partition_path
-from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.hudi import markers
+from airflow_provider_slshudi.hudi.client import commit, instants
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.job import verbs
-from airflow_provider_slshudi.job.orders import JobOrder
+from airflow_provider_slshudi.notes.job import JobOrder
+from airflow_provider_slshudi.rows.partitions import has_folder, partition_path
+from airflow_provider_slshudi.storage import Storage
 from tests.pipelines import ad_events
 
 if TYPE_CHECKING:
@@ -83,7 +85,7 @@ def test_values_that_have_a_folder_are_rolled_back_and_committed_and_read_back_a
     assert {*NASTY} <= {*values}
     instants.create_table(gateway, cities)
     doomed, _ = write(storage, gateway, values)
-    assert len(marking.marked(storage, doomed)) == len(values)
+    assert len(markers.marked(storage, doomed)) == len(values)
     roll_back(gateway, cities, doomed)
     assert not [path for path, _ in storage.walk() if path.endswith(".parquet")]
 

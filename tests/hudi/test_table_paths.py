@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_slshudi.exceptions import TableError
-from airflow_provider_slshudi.hudi import commit, instants, metadata
-from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.hudi.runtime import session_conf
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.client import commit, instants, metadata
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.spark.runtime import session_conf
+from airflow_provider_slshudi.storage import Storage
 from tests.hudi.conftest import write_files
 from tests.pipelines import ad_events
 
@@ -57,7 +57,9 @@ def test_a_group_may_change_what_java_makes_where_the_umask_says_so(spark: Spark
         ours = session_conf("local[2]")
     finally:
         os.umask(before)
-    java = spark.sparkContext._jvm.org.apache.hadoop.conf.Configuration(spark.sparkContext._jsc.hadoopConfiguration())
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    java = jvm.org.apache.hadoop.conf.Configuration(spark.sparkContext._jsc.hadoopConfiguration())
     java.set("fs.file.impl.disable.cache", "true")
     for key, value in ours.items():
         if key.startswith("spark.hadoop."):

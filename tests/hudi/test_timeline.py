@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import fastavro
 import pytest
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import TimelineUnreadable
-from airflow_provider_slshudi.hudi import commit, instants
-from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.client import commit, instants
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.timeline import FOLDER, CleanPlan, Phase, Timeline
+from airflow_provider_slshudi.storage import Storage
 from tests.hudi.conftest import write_files
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_what_cannot_be_read_is_an_error_and_not_an_empty_timeline(
 
 def test_a_storage_travels_to_tasks(storage: Storage) -> None:
     storage.write("a/b", b"content")
-    again = pickle.loads(pickle.dumps(storage))
+    again = pickle.loads(pickle.dumps(storage))  # noqa: S301 - its own
     assert again.read("a/b") == b"content" and again.read("a/c") is None
     assert again.names("a") == ["b"] and again.names("c") is None
     again.delete_folder("a")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import TableMismatch
-from airflow_provider_slshudi.hudi import instants
-from airflow_provider_slshudi.hudi.commit import upsert_options
-from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.client import instants
+from airflow_provider_slshudi.hudi.client.commit import upsert_options
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.storage import Storage
 from tests.pipelines import customers
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_slshudi.config import Source
+from airflow_provider_slshudi.config.pipeline import Source
 from airflow_provider_slshudi.job.reading import SHARDS_AT_ONCE, read_limits, shard_limits
 from airflow_provider_slshudi.planning.split import split
 from airflow_provider_slshudi.ranges import Range

@@ -8,18 +8,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_slshudi.exceptions import ManifestError
-from airflow_provider_slshudi.hudi import exchange
-from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
-from airflow_provider_slshudi.hudi.exchange import BatchOrder
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.job.append import AppendTask
 from airflow_provider_slshudi.job.reading import ReadSpec
-from airflow_provider_slshudi.job.rows import RowSpec
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.local.pytest_plugin import local_sls
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes.handover import BatchOrder, Claim
 from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.rows.maker import RowSpec
 from airflow_provider_slshudi.sls.pace import Limits
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.storage import Storage
 from tests.local.sdk import PROJECT, by_ip, make_logstore, put
 from tests.pipelines import ad_events
 
@@ -44,11 +44,11 @@ def ranges(local_sls: LocalSls) -> tuple[LogService, list[Range]]:
 def task(tmp_path: Path, ranges: tuple[LogService, list[Range]]) -> AppendTask:
     pipeline = ad_events(tmp_path / "table", table={"path": f"file://{tmp_path / 'table'}", "name": "events"})
     storage = Storage(pipeline.table.path)
-    exchange.write_order(storage, BatchOrder("t1", 1, INSTANT, {}, [], {}))
+    handover.write_order(storage, BatchOrder("t1", 1, INSTANT, {}, [], {}))
     limits = {0: Limits(1e9, 1e3)}
     service, _ = ranges
     read = ReadSpec(lambda: service, "events", RowSpec.of(pipeline), limits)
-    return AppendTask(read, storage, "t1", 1, INSTANT, None, 1 << 20)
+    return AppendTask(read, Claim(storage, "t1", INSTANT, 1), None, 1 << 20)
 
 
 def test_the_writer_is_told_how_much_is_done(
@@ -67,14 +67,14 @@ def test_the_writer_is_told_how_much_is_done(
     assert {10 / 45, 40 / 45} <= set(told)
     assert [done.rows for done in result.ranges] == [10, 30, 5]
     (stat,) = result.stats
-    with pq.ParquetFile(task.storage.full(stat["path"])) as file:
+    with pq.ParquetFile(task.claim.storage.full(stat["path"])) as file:
         assert file.metadata.num_rows == stat["numWrites"] == 45
 
 
 def test_a_task_whose_order_was_withdrawn_reads_one_pull_and_ends(
     task: AppendTask, ranges: tuple[LogService, list[Range]]
 ) -> None:
-    task.storage.delete_folder(".hoodie/slshudi")
+    task.claim.storage.delete_folder(".hoodie/slshudi")
     with pytest.raises(ManifestError, match="no order"):
         task(ranges[1], "0-0-0")
-    assert not list(Path(task.storage.full("")).rglob("*.parquet*"))
+    assert not list(Path(task.claim.storage.full("")).rglob("*.parquet*"))

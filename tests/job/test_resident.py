@@ -20,24 +20,26 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_slshudi.exceptions import JobFailed, TableError
-from airflow_provider_slshudi.hudi import exchange
-from airflow_provider_slshudi.hudi.exchange import Manifest
-from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.extra import TRANSACTION_KEY
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
-from airflow_provider_slshudi.job import resident, verbs
-from airflow_provider_slshudi.job.launch import SubprocessLauncher, submission
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
-from airflow_provider_slshudi.job.resident import Outcome, Place, Resident
+from airflow_provider_slshudi.job import verbs
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes.handover import Claim, Manifest
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.points import FOLDER, Point
 from airflow_provider_slshudi.processes import clock
-from tests.job.test_launch import wait_until
+from airflow_provider_slshudi.spark import resident
+from airflow_provider_slshudi.spark.launch import SubprocessLauncher, submission
+from airflow_provider_slshudi.spark.resident import Outcome, Place, Resident
+from airflow_provider_slshudi.storage import Storage
 from tests.pipelines import ad_events
+from tests.spark.test_launch import wait_until
 
 CLIENT = """
 import sys, time
-from airflow_provider_slshudi.job.launch import SubprocessLauncher
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from airflow_provider_slshudi.spark.launch import SubprocessLauncher
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
 say = lambda line: print(line, flush=True)
 SubprocessLauncher(say=say, resident=True).run(Verb(sys.argv[1]), JobOrder.from_json(sys.argv[2]), {})
 print("ended", flush=True)
@@ -74,7 +76,7 @@ def drivers(folder: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         words = process.info["cmdline"] or []
-        is_driver = any("resident_driver.py" in word for word in words) and words[0] != "/bin/sh"
+        is_driver = any("job/resident.py" in word for word in words) and words[0] != "/bin/sh"
         if is_driver and process.info["status"] != psutil.STATUS_ZOMBIE and any(str(folder) in word for word in words):
             found.append(process)
     return found
@@ -107,9 +109,10 @@ def prepared(table: Path) -> JobOrder:
     storage = Storage(f"file://{table}")
     [instant] = Timeline.load(storage).pending()
     storage.write(f".hoodie/timeline/{instant.time}.inflight", b"")
-    exchange.write_manifest(storage, Manifest("t1", 1, instant.time, [], []))
-    digest = exchange.read_manifest(storage, "t1", instant.time, 1)[1]
-    extra = exchange.write_extra(storage, instant.time, 1, {exchange.TRANSACTION_KEY: "t1"})
+    handover.write_manifest(storage, Manifest("t1", 1, instant.time, [], []))
+    claim = Claim(storage, "t1", instant.time, 1)
+    digest = claim.manifest()[1]
+    extra = claim.leave_extra({TRANSACTION_KEY: "t1"})
     return JobOrder(ad_events(table).model_dump(mode="json"), "t1", 1, instant.time, digest, extra)
 
 
@@ -171,7 +174,7 @@ def test_it_commits_and_rolls_back(folder: Path, tmp_path: Path) -> None:
     timeline = Timeline.load(Storage(f"file://{tmp_path / 'a'}"))
     [committed] = timeline.completed("commit")
     assert committed.time == order.instant
-    assert timeline.extra_metadata(committed)[exchange.TRANSACTION_KEY] == "t1"
+    assert timeline.extra_metadata(committed)[TRANSACTION_KEY] == "t1"
     dropped = prepared(tmp_path / "b")
     told.launcher.run(Verb.ROLLBACK, dropped, {})
     assert Timeline.load(Storage(f"file://{tmp_path / 'b'}")).get(dropped.instant) is None

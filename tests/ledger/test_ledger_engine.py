@@ -196,7 +196,7 @@ def test_a_ledger_of_a_newer_version_is_left_alone(tmp_path: Path, sqlite_templa
     path = tmp_path / "ledger.db"
     path.write_bytes(sqlite_template.read_bytes())
     with sqlite3.connect(path) as connection:
-        connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+        connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")  # noqa: S608 - a constant
     with pytest.raises(LedgerError, match="9999"):
         migrate(open_engine(f"sqlite:///{path}"))
 

@@ -37,7 +37,7 @@ class Unanswered(Exception):
     """A request of `once` failed, with whatever the SDK said."""
 
 
-class _Once(LogClient):
+class _Once(LogClient):  # type: ignore[misc]  # the SDK counts as untyped
     def _sendRequest(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return super()._sendRequest(*args, **kwargs)

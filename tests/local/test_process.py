@@ -107,8 +107,8 @@ def test_the_secret_is_on_no_command_line_and_in_no_repr(tmp_path: Path) -> None
 
 
 def test_without_a_secret_the_command_says_which_variable_to_set(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "airflow_provider_slshudi.local", "--directory", tmp_path, "--port", "0"]
-    command += ["--access-key-id", "key"]
+    command: list[str | Path] = [sys.executable, "-m", "airflow_provider_slshudi.local", "--directory", tmp_path]
+    command += ["--port", "0", "--access-key-id", "key"]
     environment = {name: value for name, value in os.environ.items() if name != "SLSHUDI_LOCAL_SECRET"}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2

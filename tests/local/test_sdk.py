@@ -148,15 +148,15 @@ def test_puts_without_a_key_rotate_and_keys_have_one_shard(client: LogClient) ->
     assert [len(values_of(client, logstore, shard)) for shard in range(4)] == [2, 2, 2, 2]
     spans = client.list_shards(PROJECT, logstore).get_shards_info()
     for number in range(20):
-        key = "f" * 32 if number == 0 else hashlib.md5(b"%d" % number).hexdigest()
+        key = "f" * 32 if number == 0 else hashlib.md5(b"%d" % number, usedforsecurity=False).hexdigest()
         item = LogItem(timestamp=1, contents=[("value", key)])
         client.put_logs(PutLogsRequest(PROJECT, logstore, "", "s", [item], hashKey=key))
     for span in spans:
         keyed = values_of(client, logstore, span["shardID"])[2:]
         last = span["exclusiveEndKey"] == "f" * 32
         assert keyed
-        for (key,) in keyed:
-            assert span["inclusiveBeginKey"] <= key.decode() < span["exclusiveEndKey"] or last
+        for (found,) in keyed:
+            assert span["inclusiveBeginKey"] <= found.decode() < span["exclusiveEndKey"] or last
 
 
 def test_split_and_merge_close_shards_that_stay_readable(client: LogClient, logstore: str) -> None:

@@ -79,7 +79,7 @@ class Case:
 def cases() -> Iterator[Case]:
     """All of them."""
     for step, (first, second) in STOPS.items():
-        yield from (Case(step, *where, asleep) for *where, asleep in product(first, second, (False, True)))
+        yield from (Case(step, one, other, asleep) for one, other, asleep in product(first, second, (False, True)))
 
 
 def until(world: World, actor: Actor, reached: Callable[[], bool]) -> None:

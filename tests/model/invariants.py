@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from airflow_provider_slshudi.hudi import exchange
+from airflow_provider_slshudi.hudi.extra import RANGES_KEY, TRANSACTION_KEY
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.ranges import Range, merge, overlap
 from tests.model.service import fits
@@ -84,14 +84,14 @@ class Invariants:
     def _ledger(self) -> None:
         ledger = self._world.ledger
         states = {item.id: item for item in ledger.last(PIPELINE, 1000)}
-        on_table = {extra[exchange.TRANSACTION_KEY]: extra for _, extra, _ in self._world.table.commits()}
+        on_table = {extra[TRANSACTION_KEY]: extra for _, extra, _ in self._world.table.commits()}
         for id_ in on_table:
             state = states[id_].state if id_ in states else None
             require(state in (State.COMMITTED, State.PREPARED), "what is on the table was recorded", id_, state)
         committed = {id_ for id_, item in states.items() if item.state is State.COMMITTED}
         require(committed <= on_table.keys(), "what the ledger calls committed is on the table", committed)
         coverage, reserved = ledger.coverage(PIPELINE), ledger.reserved(PIPELINE)
-        aside = {extra[exchange.TRANSACTION_KEY] for _, extra, _ in self._world.aside.commits()}
+        aside = {extra[TRANSACTION_KEY] for _, extra, _ in self._world.aside.commits()}
         half = {id_ for id_ in committed - aside if not all(map(fits, _cursors(on_table[id_])))}
         require(not half, "what the ledger calls committed is in the quarantine, too", half)
         wanted = merge(item for id_ in committed for item in _ranges(on_table[id_]))
@@ -130,5 +130,5 @@ def _cursors(extra: dict[str, str]) -> list[int]:
 
 
 def _ranges(extra: dict[str, str]) -> list[Range]:
-    ranges = json.loads(extra[exchange.RANGES_KEY])
+    ranges = json.loads(extra[RANGES_KEY])
     return [Range(int(shard), begin, end) for shard, found in ranges.items() for begin, end, *_ in found]

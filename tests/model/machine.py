@@ -271,7 +271,7 @@ class Protocol(RuleBasedStateMachine):
         finally:
             type(self).schedules += 1
             type(self).steps += self.world.actors.steps
-            self.seen |= self.world.actors.seen
+            type(self).seen |= self.world.actors.seen
             self.world.__exit__()
 
 

@@ -121,7 +121,10 @@ def whole(body: Range, shard: int, first: int, keys: Sequence[str], groups: int)
 
 def _logs(item: Range, keys: Sequence[str]) -> pa.Table:
     cursors = list(range(item.begin, item.end))
-    same = {"__time__": (1_700_000_000, pa.int64()), "__time_ns_part__": (None, pa.uint32())}
+    same: dict[str, tuple[object, pa.DataType]] = {
+        "__time__": (1_700_000_000, pa.int64()),
+        "__time_ns_part__": (None, pa.uint32()),
+    }
     same |= {"__index__": (0, pa.int64()), "__topic__": (b"", pa.binary()), "__source__": (b"", pa.binary())}
     same |= {"__rest__": ([(b"k", b"v")], pa.map_(pa.binary(), pa.binary()))}
     columns = {name: pa.array([value] * len(cursors), type_) for name, (value, type_) in same.items()}

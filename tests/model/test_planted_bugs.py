@@ -11,11 +11,13 @@ import pytest
 from hypothesis import seed
 from hypothesis.stateful import run_state_machine_as_test
 
-from airflow_provider_slshudi.hudi import exchange, leftovers, quarantine
+from airflow_provider_slshudi.hudi import leftovers
+from airflow_provider_slshudi.hudi.client import quarantine as table_quarantine
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.planning.recovery import Decision, InstantState
-from airflow_provider_slshudi.protocol import aside, resolve, work
+from airflow_provider_slshudi.notes import driver, handover
+from airflow_provider_slshudi.protocol import decisions, quarantine, resolve, work
+from airflow_provider_slshudi.protocol.decisions import Decision, InstantState
 from tests.model.interleavings import Case
 from tests.model.invariants import Broken
 from tests.model.machine import Protocol, thorough
@@ -32,7 +34,7 @@ def quiet() -> Iterator[None]:
 
 
 def no_fence(world: World) -> None:
-    world.patch.setattr(exchange, "fence", lambda *_: None)
+    world.patch.setattr(handover, "fence", lambda *_: None)
 
 
 def no_fence_nor_sweep(world: World) -> None:
@@ -77,7 +79,7 @@ def no_clock(world: World) -> None:
 
 def no_clock_and_no_claim(world: World) -> None:
     no_clock(world)
-    world.patch.setattr(exchange, "require_claim", lambda *_: None)
+    world.patch.setattr(driver, "require_claim", lambda *_: None)
 
 
 def committed_is_rolled_back(world: World) -> None:
@@ -87,7 +89,7 @@ def committed_is_rolled_back(world: World) -> None:
 
 
 def wrong_decision(world: World) -> None:
-    right = resolve.decide
+    right = decisions.decide
 
     def decide(state: State | None, seen: InstantState) -> Decision:
         found = right(state, seen)
@@ -98,13 +100,13 @@ def wrong_decision(world: World) -> None:
 
 def quarantine_is_forgotten(world: World) -> None:
     """What the main table has is taken for all."""
-    world.patch.setattr(aside, "is_settled", lambda *_: True)
+    world.patch.setattr(quarantine, "is_settled", lambda *_: True)
 
 
 def quarantine_stays(world: World) -> None:
     """Only the main table's instant is rolled back."""
-    world.patch.setattr(quarantine, "roll_back", lambda *_: None)
-    world.patch.setattr(aside, "is_pending", lambda *_: False)
+    world.patch.setattr(table_quarantine, "roll_back", lambda *_: None)
+    world.patch.setattr(quarantine, "is_pending", lambda *_: False)
 
 
 def no_token(world: World) -> None:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta, timezone
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import Connection, Engine, delete, event
@@ -20,17 +20,18 @@ from sqlalchemy.exc import OperationalError
 
 from airflow_provider_slshudi import points
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed, SlsHudiError, TransientError
-from airflow_provider_slshudi.hudi import commit, instants
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.client import commit, instants
 from airflow_provider_slshudi.job import access, append, reading, tasks, verbs
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger import engine as ledger_engine
 from airflow_provider_slshudi.ledger import lease, models
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.planning.recovery import Decision
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.protocol import plan, rebuild, settle, steps, work
+from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.storage import Storage
 from tests.model.actors import Actor, Actors, Killed
 from tests.model.service import BYTES_PER_GROUP, ModelReader, ModelService, in_turn, whole
 from tests.model.table import ModelTable
@@ -120,7 +121,7 @@ class World:
         self._stack.close()
 
     def work(self, run_id: str) -> Work:
-        return Work(self.pipeline, self.ledger, self, lambda: self.source, Run("tail", run_id))  # type: ignore[arg-type]
+        return Work(self.pipeline, self.ledger, self, lambda: cast(LogService, self.source), Run("tail", run_id))
 
     # Runs of the DAG.
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_slshudi.config import Batch
+from airflow_provider_slshudi.config.pipeline import Batch
 from airflow_provider_slshudi.exceptions import DataExpired, PipelineConflict, TerminalError
-from airflow_provider_slshudi.ledger.records import Density, RangeTotals
+from airflow_provider_slshudi.hudi.extra import ranges_text
 from airflow_provider_slshudi.planning.batch import plan_tail
 from airflow_provider_slshudi.planning.windows import (
     DEFAULT_BYTES_PER_GROUP,
@@ -19,8 +19,7 @@ from airflow_provider_slshudi.planning.windows import (
     estimate,
     refuse_other_shards,
 )
-from airflow_provider_slshudi.protocol.resolve import ranges_text
-from airflow_provider_slshudi.ranges import Range, merge, overlap, subtract
+from airflow_provider_slshudi.ranges import Density, Range, merge, overlap, subtract
 
 BASE = 1614750027373205714
 ONE_BYTE = {shard: Density(1.0, 1.0) for shard in range(10)}
@@ -153,7 +152,7 @@ def test_holes_of_one_shard_are_bounded_like_shards() -> None:
 def test_the_longest_text_of_a_batch_s_ranges_stays_below_its_bound() -> None:
     largest = 2**63 - 1
     ranges = [Range(99_999 - number, largest - 1, largest) for number in range(MOST_RANGES)]
-    text = ranges_text(ranges, [RangeTotals(item, 10**10, 10**13, largest, largest) for item in ranges])
+    text = ranges_text((item, 10**10, 10**13) for item in ranges)
     assert len(text) <= 80 * MOST_RANGES
 
 

@@ -8,7 +8,7 @@ from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.ranges import Range
-from tests.protocol.conftest import Scenario
+from tests.scenarios import Scenario
 
 NAME = "ad_events"
 
@@ -27,7 +27,7 @@ def assert_exact(pipeline: Scenario, logs: int) -> None:
     rows = pa.Table.from_batches(HudiTableBuilder.from_base_uri(pipeline.work.storage.uri).build().read())
     assert sorted(rows["event_id"].to_pylist()) == sorted(f"event-{number}" for number in range(logs + 10))
     ledger, service, timeline = pipeline.work.ledger, pipeline.work.connect(), Timeline.load(pipeline.work.storage)
-    assert ledger.live(NAME) == ledger.reserved(NAME) == timeline.pending() == []
+    assert (ledger.live(NAME), ledger.reserved(NAME), timeline.pending()) == ([], [], [])
     told = {item.instant for item in ledger.last(NAME, 100, State.COMMITTED)}
     assert told == {item.time for item in timeline.completed("commit")}
     held = {item.id: (service.begin(item.id), service.end(item.id)) for item in service.shards()}

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.job.launch import Launcher
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.spark.launch import Launcher
 from tests.local.sdk import by_ip
 from tests.pipelines import ad_events, customers
 from tests.scenarios import PROJECT, Scenario, SessionLauncher

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_slshudi.hudi import commit, exchange, instants
-from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
-from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.client import commit, instants
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS
 from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes.handover import Claim
 from airflow_provider_slshudi.protocol import steps
-from tests.protocol.conftest import Scenario
+from tests.scenarios import Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +31,7 @@ def damaged_batch(pipeline: Scenario, change: Callable[[list[str]], list[str]]) 
     work = pipeline.by("run-2")
     opened = pipeline.open(work)
     steps.append(work, opened.id, opened.token)
-    manifest, _ = exchange.read_manifest(work.storage, opened.id, opened.instant or "", opened.token)
+    manifest, _ = Claim(work.storage, opened.id, opened.instant or "", opened.token).manifest()
     path = Path(work.storage.full(manifest.stats[0]["path"]))
     table = pq.read_table(path, partitioning=None)
     keys = table["_hoodie_record_key"].to_pylist()
@@ -39,7 +41,7 @@ def damaged_batch(pipeline: Scenario, change: Callable[[list[str]], list[str]]) 
     table = table.take(rows).set_column(2, "_hoodie_record_key", pa.array(changed))
     pq.write_table(table, path, store_schema=False)
     manifest.stats[0]["fileSizeInBytes"] = manifest.stats[0]["totalWriteBytes"] = path.stat().st_size
-    exchange.write_manifest(work.storage, manifest)
+    handover.write_manifest(work.storage, manifest)
     recorded = steps.record(work, opened.id, opened.token)
     return steps.commit(work, recorded.id, recorded.token)
 

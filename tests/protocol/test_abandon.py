@@ -16,15 +16,15 @@ from airflow_provider_slshudi.exceptions import (
     JobFailed,
 )
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.job.launch import Launcher
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.planning.recovery import Decision, InstantState
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol.abandon import ABANDONED, abandon, evidence
+from airflow_provider_slshudi.protocol.decisions import Decision, InstantState
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
+from airflow_provider_slshudi.spark.launch import Launcher
 from tests.scenarios import Scenario
 
 Make = Callable[..., Scenario]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_slshudi.config import Source
+from airflow_provider_slshudi.config.pipeline import Source
 from airflow_provider_slshudi.exceptions import (
     CommitStateUnknown,
     LedgerAhead,
@@ -19,17 +19,17 @@ from airflow_provider_slshudi.exceptions import (
     TableMismatch,
     TimelineUnreadable,
 )
-from airflow_provider_slshudi.hudi.exchange import Selection
 from airflow_provider_slshudi.hudi.timeline import Phase
 from airflow_provider_slshudi.job.access import Access
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.planning.recovery import Decision
+from airflow_provider_slshudi.notes.handover import Selection
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import maintain, metadata, plan, replay, rewrite, steps
 from airflow_provider_slshudi.protocol.abandon import abandon
+from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.evidence import look
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle

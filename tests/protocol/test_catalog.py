@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
-from airflow_provider_slshudi.hudi.runtime import environment
-from airflow_provider_slshudi.job.launch import SubprocessLauncher
 from airflow_provider_slshudi.protocol.catalog import sync
+from airflow_provider_slshudi.spark.launch import SubprocessLauncher
+from airflow_provider_slshudi.spark.runtime import environment
 from tests.scenarios import Scenario
 from tests.services import hive_metastore
 
 _READER = """
 import json, sys
-from airflow_provider_slshudi.hudi.runtime import session_conf
+from airflow_provider_slshudi.spark.runtime import session_conf
 from pyspark.sql import SparkSession
 
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").enableHiveSupport()

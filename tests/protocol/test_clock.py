@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_slshudi.exceptions import ClockAhead
-from airflow_provider_slshudi.hudi import clock
-from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.client import clock
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.protocol import maintain, plan, steps, work
 from airflow_provider_slshudi.protocol.settle import settle
 from tests.protocol.checks import assert_exact

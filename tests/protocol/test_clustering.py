@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import JobFailed, LeaseHeld, TableError
-from airflow_provider_slshudi.hudi import clustering, commit, rewriting
-from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.client import clustering, commit
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
-from airflow_provider_slshudi.job.orders import Verb
+from airflow_provider_slshudi.notes import rewrite
+from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import steps
 from airflow_provider_slshudi.protocol.maintain import clean
@@ -174,7 +175,7 @@ def test_a_driver_that_comes_to_life_after_its_clustering_was_undone_leaves_no_f
     files = base_files(pipeline)
     write = clustering.write
 
-    def late(gateway: Gateway, described: Pipeline, instant: str, inflight: Callable[[], None]) -> rewriting.Written:
+    def late(gateway: Gateway, described: Pipeline, instant: str, inflight: Callable[[], None]) -> rewrite.Written:
         written = write(gateway, described, instant, inflight)
         copies = {path: Path(pipeline.work.storage.full(path)).read_bytes() for path in written.paths}
         commit.roll_back(gateway, described, instant)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ColumnMismatch, ManifestError
 from airflow_provider_slshudi.hudi import evolution
+from airflow_provider_slshudi.hudi.schema import type_of_avro
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Work
@@ -34,7 +35,7 @@ def changed(pipeline: Pipeline, **types: str) -> Pipeline:
 def columns_of(scenario: Scenario) -> dict[str, str]:
     now = evolution.schema_of_now(scenario.work.storage, Timeline.load(scenario.work.storage))
     assert now is not None
-    return {field["name"]: str(evolution.type_of_avro(field["type"])) for field in now.record["fields"]}
+    return {field["name"]: str(type_of_avro(field["type"])) for field in now.record["fields"]}
 
 
 def opened(work: Work) -> Transaction:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import JobFailed, LeaseHeld
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.job import verbs
-from airflow_provider_slshudi.job.orders import Verb
+from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import maintain, metadata, steps
 from airflow_provider_slshudi.protocol.rebuild import rebuild

@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -18,7 +17,7 @@ from uuid import uuid4
 import pytest
 from pydantic import ValidationError
 
-from airflow_provider_slshudi.config import PROTOCOL_OPTIONS
+from airflow_provider_slshudi.config.options import PROTOCOL_OPTIONS
 from airflow_provider_slshudi.exceptions import (
     ForeignWrite,
     IllegalTransition,
@@ -27,27 +26,29 @@ from airflow_provider_slshudi.exceptions import (
     PipelineConflict,
     TableError,
 )
-from airflow_provider_slshudi.hudi import commit, exchange, instants
-from airflow_provider_slshudi.hudi.basefile import BaseFileWriter
-from airflow_provider_slshudi.hudi.gateway import Gateway
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.hudi.client import commit, instants
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
-from airflow_provider_slshudi.job.launch import Launcher
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import LedgerShard, Transaction
 from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.planning.recovery import Decision
+from airflow_provider_slshudi.notes import driver, handover
+from airflow_provider_slshudi.notes.handover import Claim
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.protocol import maintain, plan, steps
+from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.resolve import _commit_order
 from airflow_provider_slshudi.protocol.settle import register, settle
 from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.spark.launch import Launcher
+from airflow_provider_slshudi.storage import Storage
 from tests.hudi.conftest import event_rows, write_files
 from tests.protocol.checks import NAME, assert_exact, phase
-from tests.protocol.conftest import Scenario
+from tests.scenarios import Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -149,11 +150,6 @@ def pipeline(scenario: Make) -> Scenario:
     made = scenario(shards=1)
     made.put(LOGS)
     return made
-
-
-@pytest.fixture
-def gateway(spark: SparkSession) -> Gateway:
-    return Gateway.of(spark.sparkContext)
 
 
 def settled(pipeline: Scenario, run_id: str) -> list[Decision]:
@@ -277,7 +273,7 @@ class Overtaken:
 
     def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
         if self.how == "claimed":
-            exchange.claim(Storage(order.pipeline["table"]["path"]), by="somebody else")
+            driver.claim(Storage(order.pipeline["table"]["path"]), by="somebody else")
         else:
             order = replace(order, until=clock() - 1)
         self.launcher.run(verb, order, secrets)
@@ -312,9 +308,9 @@ def test_a_part_of_the_write_stats_is_never_recorded(pipeline: Scenario) -> None
     opened = pipeline.open(pipeline.by("run-1"))
     steps.append(pipeline.by("run-1"), opened.id, opened.token)
     storage = pipeline.work.storage
-    manifest, _ = exchange.read_manifest(storage, opened.id, str(opened.instant), opened.token)
+    manifest, _ = Claim(storage, opened.id, str(opened.instant), opened.token).manifest()
     assert len(manifest.stats) > 1
-    exchange.write_manifest(storage, replace(manifest, stats=manifest.stats[1:]))
+    handover.write_manifest(storage, replace(manifest, stats=manifest.stats[1:]))
     with pytest.raises(ManifestError, match=r"rows were read, but files hold"):
         steps.record(pipeline.by("run-1"), opened.id, opened.token)
     assert settled(pipeline, "run-2") == [Decision.ROLL_BACK_AND_ABORT]
@@ -405,7 +401,7 @@ def test_a_zombie_task_begins_no_file_after_the_commit_and_one_that_it_writes_is
 ) -> None:
     found = prepared(pipeline, "run-1")
     storage, instant = pipeline.work.storage, str(found.instant)
-    wanted = partial(exchange.require_order, storage, found.id, instant, found.token)
+    wanted = Claim(storage, found.id, instant, found.token).require
     rows, keys, dates = event_rows(5)
     steps.commit(pipeline.by("run-1"), found.id, found.token)
     (listed,) = base_files(pipeline)

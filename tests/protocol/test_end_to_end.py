@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_slshudi.exceptions import ConfigError, DataExpired, JobFailed, TableError
-from airflow_provider_slshudi.hudi import exchange
+from airflow_provider_slshudi.hudi.extra import RANGES_KEY, TRANSACTION_KEY
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.job.launch import SubprocessLauncher
 from airflow_provider_slshudi.ledger.records import LedgerShard
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol import plan
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from tests.scenarios import Scenario
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def test_two_batches_bring_every_log_once(spark: SparkSession, scenario: Callabl
 
     timeline = Timeline.load(pipeline.work.storage)
     extra = timeline.extra_metadata(timeline.completed("commit")[-1])
-    assert extra[exchange.TRANSACTION_KEY] == second.id
-    in_commit = {int(shard): rows for shard, rows in json.loads(extra[exchange.RANGES_KEY]).items()}
+    assert extra[TRANSACTION_KEY] == second.id
+    in_commit = {int(shard): rows for shard, rows in json.loads(extra[RANGES_KEY]).items()}
     assert in_commit == {
         item.range.shard: [[item.range.begin, item.range.end, item.rows, item.bytes]]
         for item in pipeline.work.ledger.totals(second.id)
@@ -101,7 +101,7 @@ def test_logs_that_expired_unread_stop_the_pipeline_or_are_recorded_as_a_gap(sce
     assert skipping.work.ledger.ranges(committed.id)[0] == Range(0, begin - 10, begin, gap=True)
     timeline = Timeline.load(pipeline.work.storage)
     (in_commit,) = timeline.completed("commit")
-    ranges = json.loads(timeline.extra_metadata(in_commit)[exchange.RANGES_KEY])
+    ranges = json.loads(timeline.extra_metadata(in_commit)[RANGES_KEY])
     assert ranges["0"][0] == [begin - 10, begin, None, None]
     assert plan.preview(skipping.work) == []
     assert verify(skipping.work).ok

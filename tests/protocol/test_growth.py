@@ -16,16 +16,18 @@ import pytest
 from sqlalchemy import Engine, event
 
 from airflow_provider_slshudi.exceptions import DataExpired, ManifestError, PipelineConflict
-from airflow_provider_slshudi.hudi import exchange
-from airflow_provider_slshudi.job.launch import Launcher
+from airflow_provider_slshudi.hudi.extra import PIPELINE_KEY, RANGES_KEY, TRANSACTION_KEY
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes.handover import BatchOrder, Claim
 from airflow_provider_slshudi.planning.windows import MOST_RANGES
 from airflow_provider_slshudi.protocol import plan
 from airflow_provider_slshudi.protocol.resolve import _commit_order
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService, Shard
+from airflow_provider_slshudi.spark.launch import Launcher
 from tests.model.table import ModelTable
 from tests.pipelines import ad_events
 
@@ -103,7 +105,7 @@ def commit(table: ModelTable) -> Commit:
         found = prepare(work, planned, instant)
         table.request(None, "", instant)
         table.to_inflight(None, "", instant)
-        extra = {exchange.PIPELINE_KEY: work.pipeline.name, exchange.TRANSACTION_KEY: found.id}
+        extra = {PIPELINE_KEY: work.pipeline.name, TRANSACTION_KEY: found.id}
         table.commit(None, None, instant, [], extra, lambda: None)
         work.ledger.committed(found.id, 1, instant)
 
@@ -198,14 +200,15 @@ def test_the_commit_of_the_largest_batch_is_a_few_kilobytes(work_on: Callable[[L
     work = work_on(Logstore(MOST_RANGES))
     prepared = prepare(work, plan.tail(work))
     instant = str(prepared.instant)
-    exchange.write_order(work.storage, exchange.BatchOrder(prepared.id, 1, instant, {}, [], {}))
+    handover.write_order(work.storage, BatchOrder(prepared.id, 1, instant, {}, [], {}))
     order = _commit_order(work, prepared)
+    claim = Claim(work.storage, prepared.id, instant, 1)
     assert len(order.to_json()) < 4_096
-    extra: Mapping[str, str] = exchange.read_extra(work.storage, prepared.id, instant, 1, order.extra)
-    assert extra[exchange.TRANSACTION_KEY] == prepared.id
-    assert len(json.loads(extra[exchange.RANGES_KEY])) == MOST_RANGES
+    extra: Mapping[str, str] = claim.read_extra(order.extra)
+    assert extra[TRANSACTION_KEY] == prepared.id
+    assert len(json.loads(extra[RANGES_KEY])) == MOST_RANGES
     assert sum(map(len, extra.values())) < 512 * 1024
 
-    exchange.write_extra(work.storage, instant, 1, {**extra, exchange.PIPELINE_KEY: "another"})
+    claim.leave_extra({**extra, PIPELINE_KEY: "another"})
     with pytest.raises(ManifestError, match="SHA-256 differs"):
-        exchange.read_extra(work.storage, prepared.id, instant, 1, order.extra)
+        claim.read_extra(order.extra)

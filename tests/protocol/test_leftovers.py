@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_slshudi.exceptions import TableError
-from airflow_provider_slshudi.job.orders import Verb
+from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.protocol import maintain, metadata, steps
 from airflow_provider_slshudi.protocol.settle import settle
 from tests.protocol.checks import assert_exact

@@ -16,20 +16,20 @@ import pytest
 from sqlalchemy import update
 
 from airflow_provider_slshudi.exceptions import CommitStateUnknown, Fenced, JobFailed, ManifestError
-from airflow_provider_slshudi.hudi import exchange
-from airflow_provider_slshudi.hudi.exchange import Manifest
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
-from airflow_provider_slshudi.job.launch import Launcher, submission
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.models import transactions
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.planning.recovery import Decision
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes.handover import Claim, Manifest
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.protocol import plan, steps
+from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.settle import register, settle
+from airflow_provider_slshudi.spark.launch import Launcher, submission
 from tests.protocol.checks import NAME, assert_exact, phase
-from tests.protocol.conftest import Scenario
 from tests.protocol.test_dangers import committed, events, ids, prepared, settled, unproven
+from tests.scenarios import Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,8 +126,8 @@ def appended(pipeline: Scenario) -> Transaction:
 
 def change_manifest(pipeline: Scenario, transaction: Transaction, change: Callable[[Manifest], Manifest]) -> None:
     storage = pipeline.work.storage
-    manifest, _ = exchange.read_manifest(storage, transaction.id, str(transaction.instant), transaction.token)
-    exchange.write_manifest(storage, change(manifest))
+    manifest, _ = Claim(storage, transaction.id, str(transaction.instant), transaction.token).manifest()
+    handover.write_manifest(storage, change(manifest))
 
 
 class Failing:

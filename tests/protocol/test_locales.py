@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from aliyun.log import LogItem, PutLogsRequest
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import JobFailed
-from airflow_provider_slshudi.hudi import packages
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.job.launch import SubprocessLauncher
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol import steps
 from airflow_provider_slshudi.protocol.settle import settle
+from airflow_provider_slshudi.spark import packages
+from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from tests.pipelines import ad_events
 from tests.scenarios import Scenario, log
 

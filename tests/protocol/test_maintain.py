@@ -15,24 +15,24 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_slshudi.exceptions import ForeignWrite, JobFailed, LeaseHeld, LedgerAhead, TimelineUnreadable
-from airflow_provider_slshudi.hudi import commit, slices
-from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.client import commit
+from airflow_provider_slshudi.hudi.client.basefiles import committed_files
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.timeline import FOLDER, Phase, Timeline
-from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.planning.recovery import Decision
+from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import maintain, steps, work
+from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.maintain import Archived, Cleaned
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
 from tests.protocol.checks import assert_exact, phase
-from tests.protocol.conftest import Scenario
 from tests.protocol.served import batches, cluster, served
-from tests.scenarios import DyingLauncher
+from tests.scenarios import DyingLauncher, Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,7 +75,7 @@ def test_files_of_a_clustering_are_committed_ones_when_that_was_archived(
     maintain.clean(pipeline.by("maintenance"))
     maintain.archive(pipeline.by("maintenance"))
     assert timeline_of(pipeline).get(rewritten[0]) is None
-    files = slices.committed_files(Gateway.of(spark.sparkContext), pipeline.work.pipeline)
+    files = committed_files(Gateway.of(spark.sparkContext), pipeline.work.pipeline)
     assert rewritten[0] in {file.instant for file in files}
     held = sum(pq.read_metadata(pipeline.work.storage.full(file.name)).num_rows for file in files)
     assert held == logs
@@ -276,7 +276,9 @@ def test_a_clean_that_somebody_else_planned_is_carried_out_unless_it_would_delet
 
     def plan(**changes: object) -> None:
         reader, changed = fastavro.reader(io.BytesIO(ours)), io.BytesIO()
-        fastavro.writer(changed, reader.writer_schema, [{**next(iter(reader)), **changes}])
+        record = next(iter(reader))
+        assert isinstance(record, dict)
+        fastavro.writer(changed, reader.writer_schema, [{**record, **changes}])
         file.write_bytes(changed.getvalue())
 
     outside = Path(pipeline.work.storage.full("")).parent / "another" / next(iter(there)).rpartition("/")[2]

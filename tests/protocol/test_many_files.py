@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_slshudi.config import MOST_FILES
+from airflow_provider_slshudi.config.pipeline import MOST_FILES
 from airflow_provider_slshudi.exceptions import LeaseHeld, TooManyFiles
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.planning.recovery import Decision
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.processes import clock
-from airflow_provider_slshudi.protocol import steps, work
+from airflow_provider_slshudi.protocol import record, steps, work
+from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.settle import register, settle
 from tests.scenarios import Scenario
 
@@ -53,14 +53,19 @@ def test_a_batch_of_more_files_than_a_commit_takes_is_refused_by_its_column_and_
     table = {"path": f"file://{tmp_path}/t", "name": "ad_events", "partition": {"by": "field", "column": "event_id"}}
     pipeline = scenario(shards=1, table=table)
     pipeline.put(3)
-    monkeypatch.setattr(steps, "MOST_FILES", 2)
+    monkeypatch.setattr(record, "MOST_FILES", 2)
     with pytest.raises(TooManyFiles, match=r"has 3 files .* takes 2 .* partition column event_id .*batch.max_bytes"):
         pipeline.prepare(pipeline.by("run-1"))
     assert [item.decision for item in settle(pipeline.by("run-2"), lambda run: True)] == [Decision.ROLL_BACK_AND_ABORT]
 
-    monkeypatch.setattr(steps, "MOST_FILES", MOST_FILES)
+    monkeypatch.setattr(record, "MOST_FILES", MOST_FILES)
     prepared = pipeline.prepare(pipeline.by("run-3"))
-    given = []
-    monkeypatch.setattr(work, "commit_seconds", lambda files: given.append(files) or 180.0)
+    given: list[int] = []
+
+    def seconds(files: int) -> float:
+        given.append(files)
+        return 180.0
+
+    monkeypatch.setattr(work, "commit_seconds", seconds)
     assert steps.commit(pipeline.by("run-3"), prepared.id, prepared.token).state is State.COMMITTED
     assert given == [3]

@@ -12,20 +12,24 @@ import pyarrow.parquet as pq
 import pytest
 from aliyun.log import LogItem, PutLogsRequest
 
-from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.exceptions import TableError, TableMismatch
-from airflow_provider_slshudi.hudi import commit, statistics
-from airflow_provider_slshudi.hudi.mending import Findings
-from airflow_provider_slshudi.hudi.storage import Storage
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.exceptions import JobFailed, TableError, TableMismatch
+from airflow_provider_slshudi.hudi import properties, statistics
+from airflow_provider_slshudi.hudi.client import commit
+from airflow_provider_slshudi.notes.mending import Findings
+from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import steps
 from airflow_provider_slshudi.protocol.mending import check, mend
-from airflow_provider_slshudi.protocol.rewrite import Rewritten
+from airflow_provider_slshudi.protocol.rewrite import Rewritten, cluster
+from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
-from tests.scenarios import Scenario
+from airflow_provider_slshudi.storage import Storage
+from tests.scenarios import DyingLauncher, Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LOCKS = "hoodie.write.lock.provider"
 OLD_TIME = str(-62_135_596_800_000 + 1)
 
 
@@ -137,6 +141,19 @@ def sorted_by(pipeline: Scenario, *names: str, columns: Sequence[dict[str, str]]
     return Pipeline.model_validate({**described, **more})
 
 
+def test_files_of_all_partitions_are_clustered_after_some_were_mended(scenario: Callable[..., Scenario]) -> None:
+    pipeline = scenario(shards=1)
+    for number in range(3):
+        put(pipeline, {"event_id": f"small-{number}", "ts": "0", "price": "1"})
+        pipeline.batch(f"run-{number}")
+    with earlier_version():
+        put(pipeline, {"event_id": "old", "ts": OLD_TIME, "price": "2"})
+        pipeline.batch("run-3")
+    assert mend(pipeline.by("mend")).looked == 4
+    done = cluster(pipeline.by("cluster"))
+    assert (done.files, done.into_files) == (3, 1)
+
+
 def test_there_is_nothing_to_look_at_before_the_first_batch(scenario: Callable[..., Scenario]) -> None:
     with pytest.raises(TableError, match="run a batch first"):
         check(scenario().work)
@@ -161,4 +178,62 @@ def test_an_index_of_somebody_elses_is_found_and_taken_off(
     assert check(pipeline.by("check")).foreign == ("expr_index_by_hour",)
     assert mend(pipeline.by("mend")).ok
     assert pipeline.batch("run-3").rows == 20
+    assert verify(pipeline.work).ok
+
+
+@contextmanager
+def named(spark: SparkSession, path: str) -> Iterator[str]:
+    """A table as Spark's SQL knows it, with a lock, without which it makes no index."""
+    spark.sql(f"create table of_sql using hudi location '{path}'")
+    spark.conf.set(LOCKS, "org.apache.hudi.client.transaction.lock.InProcessLockProvider")
+    try:
+        yield "of_sql"
+    finally:
+        spark.conf.unset(LOCKS)
+        spark.sql("drop table of_sql")
+
+
+def test_an_index_is_found_again_where_its_removal_was_cut_off(
+    spark: SparkSession, scenario: Callable[..., Scenario]
+) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(20)
+    pipeline.batch("run-1")
+    with named(spark, pipeline.work.storage.full("")) as table:
+        spark.sql(f"create index by_hour on {table} using column_stats(event_time) options(expr='hour')")
+    with pytest.raises(JobFailed):
+        mend(pipeline.by("mend", launcher=DyingLauncher(Point.METADATA_DELETED)))
+    assert check(pipeline.by("check")).foreign == ("expr_index_by_hour",)
+    assert mend(pipeline.by("mend again")).ok
+    told = properties.read(pipeline.work.storage) or {}
+    assert "expr_index" not in told["hoodie.table.metadata.partitions"]
+    pipeline.put(20)
+    assert pipeline.batch("run-2").rows == 20
+
+
+def test_an_index_without_a_definition_is_one_of_somebody_elses(tmp_path: Path) -> None:
+    """As an earlier version left it, that was cut off between the definition and what it defines."""
+    storage = Storage(f"file://{tmp_path}")
+    storage.write(".hoodie/hoodie.properties", b"hoodie.table.metadata.partitions=expr_index_by_hour,files\n")
+    assert statistics.Indexes.of(storage).foreign == ["expr_index_by_hour"]
+
+
+def test_an_index_of_the_quarantine_holds_a_batch_back_until_it_is_taken_off(
+    spark: SparkSession, scenario: Callable[..., Scenario]
+) -> None:
+    pipeline = scenario(shards=1, misfits="quarantine")
+    misfit = {"event_id": "odd", "ts": "0", "clicks": "none"}
+    put(pipeline, misfit, {"event_id": "a", "ts": "0", "clicks": "3"})
+    pipeline.batch("run-1")
+    put(pipeline, misfit, {"event_id": "b", "ts": "0", "clicks": "3"})
+    waiting = pipeline.prepare(pipeline.by("run-2"))
+    with named(spark, Storage(pipeline.work.pipeline.quarantine_path).full("")) as table:
+        spark.sql(f"create index by_hour on {table} using column_stats(planned) options(expr='hour')")
+    with pytest.raises(TableMismatch, match="expr_index_by_hour"):
+        steps.commit(pipeline.by("run-2"), waiting.id, waiting.token)
+    assert found(spark, pipeline, "true") == ["a"], "neither table has the batch"
+    assert check(pipeline.by("check")).foreign == ("quarantine: expr_index_by_hour",)
+    assert mend(pipeline.by("mend")).ok
+    settle(pipeline.by("run-3"), lambda run: True)
+    assert found(spark, pipeline, "true") == ["a", "b"]
     assert verify(pipeline.work).ok

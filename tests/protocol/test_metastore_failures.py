@@ -27,16 +27,16 @@ from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.ledger.models import leases, metadata
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.planning.recovery import Decision
 from airflow_provider_slshudi.points import FOLDER, Point
 from airflow_provider_slshudi.processes import this_process
 from airflow_provider_slshudi.protocol import plan, steps
+from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.protocol.work import Work
 from tests.protocol.checks import NAME, assert_exact, phase
-from tests.protocol.conftest import Scenario
+from tests.scenarios import Scenario
 from tests.services import PostgresServer, postgres_server
 from tests.wire import Fault, Wire, wire_to
 
@@ -106,7 +106,7 @@ class Metastore:
     def end_sessions(self) -> None:
         """Ends all sessions but its own, as an administrator would."""
         self.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "  # noqa: S608 - a name of its own
             f"WHERE datname = '{self.database}' AND pid <> pg_backend_pid()"
         )
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_slshudi.exceptions import RuntimeMissing
-from airflow_provider_slshudi.hudi import packages
-from airflow_provider_slshudi.job import resident
 from airflow_provider_slshudi.local.process import LocalSls
+from airflow_provider_slshudi.spark import packages, resident
 from tests.local.sdk import by_ip
 from tests.pipelines import ad_events
 from tests.scenarios import PROJECT
@@ -22,8 +21,8 @@ from tests.users import open_folder, run_as
 NAMELESS = 54_321
 BATCH = """
 import os, sys
-from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.job.launch import SubprocessLauncher
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.protocol.work import Run, Work

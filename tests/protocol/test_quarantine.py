@@ -12,9 +12,8 @@ import pytest
 from aliyun.log import LogItem, PutLogsRequest
 from sqlalchemy import delete
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import CommitStateUnknown, JobFailed, TableMismatch, TooManyMisfits
-from airflow_provider_slshudi.hudi.storage import Storage
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.records import Transaction
@@ -26,8 +25,8 @@ from airflow_provider_slshudi.protocol.maintain import archive, clean
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
-from tests.protocol.conftest import Scenario
-from tests.scenarios import DyingLauncher
+from airflow_provider_slshudi.storage import Storage
+from tests.scenarios import DyingLauncher, Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +47,8 @@ def rows_of(uri: str) -> list[dict[str, Any]]:
     """A table's rows as hudi-rs reads it."""
     from hudi import HudiTableBuilder
 
-    return pa.Table.from_batches(HudiTableBuilder.from_base_uri(uri).build().read()).to_pylist()
+    found: list[dict[str, Any]] = pa.Table.from_batches(HudiTableBuilder.from_base_uri(uri).build().read()).to_pylist()
+    return found
 
 
 def changed(pipeline: Scenario, **fields: Any) -> Scenario:
@@ -134,8 +134,8 @@ def prepared(pipeline: Scenario) -> Transaction:
 def test_who_rolled_the_main_instant_back_leaves_the_quarantines_to_settle(
     pipeline: Scenario, spark: SparkSession
 ) -> None:
-    from airflow_provider_slshudi.hudi import commit
-    from airflow_provider_slshudi.hudi.gateway import Gateway
+    from airflow_provider_slshudi.hudi.client import commit
+    from airflow_provider_slshudi.hudi.client.gateway import Gateway
 
     batch = prepared(pipeline)
     found = aside(pipeline).get(str(batch.instant))
@@ -148,8 +148,9 @@ def test_who_rolled_the_main_instant_back_leaves_the_quarantines_to_settle(
 
 
 def test_a_quarantined_batch_that_somebody_took_away_is_for_a_person(pipeline: Scenario, spark: SparkSession) -> None:
-    from airflow_provider_slshudi.hudi import commit, quarantine
-    from airflow_provider_slshudi.hudi.gateway import Gateway
+    from airflow_provider_slshudi.hudi import quarantine
+    from airflow_provider_slshudi.hudi.client import commit
+    from airflow_provider_slshudi.hudi.client.gateway import Gateway
 
     batch = prepared(pipeline)
     made = quarantine.table_of(pipeline.work.pipeline)
@@ -167,8 +168,9 @@ def test_a_quarantined_batch_that_somebody_took_away_is_for_a_person(pipeline: S
 def test_of_a_committed_batch_whose_quarantined_logs_somebody_took_away_both_tables_are_to_be_restored(
     pipeline: Scenario, spark: SparkSession
 ) -> None:
-    from airflow_provider_slshudi.hudi import commit, quarantine
-    from airflow_provider_slshudi.hudi.gateway import Gateway
+    from airflow_provider_slshudi.hudi import quarantine
+    from airflow_provider_slshudi.hudi.client import commit
+    from airflow_provider_slshudi.hudi.client.gateway import Gateway
 
     batch = prepared(pipeline)
     with pytest.raises(CommitStateUnknown):
@@ -182,8 +184,8 @@ def test_of_a_committed_batch_whose_quarantined_logs_somebody_took_away_both_tab
 def test_an_instant_that_a_given_up_driver_left_in_the_quarantine_is_rolled_back(
     pipeline: Scenario, spark: SparkSession
 ) -> None:
-    from airflow_provider_slshudi.hudi import quarantine
-    from airflow_provider_slshudi.hudi.gateway import Gateway
+    from airflow_provider_slshudi.hudi.client import quarantine
+    from airflow_provider_slshudi.hudi.client.gateway import Gateway
 
     opened = pipeline.open(pipeline.by("run-1"))
     settle(pipeline.by("run-2"), lambda run: True)

@@ -24,18 +24,20 @@ from airflow_provider_slshudi.exceptions import (
     ManifestError,
     TimelineUnreadable,
 )
-from airflow_provider_slshudi.hudi import commit, exchange
-from airflow_provider_slshudi.hudi.gateway import Gateway
+from airflow_provider_slshudi.hudi.client import commit
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
-from airflow_provider_slshudi.job.orders import Verb
 from airflow_provider_slshudi.ledger import engine as engine_module
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.planning.recovery import Decision
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes.handover import Claim
+from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import plan, steps
+from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.recover import decisions, recover
 from airflow_provider_slshudi.protocol.resolve import _commit_order
 from airflow_provider_slshudi.protocol.settle import settle
@@ -332,9 +334,9 @@ def test_a_live_transaction_of_a_running_run_is_let_be(pipeline: Scenario) -> No
 
 def test_a_manifest_that_was_changed_after_it_was_recorded_is_not_committed(pipeline: Scenario) -> None:
     prepared = pipeline.prepare(pipeline.by("run-1"))
-    manifest, _ = exchange.read_manifest(pipeline.work.storage, prepared.id, prepared.instant or "", prepared.token)
+    manifest, _ = Claim(pipeline.work.storage, prepared.id, prepared.instant or "", prepared.token).manifest()
     manifest.stats.pop()
-    exchange.write_manifest(pipeline.work.storage, manifest)
+    handover.write_manifest(pipeline.work.storage, manifest)
     with pytest.raises(ManifestError, match="is not the one that was recorded"):
         steps.commit(pipeline.by("run-1"), prepared.id, prepared.token)
     assert phase(pipeline, prepared) is Phase.INFLIGHT

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from airflow_provider_slshudi.exceptions import CommitStateUnknown, JobFailed, ReplayUnderWay
-from airflow_provider_slshudi.hudi.exchange import Selection
 from airflow_provider_slshudi.ledger.records import Duties
 from airflow_provider_slshudi.ledger.states import Kind, State
+from airflow_provider_slshudi.notes.handover import Selection
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import replay
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
-from tests.protocol.conftest import Scenario
 from tests.protocol.test_quarantine import LOGS, aside, assert_each_once, changed, rows_of
-from tests.scenarios import DyingLauncher
+from tests.scenarios import DyingLauncher, Scenario
 
 Make = Callable[..., Scenario]
 
@@ -73,7 +73,7 @@ def test_what_fits_by_now_goes_back_and_a_second_replay_finds_nothing_more(pipel
 
 def test_logs_come_back_as_if_they_had_fitted_at_once(scenario: Make) -> None:
     """Rest, tags, topic and partitions are made of the raw log."""
-    columns = [
+    columns: list[dict[str, Any]] = [
         {"name": "event_id"},
         {"name": "event_time", "type": "timestamp", "format": "millis", "key": "ts"},
         {"name": "clicks", "type": "bigint", "required": True},

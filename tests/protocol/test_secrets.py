@@ -65,10 +65,11 @@ def test_no_task_holds_the_key(
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    carried, dumps = io.BytesIO(), CloudPickleSerializer.dumps
+    carried = io.BytesIO()
+    dumps: Callable[[CloudPickleSerializer, object], bytes] = CloudPickleSerializer.dumps
 
     def listen(self: CloudPickleSerializer, given: object) -> bytes:
-        made: bytes = dumps(self, given)
+        made = dumps(self, given)
         carried.write(made)
         return made
 
@@ -91,7 +92,7 @@ def test_a_drivers_block_port_answers_nobody_without_sparks_secret(
     made = scenario()
     made.put(20)
     made.batch("run-1")
-    sc = spark.sparkContext._jsc.sc()  # type: ignore[attr-defined]
+    sc = spark.sparkContext._jsc.sc()
     manager = sc.env().blockManager()
     blocks, entries = [], manager.blockInfoManager().entries()
     while entries.hasNext():

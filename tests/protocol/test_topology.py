@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_slshudi.exceptions import CommitStateUnknown
-from airflow_provider_slshudi.job.launch import SubprocessLauncher
 from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.planning.recovery import Decision
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import steps
+from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
+from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from tests.scenarios import DyingLauncher, Scenario
 from tests.services import postgres, s3_store, spark_cluster
 

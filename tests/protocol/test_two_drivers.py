@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -54,7 +54,7 @@ def held(line: Line) -> Iterator[Callable[..., HeldStep]]:
     started = []
 
     def start(step: Step, transaction: Transaction, holds: Holds, **more: object) -> HeldStep:
-        setup = {"transaction": transaction.id, "token": transaction.token, **more}
+        setup: dict[str, Any] = {"transaction": transaction.id, "token": transaction.token, **more}
         started.append(line.held(step, holds, **setup))
         return started[-1]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aliyun.log import LogItem, PutLogsRequest
@@ -16,18 +16,19 @@ from airflow_provider_slshudi.exceptions import (
     LedgerLost,
     RangesDoubled,
 )
-from airflow_provider_slshudi.hudi import quarantine
-from airflow_provider_slshudi.job.launch import Launcher
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from airflow_provider_slshudi.hudi.client import quarantine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import plan, replay, steps
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.repair import Repaired, drop_doubled
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
+from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.spark.launch import Launcher
 from tests.pipelines import upserted_often
 from tests.protocol.test_quarantine import assert_each_once, rows_of
 from tests.scenarios import DyingLauncher, Scenario, log
@@ -56,7 +57,10 @@ def with_ledger(pipeline: Scenario, ledger: Ledger) -> Scenario:
 
 @pytest.mark.parametrize("described", ["append", "upsert", "quarantine"])
 def test_what_settle_refuses_a_plan_refuses_too(scenario: Make, another_ledger: Ledger, described: str) -> None:
-    fields = {"upsert": {"described": upserted_often}, "quarantine": {"misfits": "quarantine"}}
+    fields: dict[str, dict[str, Any]] = {
+        "upsert": {"described": upserted_often},
+        "quarantine": {"misfits": "quarantine"},
+    }
     pipeline = scenario(shards=1, **fields.get(described, {}))
     pipeline.put(10)
     first = pipeline.batch("run-1")
@@ -66,11 +70,12 @@ def test_what_settle_refuses_a_plan_refuses_too(scenario: Make, another_ledger: 
     begin = pipeline.work.ledger.ranges(first.id)[0]
     cursors = {begin.shard: (begin.begin, begin.end)}
     # Settle is marked a success, and the rest is cleared.
-    for go_on in (
+    ways: list[Callable[[Work], object]] = [
         lambda work: plan.tail(work),
         lambda work: plan.backfill(work, plan.BackfillRequest(cursors=cursors)),
         lambda work: replay.plan(work),
-    ):
+    ]
+    for go_on in ways:
         with pytest.raises(LedgerLost, match="slshudi ledger rebuild ad_events") as refused:
             go_on(mistaken.by("run-2"))
         assert (refused.value.instant, refused.value.transaction) == (first.instant, first.id)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aliyun.log import LogItem, PutLogsRequest
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import (
     BatchUnderWay,
     ConfigError,
@@ -87,7 +87,12 @@ def test_partial_updates_do_not_depend_on_how_batches_are_cut(
     rng = random.Random(11)
     changes = [
         Change(
-            f"c{rng.randrange(6)}", rng.randrange(20), "a", *(rng.choice([None, value]) for value in (number, "x", 0.5))
+            f"c{rng.randrange(6)}",
+            rng.randrange(20),
+            "a",
+            rng.choice([None, number]),
+            rng.choice([None, "x"]),
+            rng.choice([None, 0.5]),
         )
         for number in range(60)
     ]

@@ -6,23 +6,24 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from sqlalchemy import create_engine, update
 
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.local.process import LocalSls
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.protocol import steps
 from airflow_provider_slshudi.protocol.proof import RangeProof
 from airflow_provider_slshudi.protocol.resolve import _commit_order
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import Range
-from tests.protocol.conftest import Scenario
+from airflow_provider_slshudi.sls.service import LogService
 from tests.protocol.damage import damaged_batch, some_rows, write_as_somebody_else
+from tests.scenarios import Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -210,7 +211,7 @@ def test_what_the_service_no_longer_holds_is_not_comparable_and_not_called_fine(
         def __getattr__(self, name: str) -> Any:
             return getattr(self._service, name)
 
-    later = replace(work, connect=lambda: Later(work.connect()))
+    later = replace(work, connect=lambda: cast(LogService, Later(work.connect())))
     proof = verify(later, source=True)
     assert proof.ok
     assert (proof.totals.compared, proof.totals.not_comparable, proof.totals.lacking) == (6, 4, 0)

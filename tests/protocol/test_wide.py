@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_provider_slshudi.job import resident
-from airflow_provider_slshudi.job.launch import SubprocessLauncher
 from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.spark import resident
+from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from tests.pipelines import wide
 from tests.scenarios import Scenario
 

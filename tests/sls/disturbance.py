@@ -33,10 +33,9 @@ class Disturbed:
                     upstream.putheader(name, value)
                 upstream.endheaders()
                 got = upstream.getresponse()
-                answer: Answer | None = (got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
+                given: Answer = (got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
                 upstream.close()
-                if hop.changes and hop.at in self.path:
-                    answer = hop.changes.pop(0)(answer)
+                answer = hop.changes.pop(0)(given) if hop.changes and hop.at in self.path else given
                 if answer is None:
                     self.close_connection = True
                     return

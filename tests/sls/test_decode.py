@@ -42,8 +42,8 @@ def groups(draw: st.DrawFn) -> LogGroupListRaw:
         for _ in range(draw(st.integers(0, 4))):
             ns = draw(st.none() | st.integers(0, 999_999_999))
             log = group.Logs.add(Time=draw(st.integers(0, 2**32 - 1)), Time_ns=ns)
-            for name, value in draw(st.lists(st.tuples(st.sampled_from(NAMES), VALUES), max_size=6)):
-                log.Contents.add(Key=name, Value=value)
+            for key, content in draw(st.lists(st.tuples(st.sampled_from(NAMES), VALUES), max_size=6)):
+                log.Contents.add(Key=key, Value=content)
     return listed
 
 
@@ -153,7 +153,8 @@ def body() -> bytes:
     listed = LogGroupListRaw()
     for number in range(3):
         listed.LogGroups.add(Topic="t").Logs.add(Time=number).Contents.add(Key="k", Value=b"v" * 200)
-    return listed.SerializeToString()
+    made: bytes = listed.SerializeToString()
+    return made
 
 
 def test_a_cut_body_is_an_error_that_says_where(decode: Decode, body: bytes) -> None:

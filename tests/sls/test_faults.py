@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from itertools import pairwise
 
@@ -95,7 +96,7 @@ def test_pauses_grow_with_full_jitter_and_end_with_the_budget(monkeypatch: pytes
         ceilings.append((low, high))
         return high
 
-    monkeypatch.setattr(faults.random, "uniform", uniform)
+    monkeypatch.setattr(random, "uniform", uniform)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
     with pytest.raises(SourceUnavailable):

@@ -92,9 +92,9 @@ def test_repeated_and_tag_like_keys_are_in_the_map_once_and_in_the_same_order() 
     body = wire.frame(group.ByteSize()) + group.SerializeToString()
     for keys in ([], ["__tag__:y"], ["a", "__tag__:z", "__tag__:n"]):
         assert agreed(body, 0, keys) is not None
-    names = [[key for key, _ in row] for row in native_decode.decode(body, 0, 0, [])["__rest__"].to_pylist()]
-    assert names[0] == [b"__tag__:y", b"__tag__:x", b"__tag__:z", b"b", b"a"]
-    assert names[1] == [b"__tag__:x", b"__tag__:z", b"c", b"__tag__:y"]
+    rest = [[key for key, _ in row] for row in native_decode.decode(body, 0, 0, [])["__rest__"].to_pylist()]
+    assert rest[0] == [b"__tag__:y", b"__tag__:x", b"__tag__:z", b"b", b"a"]
+    assert rest[1] == [b"__tag__:x", b"__tag__:z", b"c", b"__tag__:y"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from aliyun.log.credentials import StaticCredentialsProvider
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.connection import AuthVersion, SlsConnection
 from airflow_provider_slshudi.sls.credentials import Credentials
 from airflow_provider_slshudi.sls.signing import sign
 
@@ -53,6 +53,6 @@ def test_v4(credentials: Credentials, query: dict[str, str], now: int) -> None:
 
 
 @pytest.mark.parametrize("auth_version", ["v1", "v4"])
-def test_the_secret_is_in_no_header(auth_version: str) -> None:
+def test_the_secret_is_in_no_header(auth_version: AuthVersion) -> None:
     connection = SlsConnection("cn-x.example.com", "id", "key", region="cn-x", auth_version=auth_version)
     assert "opensesame" not in str(sign(connection, Credentials("id", "opensesame"), PATH, {}, HEADERS, 0))

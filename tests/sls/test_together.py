@@ -11,8 +11,9 @@ import pytest
 from airflow_provider_slshudi.exceptions import DataExpired, SourceUnavailable
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.sls.pace import Pacer
 from airflow_provider_slshudi.sls.reader import Reader, together
-from airflow_provider_slshudi.sls.service import LogService, Pull
+from airflow_provider_slshudi.sls.service import PULL_GROUPS, LogService, Pull
 from tests.local.sdk import PROJECT, by_ip, make_logstore, put
 
 SHARDS, GROUPS, LENGTH = 3, 20, 5
@@ -29,7 +30,7 @@ class Watched(LogService):
         self.let_go = threading.Event()
         self.meeting: threading.Barrier | None = None
 
-    def pull(self, shard: int, begin: int, end: int, **named: Any) -> Pull:
+    def pull(self, shard: int, begin: int, end: int, count: int = PULL_GROUPS, pacer: Pacer | None = None) -> Pull:
         with self.lock:
             self.flying[shard] = self.flying.get(shard, 0) + 1
             assert self.flying[shard] == 1, "two pulls of one shard"
@@ -39,7 +40,7 @@ class Watched(LogService):
                 self.meeting.wait(SECONDS)
             if shard == self.held and not self.let_go.wait(SECONDS):
                 raise SourceUnavailable("held for too long", project="p", logstore="l", shard=shard, cursor=begin)
-            return super().pull(shard, begin, end, **named)
+            return super().pull(shard, begin, end, count, pacer)
         finally:
             with self.lock:
                 self.flying[shard] -= 1

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from aliyun.log import LogItem, PutLogsRequest
 
-from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.datatypes import Struct, parse_type
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ColumnMismatch, SlsHudiError
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
@@ -38,6 +37,7 @@ from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.types.datatypes import Struct, parse_type
 from tests.hudi.test_evolution import READINGS, by_spark, plain
 from tests.local.sdk import by_ip
 from tests.pipelines import ad_events
@@ -461,7 +461,7 @@ def make_scenario(server: LocalSls, spark: SparkSession, folder: Path) -> Scenar
 
 def main() -> int:
     """The command."""
-    from tests.spark import start_spark
+    from tests.sessions import start_spark
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batches", type=int, default=60)

@@ -17,14 +17,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.job.launch import SubprocessLauncher
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.local.process import LocalSls
@@ -33,11 +32,12 @@ from airflow_provider_slshudi.protocol.rewrite import cluster
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from tests.local.sdk import by_ip
 from tests.pipelines import ad_events
 from tests.scenarios import PROJECT, Scenario, SessionLauncher
+from tests.sessions import start_spark
 from tests.soak.plot import Line, Panel, plot
-from tests.spark import start_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,9 +127,18 @@ def serve(setup: dict[str, Any]) -> None:
     pipeline = Pipeline.model_validate(setup["pipeline"])
     launcher = SubprocessLauncher(say=lambda line: print(line, file=sys.stderr, flush=True), resident=True)
     work = Work(pipeline, Ledger(open_engine(setup["ledger"])), launcher, _no_service, Run("maintenance", "run-0"))
-    services = {"cluster": cluster, "clean": maintain.clean, "archive": maintain.archive}
+    services: dict[str, Callable[[Work], Any]] = {
+        "cluster": cluster,
+        "clean": maintain.clean,
+        "archive": maintain.archive,
+    }
     over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+
+    def wait() -> None:
+        sys.stdin.read()
+        over.set()
+
+    threading.Thread(target=wait, daemon=True).start()
     while not over.is_set():
         for name, service in services.items():
             began = time.monotonic()

@@ -14,13 +14,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TypeVar, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -177,9 +177,11 @@ def _counted() -> Iterator[list[None]]:
     """An item for every request that is sent meanwhile."""
     sent, get = list[None](), Transport.get
 
-    def counting(self: Transport, *args: Any) -> Answer:
+    def counting(
+        self: Transport, path: str, query: Mapping[str, str], headers: Mapping[str, str], credentials: Credentials
+    ) -> Answer:
         sent.append(None)
-        return get(self, *args)
+        return get(self, path, query, headers, credentials)
 
     Transport.get = counting  # type: ignore[method-assign]
     try:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.points import Point
-from tests.protocol.conftest import Scenario, scenario, server  # noqa: F401
+from tests.protocol.conftest import scenario, server  # noqa: F401
+from tests.scenarios import Scenario
 from tests.soak.columns import Soak
 
 if TYPE_CHECKING:

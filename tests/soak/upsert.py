@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
@@ -36,7 +36,7 @@ from tests.crash.held import HeldStep, Holds, kill
 from tests.local.sdk import by_ip
 from tests.pipelines import customers
 from tests.scenarios import PROJECT, SessionLauncher
-from tests.spark import start_spark
+from tests.sessions import start_spark
 from tests.upserts import (
     Change,
     Key,

@@ -82,7 +82,7 @@ def _all(seeds: list[int], jobs: int, planted: str | None, templates: Path | Non
 
 
 def _job(left: Path, templates: Path, seeds: list[int]) -> int:
-    from tests.spark import start_spark
+    from tests.sessions import start_spark
     from tests.worlds.place import Places
     from tests.worlds.run import run_world
 

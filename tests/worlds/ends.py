@@ -5,9 +5,10 @@ from __future__ import annotations
 import stat
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -79,7 +80,7 @@ def _model_faults(line: Line) -> Iterator[str]:
     expected = line.model.table()
     if line.waiting:
         yield f"{len(line.waiting)} changes lost: no committed batch has read them"
-    readers = {
+    readers: dict[str, Callable[[], list[tuple[Any, ...]]]] = {
         "hudi-rs": lambda: rows_by_rust(line.pipeline.table.path),
         "Spark": lambda: rows_by_spark(line.spark, str(line.table)),
     }

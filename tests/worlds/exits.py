@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 
 from sqlalchemy import select
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import open_engine
 from airflow_provider_slshudi.protocol.work import LEASE_SECONDS

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from aliyun.log import LogClient, LogItem, PutLogsRequest
 from sqlalchemy import Engine, update
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
@@ -236,7 +236,7 @@ class Places:
             if not saved.exists():
                 made = self._make(kind, history, folder)
                 saved.write_bytes(pickle.dumps(made))
-        template = pickle.loads(saved.read_bytes())
+        template = pickle.loads(saved.read_bytes())  # noqa: S301 - written above
         assert isinstance(template, _Template)
         return template
 

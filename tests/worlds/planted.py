@@ -35,14 +35,14 @@ _TWICE = (
 PLANTED: Mapping[str, tuple[Replacement, ...]] = {
     # A decision without a fence on the storage, and nobody looks after it: an append that stood still goes on writing.
     "no-fence": (
-        _put("hudi.exchange", "require_order", "nothing"),
+        _put("notes.handover", "Claim.require", "nothing"),
         _put("hudi.leftovers", "sweep", "empty"),
     ),
     # Two may decide at once, and a commit's driver never ends.
     "no-lease": (
         _put("ledger.ledger", "Ledger.lease", "no_lease"),
         _put("protocol.work", "commit_seconds", "forever"),
-        _put("hudi.exchange", "require_claim", "nothing"),
+        _put("notes.driver", "require_claim", "nothing"),
         *_TWICE,
     ),
     # What another ledger committed is not looked for.
@@ -55,29 +55,29 @@ PLANTED: Mapping[str, tuple[Replacement, ...]] = {
     # A late opener's instant stays.
     "no-orphans": (_put("protocol.settle", "_orphans", "empty"),),
     # Drawn zones: instants are in the zone of their writer.
-    "local-zone": (_put("hudi.clock", "rising", "own_zone"),),
+    "local-zone": (_put("hudi.client.clock", "rising", "own_zone"),),
     # Drawn locales: a JVM has that of its host.
     "own-locale": (
-        _put("hudi.packages", "world", "no_variables"),
-        _put("hudi.packages", "WORLD_OPTIONS", "no_options"),
-        _put("hudi.runtime", "require_world", "nothing"),
+        _put("spark.packages", "world", "no_variables"),
+        _put("spark.packages", "WORLD_OPTIONS", "no_options"),
+        _put("spark.runtime", "require_world", "nothing"),
     ),
     # Drawn users: root works on the table of another.
     "any-owner": (_put("owners", "keeps_out", "nothing"),),
     # A drawn sleep at a commit: only time keeps the driver from completing, and its clock does not count sleep.
     "no-claim": (
         _put("processes", "clock", "monotonic"),
-        _put("hudi.exchange", "require_claim", "nothing"),
+        _put("notes.driver", "require_claim", "nothing"),
         *_TWICE,
     ),
     # A drawn ledger's clock, ahead in a container that is killed: the lease stays for days.
     "lease-from-the-future": (_put("ledger.lease", "_over", "any_expiry"),),
     # Drawn values of a partition column: those that no folder gives back are written all the same.
-    "any-partition": (_put("hudi.basefile", "has_folder", "always"),),
+    "any-partition": (_put("rows.partitions", "has_folder", "always"),),
     # A kill within a marker's write: Hudi reads the name of what is left.
     "renamed-marker": (
-        _put("hudi.marking", "mark", "renamed_marker"),
-        _put("hudi.marking", "drop_misread", "nothing"),
+        _put("hudi.files.marking", "mark", "renamed_marker"),
+        _put("hudi.markers", "drop_misread", "nothing"),
     ),
     # A drawn table that is not mounted, or an edited path: no table is a table without commits.
     "no-table-no-commits": (_put("protocol.work", "Work.timeline", "bare_timeline"),),

@@ -14,7 +14,7 @@ import psutil
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 from py4j.protocol import Py4JError
 
-from airflow_provider_slshudi.config import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.job.__main__ import reason
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.states import State
@@ -206,7 +206,8 @@ class _World:
 
     def steps(self, steps: list[str], run: str, told: Told | None = None) -> Told:
         """Steps without trouble, each where it was drawn to be; an error ends them."""
-        told, done, drawn = told or Told(), [], self.drawn
+        told, drawn = told or Told(), self.drawn
+        done: list[str] = []
         usual = drawn.owner or HOME
         groups: list[tuple[Host, list[str]]] = []
         for step in steps:

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_slshudi.config import Pipeline
-from airflow_provider_slshudi.job.launch import Launcher, SubprocessLauncher
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.ledger.engine import open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
@@ -24,6 +23,7 @@ from airflow_provider_slshudi.protocol.recover import break_leases, recover
 from airflow_provider_slshudi.protocol.repair import drop_doubled
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.spark.launch import Launcher, SubprocessLauncher
 from tests.crash.cases import Step
 from tests.crash.step import STEPS
 
@@ -103,7 +103,7 @@ def main(setup: dict[str, Any]) -> None:
 def _launcher(kind: str) -> Launcher:
     if kind == "session":
         from tests.scenarios import SessionLauncher
-        from tests.spark import start_spark
+        from tests.sessions import start_spark
 
         return SessionLauncher(start_spark())
     return SubprocessLauncher(say=lambda line: print(line, flush=True), resident=kind == "resident")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_slshudi.job.orders import JobOrder, Verb
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.operators.base import PipelineTask
 from airflow_provider_slshudi.operators.steps import (
     SlsHudiAppendOperator,
@@ -118,7 +119,7 @@ def test_steps_of_a_batch_that_is_committed_have_nothing_left_to_do(pipeline: Sc
         run(step, batch)
     assert run(COMMIT, batch)["rows"] == LOGS
     for step in (OPEN, APPEND, RECORD):
-        said = what_is_read(lambda step=step: run(step, batch), batch)
+        said = what_is_read(partial(run, step, batch), batch)
         assert (
             "is COMMITTED, this step needs" in said and "the batch is in the table, and nothing is left to do" in said
         )

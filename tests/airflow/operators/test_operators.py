@@ -141,7 +141,7 @@ def test_a_backfill_to_a_time_that_is_yet_to_come_ends_with_what_there_is_when_i
 ) -> None:
     put(5)
     plan = SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events")
-    span = {"from": "2026-01-01T00:00:00Z", "to": "2150-01-01T00:00:00Z"}
+    span: dict[str, Any] = {"from": "2026-01-01T00:00:00Z", "to": "2150-01-01T00:00:00Z"}
     planned = plan.execute(in_run(("backfill", "run-1"), **span))
     (shard,) = LedgerHook().ledger().shards("ad_events")
     assert planned["cursors"] == {str(shard.id): [str(shard.first), str(shard.first + 5)]}
@@ -162,7 +162,7 @@ def test_a_backfill_to_a_time_that_is_yet_to_come_ends_with_what_there_is_when_i
 
 def test_what_no_param_is_is_refused_by_name(put: Callable[[int], None]) -> None:
     put(1)
-    given = {"form": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
+    given: dict[str, Any] = {"form": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
     told = "the run was given 'form', which is none of the DAG's params: those are cursors, from, to"
     with pytest.raises(AirflowFailException, match=told):
         SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run(conf=given, **given))

@@ -1,0 +1,103 @@
+"""Loads a pipeline's file.
+
+Every refusal is a `ConfigError` that names the file, the line, the field, the value found, and what is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.exceptions import ConfigError
+
+
+def load_pipeline(path: str | Path) -> Pipeline:
+    """The pipeline that the file at `path` describes.
+
+    Raises:
+        ConfigError: the file cannot be read, is no YAML, or describes no valid pipeline.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}", source=str(path)) from error
+    return parse_pipeline(text, source=str(path))
+
+
+def parse_pipeline(text: str, source: str) -> Pipeline:
+    """The pipeline that a YAML text describes; `source` is named in errors.
+
+    Raises:
+        ConfigError: as `load_pipeline`.
+    """
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or error
+        raise ConfigError(f"{source}:{where} is no YAML: {problem}", source=source) from error
+    if not isinstance(data, dict) or node is None:
+        raise ConfigError(f"{source}: a pipeline is a mapping with name, source, table, columns", source=source)
+    for field, line in _repeated_keys(node):
+        raise ConfigError(f"{source} line {line}: {field} is given twice; keep one", source=source, field=field)
+    try:
+        return Pipeline.model_validate(data)
+    except ValidationError as error:
+        raise _refusal(error, node, source) from None
+
+
+def _refusal(error: ValidationError, node: yaml.Node, source: str) -> ConfigError:
+    problems = []
+    for problem in error.errors(include_url=False):
+        location, line = _locate(node, problem["loc"])
+        message = problem["msg"].removeprefix("Value error, ")
+        found = "" if problem["type"] == "missing" or isinstance(problem["input"], dict) else f": {problem['input']!r}"
+        problems.append(
+            (location, problem["input"], f"{source} line {line}: {location or 'pipeline'}{found}: {message}")
+        )
+    field, value, _ = problems[0]
+    return ConfigError("\n".join(text for *_, text in problems), source=source, field=field, value=value)
+
+
+def _locate(node: yaml.Node, loc: tuple[int | str, ...]) -> tuple[str, int]:
+    """The dotted field and the line of the deepest part of `loc` that the file has.
+
+    A part that the file lacks is either a missing field, which is named, or a tag of a union, which is not.
+    """
+    line, field = node.start_mark.line + 1, ""
+    for depth, part in enumerate(loc):
+        if isinstance(node, yaml.MappingNode):
+            found = next(((key, value) for key, value in node.value if key.value == str(part)), None)
+            if found is None:
+                if depth == len(loc) - 1:
+                    field += f".{part}" if field else str(part)
+                continue
+            node, line = found[1], found[0].start_mark.line + 1
+            field += f".{part}" if field else str(part)
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+            field += f"[{part}]"
+    return field, line
+
+
+def _repeated_keys(node: yaml.Node, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """YAML lets a key stand twice and keeps the last one silently."""
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _repeated_keys(item, f"{prefix}[{index}]")
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            field = f"{prefix}.{key.value}" if prefix else str(key.value)
+            if key.value in seen:
+                yield field, key.start_mark.line + 1
+            seen.add(key.value)
+            yield from _repeated_keys(value, field)

@@ -1,0 +1,313 @@
+"""A pipeline as a whole: one logstore into one table."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from airflow_provider_slshudi.config.columns import Column
+from airflow_provider_slshudi.config.maintenance import Maintenance
+from airflow_provider_slshudi.config.options import BOUNDS, BOUNDS_OF, names_in
+from airflow_provider_slshudi.config.table import EventTimePartition, FieldPartition, Table
+from airflow_provider_slshudi.config.values import (
+    ColumnName,
+    Metastore,
+    Model,
+    Pause,
+    Rule,
+    Schedule,
+    Size,
+    Uri,
+    every,
+    listed,
+    parse_size,
+    pause,
+    refuse_secret,
+)
+from airflow_provider_slshudi.types.datatypes import DataType, Decimal, Scalar, has_bounds, parse_type
+
+SHARD_BYTES_PER_SECOND = 10_000_000
+SHARD_READS_PER_SECOND = 100.0
+"""What a shard gives: https://www.alibabacloud.com/help/en/sls/product-overview/shard. Bytes are counted raw, since it
+is not said whether the service counts compressed ones."""
+MOST_FILES = 10_000
+"""Of a batch: its commit tells the table of each, within a time that a lease covers."""
+KEY_TYPES = ("string", "int", "bigint")
+"""Types of a record key's columns: their text is the same to every writer."""
+ORDERING_TYPES = ("int", "bigint", "timestamp")
+
+
+class Source(Model):
+    """Where the logs are.
+
+    `start`: where a shard that exists when the pipeline first runs is read from: its first retained log
+    (`begin`), only what comes after (`end`), or a receive time in unix seconds. A shard that appears later is
+    always read from its first log.
+
+    `read_bytes_per_second` (raw) and `reads_per_second` are taken of each shard at most, by all tasks of a batch
+    together; `total_bytes_per_second` of all shards.
+    """
+
+    connection: str = "sls_default"
+    project: str = Field(min_length=1)
+    logstore: str = Field(min_length=1)
+    start: Literal["begin", "end"] | Annotated[int, Field(gt=0)] = "begin"
+    on_expired: Literal["fail", "skip"] = "fail"
+    read_bytes_per_second: Size = SHARD_BYTES_PER_SECOND
+    reads_per_second: float = Field(SHARD_READS_PER_SECOND, gt=0, allow_inf_nan=False)
+    total_bytes_per_second: Size | None = None
+
+    @property
+    def identity(self) -> str:
+        """What the ledger knows the source by."""
+        return f"sls://{self.project}/{self.logstore}"
+
+
+class Batch(Model):
+    """Limits of one batch: raw bytes read, bytes of one base file, bytes that one Spark task reads at most."""
+
+    max_bytes: Size = parse_size("4GiB")
+    target_file_bytes: Size = parse_size("128MiB")
+    task_bytes: Size = parse_size("1GiB")
+
+
+class Spark(Model):
+    """How the append job is submitted: an Airflow connection and further Spark settings, none of them secret."""
+
+    connection: str = "spark_default"
+    conf: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _no_secrets(self) -> Spark:
+        for key in self.conf:
+            refuse_secret(key)
+        return self
+
+
+class Check(Model):
+    """What is asked of a batch before it is committed, in one of three ways, as SQL of Spark where it is an expression.
+
+    `every` holds of each row, `batch` is made of aggregates over all of them; NULL passes, as in SQL's CHECK.
+    `freshness` is how old the newest log of a tail's batch may be.
+    """
+
+    name: ColumnName
+    every: str | None = None
+    batch: str | None = None
+    freshness: Pause | None = None
+    on_failure: Literal["fail", "warn"] = "fail"
+
+    @property
+    def seconds(self) -> int:
+        """The bound of `freshness`."""
+        return int(pause(str(self.freshness)).total_seconds())
+
+    @model_validator(mode="after")
+    def _one_of_three(self) -> Check:
+        if sum(given is not None for given in (self.every, self.batch, self.freshness)) != 1:
+            raise ValueError("give one of every, batch, freshness")
+        return self
+
+
+class Catalog(Model):
+    """The Hive metastore that knows the table by name; `table` is its name there, the table's own unless given."""
+
+    metastore: Metastore
+    database: ColumnName = "default"
+    table: ColumnName | None = None
+
+
+class Quarantine(Model):
+    """The table beside the main one that takes the logs which do not fit; by default named after the main one."""
+
+    path: Uri | None = None
+    name: ColumnName | None = None
+
+
+class Pipeline(Model):
+    """One logstore into one table.
+
+    `rest_column` keeps the keys that no column names, as map<string, string>; without it they are dropped.
+    `misfits` says what becomes of a log that does not fit: a value that does not convert to its column's type, say. A
+    batch fails of whose logs more than the share `max_misfits` do not fit. `checks` is what is asked of a batch before
+    it is committed.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
+    schedule: Schedule = "5m"
+    source: Source
+    table: Table
+    columns: list[Column] = Field(min_length=1)
+    rest_column: ColumnName | None = None
+    misfits: Rule = "nullify"
+    max_misfits: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
+    quarantine: Quarantine = Quarantine()
+    batch: Batch = Batch()
+    spark: Spark = Spark()
+    checks: list[Check] = Field(default_factory=list)
+    catalog: Catalog | None = None
+    maintenance: Maintenance = Maintenance()
+
+    @property
+    def clusters(self) -> bool:
+        """Whether small files are made larger ones; rows that have keys stay in the files of their buckets."""
+        return self.maintenance.clustering is not None and self.table.upsert is None
+
+    @property
+    def compacts(self) -> bool:
+        """Whether there are log files that become base files."""
+        return self.table.type == "merge_on_read"
+
+    @model_validator(mode="after")
+    def _columns_agree(self) -> Pipeline:
+        types = {column.name: column.type for column in self.columns}
+        names = [name for column in self.columns for name in (column.name, *column.renamed_from)]
+        if self.rest_column is not None:
+            names.append(self.rest_column)
+        partition = self.table.partition
+        if isinstance(partition, EventTimePartition):
+            names.append(partition.name)
+            if types.get(partition.column) != "timestamp":
+                raise ValueError(
+                    f"table.partition.column {partition.column!r} must name a timestamp column: "
+                    f"{listed(name for name, type_ in types.items() if type_ == 'timestamp')}"
+                )
+        elif partition is not None and types.get(partition.column) not in ("string", "int", "bigint", "date"):
+            raise ValueError(
+                f"table.partition.column {partition.column!r} must name a column of type string, int, bigint or date"
+            )
+        clustering = self.maintenance.clustering
+        unknown = set(clustering.sort) - set(names) if clustering else set()
+        if unknown:
+            raise ValueError(f"maintenance.clustering.sort names {listed(unknown)}, not a column of {listed(names)}")
+        ordered = {name for name, type_ in self._filled.items() if isinstance(type_, (Scalar, Decimal))}
+        unordered = set(clustering.sort) & {*self._filled, self.rest_column} - ordered if clustering else set()
+        if unordered:
+            told = listed(unordered)
+            raise ValueError(f"maintenance.clustering.sort names {told}: arrays, maps and structs have no order")
+        for what, given in (("columns", names), ("checks", [check.name for check in self.checks])):
+            twice = {name for name in given if given.count(name) > 1}
+            if twice:
+                raise ValueError(f"{what} named twice: {listed(twice)}")
+        return self
+
+    @model_validator(mode="after")
+    def _quarantine_apart(self) -> Pipeline:
+        if self.quarantines and self.table.upsert is not None:
+            raise ValueError("a quarantine is for tables that are appended to: upsert has `nullify` and `fail`")
+        # s3:// and s3a:// are one store.
+        table, beside = (f"{path}/".replace("s3a://", "s3://") for path in (self.table.path, self.quarantine_path))
+        if table.startswith(beside) or beside.startswith(table):
+            raise ValueError(f"quarantine.path {self.quarantine_path} and table.path {self.table.path} share a folder")
+        return self
+
+    @model_validator(mode="after")
+    def _upsert_names_columns(self) -> Pipeline:
+        upsert = self.table.upsert
+        if upsert is None:
+            return self
+        if any(check.freshness is None for check in self.checks):
+            raise ValueError("checks of rows (every, batch) are for tables without `upsert`, whose files hold a batch")
+        named: list[tuple[str, str, tuple[str, ...]]]
+        named = [("record_key", name, KEY_TYPES) for name in upsert.record_key]
+        if upsert.ordering_field is not None:
+            named.append(("ordering_field", upsert.ordering_field, ORDERING_TYPES))
+        if upsert.delete_marker is not None:
+            named.append(("delete_marker", upsert.delete_marker, ("boolean",)))
+        for field, name, types in named:
+            found = next((column.type for column in self.columns if column.name == name), None)
+            if found is None or found not in types:
+                derived = isinstance(self.table.partition, EventTimePartition) and self.table.partition.name == name
+                why = (
+                    "the partition's own, which no log fills"
+                    if derived
+                    else f"of type {found}"
+                    if found
+                    else "not there"
+                )
+                fitting = listed(column.name for column in self.columns if column.type in types)
+                raise ValueError(
+                    f"table.upsert.{field} {name!r} is {why}: it must name a column of type {', '.join(types)} "
+                    f"({fitting})"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _bounds_are_right(self) -> Pipeline:
+        if not self.bounded:
+            return self
+        types = self._filled
+        fitting = listed(name for name, type_ in types.items() if has_bounds(type_))
+        for name in sorted(names_in(self.table.options.get(BOUNDS_OF, ""))):
+            if name not in types or not has_bounds(types[name]):
+                raise ValueError(
+                    f"table.options.{BOUNDS_OF} names {name!r}, {types.get(name, 'no column')}: by bounds of others "
+                    f"than int, bigint, date and timestamp readers leave out rows that are there ({fitting})"
+                )
+        upsert = self.table.upsert
+        if upsert is not None and upsert.partial_update and self.table.type == "merge_on_read":
+            raise ValueError(
+                f"table.options.{BOUNDS} is not for merge_on_read with partial_update: a row has values of several "
+                "files there, and by the bounds of each readers leave out rows that are there"
+            )
+        texts = [name for name in upsert.record_key if types[name] == Scalar("string")] if upsert else []
+        if texts:
+            raise ValueError(
+                f"table.options.{BOUNDS} is for tables without texts in their record_key ({listed(texts)}): Hudi "
+                "keeps bounds of keys, too, and by those of long texts readers leave out rows that are there"
+            )
+        return self
+
+    @property
+    def _filled(self) -> dict[str, DataType]:
+        """The types of the columns that logs fill, by all their names."""
+        return {
+            name: parse_type(column.type) for column in self.columns for name in (column.name, *column.renamed_from)
+        }
+
+    @property
+    def bounded(self) -> frozenset[str]:
+        """The columns of which Hudi is to keep bounds.
+
+        As it comes those that files are sorted by: there they pay, and each costs (docs/decisions/0028). Timestamps
+        only where an option names them: Hudi's bounds of old times are off.
+        """
+        options = self.table.options
+        if options.get(BOUNDS, "true").lower() != "true":
+            return frozenset()
+        if BOUNDS_OF in options:
+            return names_in(options[BOUNDS_OF])
+        right = {name for name, type_ in self._filled.items() if has_bounds(type_) and type_ != Scalar("timestamp")}
+        if BOUNDS in options:
+            return frozenset(right)
+        clustering = self.maintenance.clustering
+        return frozenset(right.intersection(clustering.sort if clustering is not None and self.clusters else ()))
+
+    @property
+    def escapes_folders(self) -> bool:
+        """Whether Hudi is told that folders' names are escaped, as only those of texts need it.
+
+        Where it is, Spark fails at a filter of a table with a row without a partition (docs/decisions/0028).
+        """
+        partition = self.table.partition
+        types = {column.name: column.type for column in self.columns}
+        return isinstance(partition, FieldPartition) and types[partition.column] == "string"
+
+    @property
+    def quarantine_path(self) -> str:
+        """Where the quarantine is."""
+        return self.quarantine.path or f"{self.table.path}_quarantine"
+
+    @property
+    def quarantines(self) -> bool:
+        """Whether some logs go to the quarantine."""
+        partition = self.table.partition
+        bounds = partition.bounds if isinstance(partition, EventTimePartition) else None
+        return "quarantine" in (self.misfits, bounds and bounds.rule)
+
+    @property
+    def every(self) -> timedelta | str:
+        """The schedule as Airflow takes it."""
+        return every(self.schedule)

@@ -1,0 +1,143 @@
+"""The table of a pipeline: where it is, its partitions, and whether rows have keys."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from airflow_provider_slshudi.config.options import require_allowed
+from airflow_provider_slshudi.config.values import (
+    ColumnName,
+    Model,
+    Names,
+    Pause,
+    Rule,
+    Uri,
+    Zone,
+    pause,
+    refuse_secret,
+)
+
+MOST_BUCKETS = 10_000
+"""Of a partition; each is a file at least."""
+
+
+class Bounds(Model):
+    """How far event times may lie before (`late`) and after (`future`) the moment when their batch was planned.
+
+    `rule` says what becomes of logs beyond; the pipeline's `misfits` where it is left out.
+    """
+
+    late: Pause | None = None
+    future: Pause | None = None
+    rule: Rule | None = None
+
+    @model_validator(mode="after")
+    def _one_at_least(self) -> Bounds:
+        if self.late is None and self.future is None:
+            raise ValueError("give late, future or both")
+        return self
+
+    @property
+    def seconds(self) -> tuple[int | None, int | None]:
+        """`late` and `future`."""
+        late, future = (limit and int(pause(limit).total_seconds()) for limit in (self.late, self.future))
+        return late or None, future or None
+
+
+class EventTimePartition(Model):
+    """One partition per hour, day or month of a timestamp column, held by the derived string column `name`."""
+
+    by: Literal["event_time"]
+    column: str
+    every: Literal["hour", "day", "month"] = "day"
+    timezone: Zone = "UTC"
+    name: ColumnName = "event_date"
+    bounds: Bounds | None = None
+
+
+class FieldPartition(Model):
+    """One partition per value of a column."""
+
+    by: Literal["field"]
+    column: str
+
+    @property
+    def name(self) -> str:
+        """The partition's column."""
+        return self.column
+
+
+Partition = Annotated[EventTimePartition | FieldPartition, Field(discriminator="by")]
+
+
+class Upsert(Model):
+    """Rows have keys: a log inserts, updates or deletes the row of its key, which is in one of a partition's buckets.
+
+    `merge_mode` says which of two rows of a key wins (hudi.apache.org/docs/record_merger): that of the greater
+    `ordering_field`, the later one among equals (`event_time`, the default where there is such a field), or the one
+    that was written later (`commit_time`). With `partial_update` a NULL in the winner leaves the other's value as it
+    is. A row whose `delete_marker` is true deletes its key's. A key's bucket is its hash modulo `buckets`
+    (hudi.apache.org/docs/indexes). `missing_key` says what becomes of a log without a value for its key or for the
+    ordering field: it fails the batch, or is dropped and counted.
+    """
+
+    record_key: Annotated[Names, Field(min_length=1)]
+    ordering_field: str | None = None
+    delete_marker: str | None = None
+    merge_mode: Literal["event_time", "commit_time"] | None = None
+    partial_update: bool = False
+    missing_key: Literal["fail", "drop"] = "fail"
+    buckets: int = Field(gt=0, le=MOST_BUCKETS)
+
+    @model_validator(mode="after")
+    def _mode_has_its_field(self) -> Upsert:
+        if self.merge_mode == "event_time" and self.ordering_field is None:
+            raise ValueError("merge_mode event_time needs ordering_field, the column whose greater value wins")
+        if self.merge_mode == "commit_time" and self.ordering_field is not None:
+            raise ValueError("merge_mode commit_time looks at no ordering_field: leave one of the two out")
+        if self.partial_update and self.delete_marker is not None:
+            raise ValueError("partial_update and delete_marker do not go together: leave one of the two out")
+        if len(set(self.record_key)) < len(self.record_key):
+            raise ValueError(f"record_key names a column twice: {', '.join(self.record_key)}")
+        return self
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns for which every row has a value."""
+        return (*self.record_key, *([self.ordering_field] if self.ordering_field else []))
+
+    @property
+    def mode(self) -> Literal["event_time", "commit_time"]:
+        """The merge mode that is meant."""
+        return "commit_time" if self.ordering_field is None else "event_time"
+
+
+class Table(Model):
+    """The Hudi table. `options` are passed to Hudi's write client, but for those the protocol rests on.
+
+    Without `upsert` every log becomes a row of its own.
+    """
+
+    path: Uri
+    name: ColumnName
+    type: Literal["copy_on_write", "merge_on_read"] = "copy_on_write"
+    partition: Partition | None = None
+    upsert: Upsert | None = None
+    options: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _logs_are_for_upserts(self) -> Table:
+        if self.type == "merge_on_read" and self.upsert is None:
+            raise ValueError(
+                "type merge_on_read is for tables with `upsert`: logs that are only appended need no merging"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _options_allowed(self) -> Table:
+        for key in self.options:
+            refuse_secret(key)
+            require_allowed(key, self.options[key])
+        return self

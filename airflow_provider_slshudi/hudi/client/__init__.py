@@ -1,0 +1,1 @@
+"""Hudi's own classes, asked for inside a driver: instants, commits, table services, the metadata table."""

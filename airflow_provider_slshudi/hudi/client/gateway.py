@@ -1,0 +1,84 @@
+"""The JVM of a Spark driver as seen through py4j: what every use of Hudi's classes shares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_slshudi import owners
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+# Its schema has to be the first of its kind in Hudi's cache of schemas: Hudi compares them by identity. Where something
+# reads the metadata table before, as a rollback does, each later commit of the JVM writes past the end of a record.
+_FIRST_CLASS = "org.apache.hudi.metadata.HoodieMetadataPayload"
+
+
+class Gateway:
+    """A way to Hudi's classes; with a SparkContext also to its write client."""
+
+    def __init__(self, jvm: Any, hadoop_conf: Any, jsc: Any = None) -> None:
+        self.jvm, self.jsc = jvm, jsc
+        self.hudi = jvm.org.apache.hudi
+        self.storage_conf = self.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(hadoop_conf)
+
+    @classmethod
+    def without_context(cls) -> Gateway:
+        """The JVM alone: enough for the timeline, and seconds cheaper than a SparkContext."""
+        jvm = driver_jvm()
+        conf = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(jvm.org.apache.spark.SparkConf())
+        return cls(jvm, conf)
+
+    @classmethod
+    def of(cls, spark: SparkContext) -> Gateway:
+        """The driver JVM of a SparkContext; to be asked for before Hudi reads or writes a table there."""
+        jsc: Any = spark._jsc
+        made = cls(spark._jvm, jsc.hadoopConfiguration(), jsc)
+        made.java_class(_FIRST_CLASS)
+        return made
+
+    def meta_client(self, base: str) -> Any:
+        """Hudi's own reading of the table at `base`, made anew."""
+        builder = self.hudi.common.table.HoodieTableMetaClient.builder()
+        return builder.setBasePath(base).setConf(self.storage_conf).build()
+
+    def requested(self, meta: Any, instant: str, action: str) -> Any:
+        """A HoodieInstant in the state REQUESTED."""
+        return self._instant(meta, instant, action, "REQUESTED")
+
+    def inflight(self, meta: Any, instant: str, action: str) -> Any:
+        """A HoodieInstant in the state INFLIGHT."""
+        return self._instant(meta, instant, action, "INFLIGHT")
+
+    def _instant(self, meta: Any, instant: str, action: str, wanted: str) -> Any:
+        states = self.java_class("org.apache.hudi.common.table.timeline.HoodieInstant$State").getEnumConstants()
+        state = next(state for state in states if state.toString() == wanted)
+        return meta.createNewInstant(state, action, instant)
+
+    def java_class(self, name: str) -> Any:
+        """A class of the application's class path."""
+        loader = self.jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        return self.jvm.java.lang.Class.forName(name, True, loader)
+
+
+def driver_jvm() -> Any:
+    """The JVM that started this interpreter, by its py4j view, once it knows its user; to be asked for first of all."""
+    from pyspark import SparkContext
+
+    SparkContext._ensure_initialized()
+    jvm: Any = SparkContext._jvm
+    if owners.is_nameless():
+        # Before anything there asks Hadoop, which would ask the system, who the user is.
+        users = jvm.org.apache.hadoop.security.UserGroupInformation
+        users.setLoginUser(users.createRemoteUser(owners.hadoop_name()))
+    return jvm
+
+
+def standard_input() -> str:
+    """What spark-submit was given as its standard input, which is the JVM's and not this interpreter's."""
+    return bytes(getattr(driver_jvm().java.lang.System, "in").readAllBytes()).decode()
+
+
+def hadoop_path(uri: str) -> str:
+    """A table's path as Hadoop's file systems name it."""
+    return uri.replace("s3://", "s3a://", 1)

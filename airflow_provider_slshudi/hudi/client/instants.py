@@ -1,0 +1,154 @@
+"""Makes the table, and opens instants on its timeline, with Hudi's own classes (read in Hudi 1.2.0).
+
+Nothing here decides anything: callers hold the pipeline's lease and have read the timeline.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.table import Table, Upsert
+from airflow_provider_slshudi.exceptions import TableError, TableMismatch
+from airflow_provider_slshudi.hudi import evolution
+from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION
+from airflow_provider_slshudi.hudi.client import clock
+from airflow_provider_slshudi.hudi.client.gateway import Gateway, hadoop_path
+from airflow_provider_slshudi.hudi.schema import avro_schema
+from airflow_provider_slshudi.hudi.statistics import Indexes
+from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.storage import Storage
+
+_PROPERTIES = {
+    "name": "hoodie.table.name",
+    "type": "hoodie.table.type",
+    "partition field": "hoodie.table.partition.fields",
+    "record key": "hoodie.table.recordkey.fields",
+    "ordering field": "hoodie.table.ordering.fields",
+    "merge mode": "hoodie.record.merge.mode",
+    "partial update": "hoodie.table.partial.update.mode",
+    "delete marker": "hoodie.record.merge.property.hoodie.payload.delete.field",
+}
+# What Hudi 1.2.0 makes partial updates of, by the merge mode: it stores mode and partial update mode in their place.
+_PARTIAL_UPDATE = {
+    "event_time": "org.apache.hudi.common.model.PartialUpdateAvroPayload",
+    "commit_time": "org.apache.hudi.common.model.OverwriteNonDefaultsWithLatestAvroPayload",
+}
+
+
+def create_table(gateway: Gateway, pipeline: Pipeline) -> None:
+    """Makes an empty table (hudi.apache.org/docs/sql_ddl)."""
+    table = pipeline.table
+    builder = (
+        gateway.hudi.common.table.HoodieTableMetaClient.newTableBuilder()
+        .setTableType(table.type.upper())
+        .setTableName(table.name)
+        .setTableCreateSchema(avro_schema(pipeline))
+        .setCommitTimezone(clock.zone_of_new(gateway))
+    )
+    builder = builder.setKeyGeneratorClassProp(key_generator(table))
+    if table.partition is not None:
+        builder = (
+            builder.setPartitionFields(table.partition.name)
+            .setHiveStylePartitioningEnable(True)
+            .setUrlEncodePartitioning(pipeline.escapes_folders)
+        )
+    if table.upsert is not None:
+        builder = _with_merging(gateway, builder, table.upsert)
+    builder.initTable(gateway.storage_conf, hadoop_path(table.path))
+
+
+def key_generator(table: Table) -> str:
+    """Hudi's class that makes record keys and partition paths of the table (hudi.apache.org/docs/key_generation)."""
+    if table.partition is None:
+        name = "NonpartitionedKeyGenerator"
+    elif table.upsert is not None and len(table.upsert.record_key) > 1:
+        name = "ComplexKeyGenerator"
+    else:
+        name = "SimpleKeyGenerator"
+    return f"org.apache.hudi.keygen.{name}"
+
+
+def _with_merging(gateway: Gateway, builder: Any, upsert: Upsert) -> Any:
+    builder = builder.setRecordKeyFields(",".join(upsert.record_key))
+    if upsert.ordering_field is not None:
+        builder = builder.setOrderingFields(upsert.ordering_field)
+    if upsert.delete_marker is not None:
+        builder = builder.setRecordDeleteFieldAndMarker(upsert.delete_marker, "true")
+    if upsert.partial_update:
+        return builder.setPayloadClassName(_PARTIAL_UPDATE[upsert.mode])
+    modes = gateway.java_class("org.apache.hudi.common.config.RecordMergeMode").getEnumConstants()
+    wanted = f"{upsert.mode.upper()}_ORDERING"
+    return builder.setRecordMergeMode(next(mode for mode in modes if mode.toString() == wanted))
+
+
+def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
+    """Looks whether the table that is there is the one that the pipeline describes, or can become it.
+
+    Raises:
+        TableMismatch: it is another, or somebody gave it an index that batches do not keep.
+        ColumnMismatch: its columns cannot become the pipeline's.
+    """
+    table = pipeline.table
+    config = gateway.meta_client(hadoop_path(table.path)).getTableConfig()
+    wanted = _properties(table)
+    found = {field: str(config.getString(_PROPERTIES[field]) or "") for field in wanted}
+    if found != wanted:
+        differ = "; ".join(
+            f"{field}: {found[field] or 'none'} there, {wanted[field] or 'none'} in the file"
+            for field in found
+            if found[field] != wanted[field]
+        )
+        raise TableMismatch(
+            f"{table.path} is another Hudi table than pipeline {pipeline.name} describes ({differ}): "
+            "correct the pipeline file or choose another path",
+            table=table.path,
+        )
+    storage = Storage(table.path)
+    Indexes.of(storage).require_kept(storage.uri)
+    evolution.require_fit(storage, Timeline.load(storage), pipeline)
+
+
+def _properties(table: Table) -> dict[str, str]:
+    """The properties that the table has to have, by the names of `_PROPERTIES`; empty: it has none such."""
+    wanted = {
+        "name": table.name,
+        "type": table.type.upper(),
+        "partition field": table.partition.name if table.partition else "",
+    }
+    if table.upsert is not None:
+        wanted |= {
+            "record key": ",".join(table.upsert.record_key),
+            "ordering field": table.upsert.ordering_field or "",
+            "merge mode": f"{table.upsert.mode.upper()}_ORDERING",
+            "partial update": "IGNORE_DEFAULTS" if table.upsert.partial_update else "",
+            "delete marker": table.upsert.delete_marker or "",
+        }
+    return wanted
+
+
+def new_instant_time(gateway: Gateway, base: str) -> str:
+    """An instant time from Hudi's own generator; nothing is written."""
+    return str(gateway.meta_client(hadoop_path(base)).createNewInstantTime(False))
+
+
+def request(gateway: Gateway, base: str, instant: str, action: str = COMMIT_ACTION) -> None:
+    """Puts the instant on the timeline as REQUESTED.
+
+    Raises:
+        TableError: the table is being restored.
+    """
+    meta = gateway.meta_client(hadoop_path(base))
+    timeline = meta.getActiveTimeline()
+    if timeline.getRestoreTimeline().filterInflightsAndRequested().countInstants():
+        raise TableError(
+            f"{base}: the table is being restored; finish the restore, then run again", table=base, instant=instant
+        )
+    timeline.createNewInstant(gateway.requested(meta, instant, action))
+
+
+def to_inflight(gateway: Gateway, base: str, instant: str, action: str = COMMIT_ACTION) -> None:
+    """Moves the instant from REQUESTED to INFLIGHT."""
+    meta = gateway.meta_client(hadoop_path(base))
+    requested = gateway.requested(meta, instant, action)
+    meta.getActiveTimeline().transitionRequestedToInflight(requested, gateway.hudi.common.util.Option.empty())

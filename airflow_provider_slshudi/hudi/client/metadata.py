@@ -1,0 +1,141 @@
+"""The metadata table (hudi.apache.org/docs/metadata, read in 1.2.0): compared with what is on storage, and made anew.
+
+Readers that use it see the files that it lists and no others, so a file that it lacks is rows that nobody reads.
+Nothing here decides anything: callers hold the pipeline's lease and have read the timeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.hudi import leftovers
+from airflow_provider_slshudi.hudi.client.commit import client
+from airflow_provider_slshudi.hudi.client.gateway import Gateway, hadoop_path
+from airflow_provider_slshudi.hudi.statistics import Indexes
+from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.notes.metadata import EXAMPLES, Comparison
+from airflow_provider_slshudi.storage import Storage
+
+
+def compare(gateway: Gateway, pipeline: Pipeline, storage: Storage) -> Comparison:
+    """Compares it with a listing of the table, which takes as long as the table has files."""
+    timeline = Timeline.load(storage)
+    there = dict(storage.walk())
+    found = _sorted_out(timeline, there)
+    listed = found.committed
+    try:
+        known = _known(gateway, pipeline, storage)
+    except Exception as error:  # whatever Hudi makes of files that are damaged
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+        return found.compared(unreadable=why)
+    if known is None:
+        return found.compared()
+    # What a clean that is not completed deleted is still listed.
+    cleaned = timeline.pending_clean()
+    leaving = set(timeline.clean_plan(cleaned).files) if cleaned else set()
+    lacking = sorted(path for path in listed if path not in known and path not in leaving)
+    gone = sorted(path for path in known if path not in there and path not in leaving)
+    differing = sorted(path for path, size in known.items() if there.get(path, size) != size)
+    return found.compared(lacking, gone, differing)
+
+
+def rebuild(
+    gateway: Gateway,
+    pipeline: Pipeline,
+    deleted: Callable[[], None],
+    more: Iterable[str] = (),
+    less: Iterable[str] = (),
+) -> None:
+    """Deletes it and has Hudi make it anew from a listing; `deleted` is called in between.
+
+    It has bounds of the columns that it had, and of `more`, but not of `less`, as far as the pipeline's file wants
+    them, and no index of somebody else's. Files of pending instants are left out; their commits add them. Where it is
+    cut off, readers list the table, and the next commit makes it anew.
+    """
+    base = hadoop_path(pipeline.table.path)
+    indexes = Indexes.of(Storage(pipeline.table.path))
+    bounded = ({*indexes.bounded, *more} - {*less}) & pipeline.bounded
+    with client(gateway, pipeline, bounded=bounded) as writer:
+        config, engine = writer.getConfig(), writer.getEngineContext()
+        utils = gateway.hudi.metadata.HoodieTableMetadataUtil
+        utils.deleteMetadataTable(gateway.meta_client(base), engine, False)
+        deleted()
+        # After what they define: whoever is cut off in between is told of them again.
+        meta = gateway.meta_client(base)
+        for name in indexes.foreign:
+            if meta.getIndexForMetadataPartition(name).isPresent():
+                meta.deleteIndexDefinition(name)
+        gateway.hudi.metadata.SparkHoodieBackedTableMetadataWriter.create(gateway.storage_conf, config, engine).close()
+
+
+def sweep(storage: Storage) -> list[str]:
+    """Deletes the files of instants that were rolled back; gives them. A listing of the table."""
+    left = _sorted_out(Timeline.load(storage), [path for path, _ in storage.walk()]).leftovers
+    storage.delete_files(left)
+    return left
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The files of a table by what became of the instants that wrote them; those of pending ones are in none."""
+
+    committed: list[str]
+    leftovers: list[str]
+    unknown: list[str]
+
+    def compared(
+        self, lacking: Sequence[str] = (), gone: Sequence[str] = (), differing: Sequence[str] = (), unreadable: str = ""
+    ) -> Comparison:
+        kinds = (lacking, gone, differing, self.leftovers, self.unknown)
+        examples = tuple(path for kind in kinds for path in kind[:EXAMPLES])
+        counts = len(self.committed), len(lacking), len(gone), len(differing)
+        return Comparison(*counts, examples, unreadable, len(self.leftovers), len(self.unknown))
+
+
+def _sorted_out(timeline: Timeline, paths: Iterable[str]) -> _Files:
+    """Which files are committed, and which belong to no commit.
+
+    An instant that is not on the timeline is a commit's if it is in the archive, and none if it was rolled back. One
+    that is neither may have been opened since the timeline was read; what is older than the timeline was not.
+    """
+    by_instant: dict[str, list[str]] = {}
+    for path in paths:
+        if (time := leftovers.instant_of(path)) is not None:
+            by_instant.setdefault(time, []).append(path)
+    away = {time for time in by_instant if timeline.get(time) is None}
+    archived = timeline.archived_changes() if away else set()
+    undone = timeline.rolled_back() if away - archived else set()
+    files = _Files([], [], [])
+    for time, found in sorted(by_instant.items()):
+        known = timeline.get(time)
+        if time in archived or (known is not None and known.phase is Phase.COMPLETED):
+            files.committed.extend(found)
+        elif known is None and time in undone and time not in timeline.rolling_back:
+            files.leftovers.extend(found)
+        elif known is None and time < timeline.oldest:
+            files.unknown.extend(found)
+    return files
+
+
+def _known(gateway: Gateway, pipeline: Pipeline, storage: Storage) -> dict[str, int] | None:
+    """Path and size of each file that the metadata table lists; None where there is no such table."""
+    base = hadoop_path(pipeline.table.path)
+    meta = gateway.meta_client(base)
+    if not meta.getTableConfig().isMetadataTableAvailable():
+        return None
+    with client(gateway, pipeline) as writer:
+        engine, config = writer.getEngineContext(), writer.getConfig().getMetadataConfig()
+        reader = gateway.hudi.metadata.HoodieBackedTableMetadata(engine, meta.getStorage(), config, base)
+        try:
+            folders = gateway.jvm.java.util.ArrayList()
+            for partition in reader.getAllPartitionPaths():
+                folders.add(f"{base}/{partition}" if partition else base)
+            return {
+                storage.relative(str(file.getPath().toString())): int(file.getLength())
+                for files in reader.getAllFilesInPartitions(folders).values()
+                for file in files
+            }
+        finally:
+            reader.close()

@@ -1,0 +1,126 @@
+"""The quarantine's table and its instants, see `hudi.quarantine`.
+
+Nothing here decides anything: callers hold the pipeline's lease, or do the append of an instant that is pending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.exceptions import PipelineConflict, TableMismatch
+from airflow_provider_slshudi.hudi import markers
+from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION
+from airflow_provider_slshudi.hudi.client import commit, instants
+from airflow_provider_slshudi.hudi.client.basefiles import committed_files
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.extra import PIPELINE_KEY, TRANSACTION_KEY
+from airflow_provider_slshudi.hudi.files.slices import Slice
+from airflow_provider_slshudi.hudi.quarantine import (
+    gone,
+    is_completed,
+    is_pending,
+    keep_place,
+    may_complete,
+    require_known,
+    require_there,
+    table_of,
+)
+from airflow_provider_slshudi.hudi.timeline import PROPERTIES, Timeline
+from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.storage import Storage
+
+
+def make_table(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
+    """Makes the quarantine where there never was one, for an instant that is about to be opened.
+
+    Raises:
+        TimelineUnreadable: there was one at this very place, and it is not there.
+    """
+    made, main = table_of(pipeline), Storage(pipeline.table.path)
+    aside = Storage(made.table.path)
+    require_known(main, aside)
+    if not aside.exists(PROPERTIES):
+        instants.create_table(gateway, made)
+    keep_place(main, aside, instant)
+
+
+def open_instant(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
+    """Puts the main table's instant on the quarantine's timeline, INFLIGHT; before any file of it is there.
+
+    Raises:
+        TimelineUnreadable: it is not there.
+        TableMismatch: another table is there.
+        PipelineConflict: another pipeline's quarantine is there.
+    """
+    made = table_of(pipeline)
+    require_there(Storage(pipeline.table.path), Storage(made.table.path))
+    instants.check_table(gateway, made)
+    _refuse_others(pipeline, Storage(made.table.path))
+    instants.request(gateway, made.table.path, instant)
+    reach(Point.APPEND_QUARANTINE_REQUESTED)
+    instants.to_inflight(gateway, made.table.path, instant)
+    reach(Point.APPEND_QUARANTINE_OPEN)
+
+
+def complete(
+    gateway: Gateway,
+    pipeline: Pipeline,
+    instant: str,
+    stats: Sequence[Mapping[str, Any]],
+    transaction: str,
+    in_time: Callable[[], None],
+) -> None:
+    """Commits the quarantine's part of a batch whose main instant is completed; does nothing where that is done.
+
+    Raises:
+        TableMismatch: the instant is not there any more.
+    """
+    made = table_of(pipeline)
+    require_there(Storage(pipeline.table.path), Storage(made.table.path))
+    timeline = Timeline.load(Storage(made.table.path))
+    if is_completed(timeline, instant):
+        return
+    if not may_complete(timeline, instant):
+        raise gone(made.table.path, instant)
+    extra = {TRANSACTION_KEY: transaction, PIPELINE_KEY: pipeline.name}
+    commit.commit(gateway, made, instant, stats, extra, in_time)
+
+
+def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str, path: str) -> None:
+    """Takes the instant off the quarantine's timeline with its files; does nothing where it is not there.
+
+    Raises:
+        TableMismatch: it is completed there, although the main table's is not.
+    """
+    made = table_of(pipeline, path)
+    timeline = Timeline.load(Storage(made.table.path))
+    if is_completed(timeline, instant):
+        raise TableMismatch(
+            f"{made.table.path}: instant {instant} is completed here, and pending in {pipeline.table.path}: somebody "
+            "restored that table; run `slshudi ledger rebuild` once both are of the same time",
+            table=made.table.path,
+            instant=instant,
+        )
+    if is_pending(timeline, instant):
+        markers.drop_misread(Storage(made.table.path), instant)
+        commit.roll_back(gateway, made, instant)
+
+
+def files(gateway: Gateway, pipeline: Pipeline) -> list[Slice]:
+    """The quarantine's newest committed base files."""
+    return committed_files(gateway, table_of(pipeline))
+
+
+def _refuse_others(pipeline: Pipeline, storage: Storage) -> None:
+    timeline = Timeline.load(storage)
+    for instant in reversed(timeline.completed(COMMIT_ACTION)):
+        other = timeline.extra_metadata(instant).get(PIPELINE_KEY, "")
+        if other and other != pipeline.name:
+            raise PipelineConflict(
+                f"{storage.uri} is the quarantine of pipeline {other}: give {pipeline.name} another by quarantine.path",
+                pipeline=pipeline.name,
+                other=other,
+            )
+        return

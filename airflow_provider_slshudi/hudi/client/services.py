@@ -1,0 +1,110 @@
+"""Table services with Hudi's write client (hudi.apache.org/docs/cleaning, /docs/archival, read in 1.2.0).
+
+Their client has the protocol's options like every other of ours, so it clears no failed writes: what is pending stays.
+Nothing here decides anything: callers hold the pipeline's lease and have read the timeline.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.hudi.client.commit import client
+from airflow_provider_slshudi.hudi.client.compaction import COMPACT_AFTER
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.client.instants import new_instant_time
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
+from airflow_provider_slshudi.storage import Storage
+
+# A table that only grows has nothing to clean. Without a clean once in a while each plan would look at all partitions.
+_EMPTY_CLEAN_HOURS = "24"
+
+
+def plan_clean(gateway: Gateway, pipeline: Pipeline) -> None:
+    """Puts a clean on the timeline, REQUESTED, where there is something to delete.
+
+    Folders of partitions are never deleted with what is in them: a batch may be writing there.
+    """
+    with client(gateway, pipeline, {**_options(pipeline), **_kept_longer(pipeline)}) as writer:
+        engine = writer.getEngineContext()
+        table = gateway.hudi.table.HoodieSparkTable.create(writer.getConfig(), engine)
+        option = gateway.hudi.common.util.Option
+        planned = table.createCleanerPlan(engine, option.empty())
+        if not planned.isPresent():
+            return
+        plan = planned.get()
+        if plan.getPartitionsToBeDeleted():
+            plan.setPartitionsToBeDeleted(gateway.jvm.java.util.ArrayList())
+            if not any(len(files) for files in plan.getFilePathsToBeDeletedPerPartition().values()):
+                return
+        instant = gateway.requested(table.getMetaClient(), new_instant_time(gateway, pipeline.table.path), "clean")
+        table.getActiveTimeline().saveToCleanRequested(instant, option.of(plan))
+
+
+def clean(gateway: Gateway, pipeline: Pipeline) -> None:
+    """Carries out the pending clean, and plans no other."""
+    with client(gateway, pipeline, _options(pipeline)) as writer:
+        writer.clean()
+
+
+def archive(gateway: Gateway, pipeline: Pipeline) -> None:
+    """Moves the oldest instants from the active timeline into the archive, nothing from the oldest pending one on.
+
+    Nothing is archived that the metadata table has not compacted. Hudi has that done when its client starts a commit,
+    which ours never does, so it is done here: compaction, cleaning and archival of the metadata table itself.
+    """
+    with client(gateway, pipeline, _options(pipeline)) as writer:
+        _serve_metadata_table(gateway, writer)
+        writer.archive()
+
+
+def _serve_metadata_table(gateway: Gateway, writer: Any) -> None:
+    config, engine = writer.getConfig(), writer.getEngineContext()
+    table = gateway.hudi.table.HoodieSparkTable.create(config, engine)
+    if not config.isMetadataTableEnabled() or not table.getMetaClient().getTableConfig().isMetadataTableAvailable():
+        return
+    metadata = gateway.hudi.metadata.SparkHoodieBackedTableMetadataWriter.create(gateway.storage_conf, config, engine)
+    try:
+        metadata.performTableServices(gateway.hudi.common.util.Option.empty(), True)
+    finally:
+        metadata.close()
+
+
+def _kept_longer(pipeline: Pipeline) -> dict[str, str]:
+    """What to keep where Hudi would keep less than the pipeline's file says.
+
+    Hudi counts from the time at which an instant was planned. Files that a clustering replaced may be read until it
+    is completed, which is minutes or hours later, so a reader would have that much less time.
+    """
+    keep, timeline = pipeline.maintenance.keep, Timeline.load(Storage(pipeline.table.path))
+    times = sorted((item.completion or "", item.time) for item in timeline.completed(*CHANGES))
+    if keep.commits is not None:
+        first = min((planned for _, planned in times[-keep.commits :]), default="")
+        count = max(keep.commits, sum(planned >= first for _, planned in times))
+        options = {"hoodie.clean.commits.retained": str(count)}
+        # Hudi wants archival to keep more, which this client does not do.
+        return options | {"hoodie.keep.min.commits": str(count + 1), "hoodie.keep.max.commits": str(count + 2)}
+    longest = max((_time(completed) - _time(planned) for completed, planned in times), default=timedelta())
+    return {"hoodie.clean.hours.retained": str((keep.hours or 0) + math.ceil(longest / timedelta(hours=1)))}
+
+
+def _time(instant: str) -> datetime:
+    return datetime.strptime(instant[:14], "%Y%m%d%H%M%S")
+
+
+def _options(pipeline: Pipeline) -> dict[str, str]:
+    kept = pipeline.maintenance
+    if kept.keep.commits is not None:
+        keep = {"hoodie.clean.policy": "KEEP_LATEST_COMMITS", "hoodie.clean.commits.retained": str(kept.keep.commits)}
+    else:
+        keep = {"hoodie.clean.policy": "KEEP_LATEST_BY_HOURS", "hoodie.clean.hours.retained": str(kept.keep.hours)}
+    return {
+        **keep,
+        "hoodie.write.empty.clean.interval.hours": _EMPTY_CLEAN_HOURS,
+        "hoodie.keep.min.commits": str(kept.min_commits),
+        "hoodie.keep.max.commits": str(kept.max_commits),
+        # Archival leaves so many commits whose log files no compaction has read.
+        **({COMPACT_AFTER: str(kept.compact_after)} if pipeline.compacts else {}),
+    }

@@ -1,0 +1,66 @@
+"""What a commit of ours says of itself: its extra metadata, by which the ledger can be made anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+from airflow_provider_slshudi.ranges import Range
+
+TRANSACTION_KEY = "slshudi.transaction"
+RANGES_KEY = "slshudi.ranges"
+PIPELINE_KEY = "slshudi.pipeline"
+KIND_KEY = "slshudi.kind"
+DAG_KEY = "slshudi.dag"
+RUN_KEY = "slshudi.run"
+QUARANTINE_KEY = "slshudi.quarantine"
+"""Where a commit has a part in the quarantine: its rows there, and the SHA-256 of the manifest that lists its files."""
+
+
+RANGES_NOW_KEY = "slshudi.ranges_now"
+"""Where a commit took rows of earlier ones out of the table: what ranges those hold since, by their instants, each
+[shard, begin, end, rows, raw bytes]."""
+
+
+def ranges_of(extra: Mapping[str, str]) -> Iterator[tuple[Range, int | None, int | None]]:
+    """The ranges that a commit's extra metadata tells of, with rows and raw bytes; both are None of a gap."""
+    for shard, rows in json.loads(extra[RANGES_KEY]).items():
+        for begin, end, count, size in rows:
+            yield Range(int(shard), begin, end, gap=count is None), count, size
+
+
+def ranges_text(ranges: Iterable[tuple[Range, int | None, int | None]]) -> str:
+    """What `ranges_of` reads: shard -> [[begin, end, rows, raw bytes], ...]; rows and bytes of a gap are null."""
+    by_shard: dict[str, list[list[int | None]]] = {}
+    for item, rows, size in sorted(ranges, key=lambda told: told[0]):
+        by_shard.setdefault(str(item.shard), []).append([item.begin, item.end, rows, size])
+    return json.dumps(by_shard, separators=(",", ":"))
+
+
+def extra_of(
+    transaction: str,
+    pipeline: str,
+    kind: str,
+    run: tuple[str, str],
+    ranges: str,
+    quarantined: tuple[int, str] | None = None,
+) -> dict[str, str]:
+    """All that every commit of ours says.
+
+    Args:
+        run: the DAG and its run.
+        ranges: as `ranges_text` gives them.
+        quarantined: rows in the quarantine and the manifest's SHA-256, where the commit has a part there.
+    """
+    extra = {
+        TRANSACTION_KEY: transaction,
+        PIPELINE_KEY: pipeline,
+        KIND_KEY: kind,
+        DAG_KEY: run[0],
+        RUN_KEY: run[1],
+        RANGES_KEY: ranges,
+    }
+    if quarantined is not None:
+        rows, digest = quarantined
+        extra[QUARANTINE_KEY] = json.dumps({"rows": rows, "digest": digest})
+    return extra

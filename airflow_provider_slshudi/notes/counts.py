@@ -1,0 +1,26 @@
+"""What is in the quarantine, left by the driver that counted it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_provider_slshudi.notes import ROOT
+from airflow_provider_slshudi.storage import Storage
+
+
+def leave_counts(storage: Storage, id_: str, counts: Sequence[dict[str, Any]]) -> None:
+    """Leaves what was counted beside the main table."""
+    storage.write(_answer(id_), json.dumps(counts).encode())
+
+
+def take_counts(storage: Storage, id_: str) -> list[dict[str, Any]]:
+    """What was counted, which is removed."""
+    found: list[dict[str, Any]] = json.loads(storage.read(_answer(id_)) or b"[]")
+    storage.delete(_answer(id_))
+    return found
+
+
+def _answer(id_: str) -> str:
+    return f"{ROOT}/quarantine-{id_}.json"

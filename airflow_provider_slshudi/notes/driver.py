@@ -1,0 +1,39 @@
+"""Which driver may change a table's timeline: `claim.json` names it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+from airflow_provider_slshudi.exceptions import TableError
+from airflow_provider_slshudi.notes import ROOT
+from airflow_provider_slshudi.storage import Storage
+
+_CLAIM = f"{ROOT}/claim.json"
+
+
+def claim(storage: Storage, **who: str) -> str:
+    """Says that one driver, and no other, may change the table's timeline from now on; gives what it is known by.
+
+    For the holder of the pipeline's lease. A driver of a former holder that is alive, whatever clocks told it, finds
+    that the claim is not its own. `who` tells people.
+    """
+    name = uuid.uuid4().hex
+    storage.write(_CLAIM, json.dumps({"claim": name, **who}).encode())
+    return name
+
+
+def require_claim(storage: Storage, name: str, what: str) -> None:
+    """Asks whether the timeline may still be changed under a claim; to be asked as late as can be.
+
+    Raises:
+        TableError: another driver has claimed it since.
+    """
+    content = storage.read(_CLAIM)
+    found: dict[str, str] = json.loads(content) if content is not None else {}
+    if found.get("claim") != name:
+        others = ", ".join(f"{key} {value}" for key, value in found.items() if key != "claim") or "nobody"
+        raise TableError(
+            f"{storage.uri}: this driver may not {what} any more, and did nothing: {_CLAIM} is of another ({others})",
+            table=storage.uri,
+        )

@@ -1,0 +1,316 @@
+"""What the steps of one transaction hand over to each other.
+
+`.hoodie/slshudi/{instant}/` holds who opened the instant (`owner.json`), what the append is to read
+(`batch-{token}.json`), what it wrote (`manifest-{token}.json`), what columns the table has then (`schema.json`) and
+what the commit is to say of itself (`commit-{token}.json`). The token in the name keeps an old driver's work apart
+from its successor's. The folder goes once its transaction is decided.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from airflow_provider_slshudi.config.pipeline import Check
+from airflow_provider_slshudi.exceptions import ManifestError
+from airflow_provider_slshudi.notes import ROOT
+from airflow_provider_slshudi.storage import Storage
+
+_ORDER = "batch-"
+_MANIFEST = "manifest-"
+
+
+def folder(instant: str) -> str:
+    """The folder of one instant's files."""
+    return f"{ROOT}/{instant}"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Which transaction opened an instant; `quarantine` is where its logs that do not fit go, empty before 0.2."""
+
+    transaction: str
+    pipeline: str
+    token: int
+    quarantine: str = ""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which quarantined logs are to be replayed: those to which all apply that are given.
+
+    `since` and `until` are log times in unix seconds, half-open.
+    """
+
+    transaction: str | None = None
+    column: str | None = None
+    reason: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+@dataclass(frozen=True)
+class BatchOrder:
+    """What one append is to do: everything it needs but credentials.
+
+    Attributes:
+        pipeline: the pipeline as its model's JSON.
+        ranges: what is to be read, each [shard, begin, end].
+        density: raw bytes per log group that each shard showed lately, by its id as text.
+        planned: when the batch was planned, in unix seconds; event times are late or from the future by it.
+        replay: a `Selection` where quarantined logs are read instead of ranges.
+        drop: where rows are taken out of the table instead, the parts of each instant's ranges: [shard, begin, end,
+            whether its rows go].
+    """
+
+    transaction: str
+    token: int
+    instant: str
+    pipeline: dict[str, Any]
+    ranges: list[list[int]]
+    density: dict[str, float]
+    planned: int = 0
+    replay: dict[str, Any] | None = None
+    drop: dict[str, list[tuple[int, int, int, bool]]] | None = None
+
+    def claim(self, storage: Storage) -> Claim:
+        """The claim that goes with it."""
+        return Claim(storage, self.transaction, self.instant, self.token)
+
+
+@dataclass(frozen=True)
+class RangeDone:
+    """What was read of one range: rows, raw bytes, first and last log time (unix seconds, None without rows)."""
+
+    shard: int
+    begin: int
+    end: int
+    rows: int
+    bytes: int
+    first_time: int | None
+    last_time: int | None
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What a check of the pipeline's found: `found` says why where it did not pass, `warns` that this is no failure."""
+
+    name: str
+    passed: bool
+    warns: bool
+    found: str
+
+    @classmethod
+    def of(cls, check: Check, passed: bool, found: str) -> CheckResult:
+        """What a check found, where it did not pass."""
+        return cls(check.name, passed, check.on_failure == "warn", "" if passed else found)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What one append wrote: Hudi's write stats per file, totals per range, misfits per column, seconds taken.
+
+    `checks` are those that look at rows.
+
+    Attributes:
+        unfit: logs that do not fit, whatever became of them; each once.
+        examples: the first few of them, as text.
+        quarantine: the write stats of the quarantine's files; None where the quarantine has no part in it.
+        taken: replays only, the rows of the quarantine's files that were written anew.
+        left: replays only, selected logs that do not fit by now either, by column and reason.
+        found: drops only, the rows of each part of each instant's ranges, in the order of `BatchOrder.drop`.
+        merged: upserts only, how many rows reached those who wrote; rows of one key become one in the files.
+        dropped: upserts only, logs without a key, which are no rows.
+    """
+
+    transaction: str
+    token: int
+    instant: str
+    stats: list[dict[str, Any]]
+    ranges: list[RangeDone]
+    misfits: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    checks: list[CheckResult] = field(default_factory=list)
+    unfit: int = 0
+    examples: list[str] = field(default_factory=list)
+    quarantine: list[dict[str, Any]] | None = None
+    taken: int = 0
+    left: dict[str, int] = field(default_factory=dict)
+    merged: int | None = None
+    found: dict[str, list[int]] = field(default_factory=dict)
+    dropped: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows read."""
+        return sum(done.rows for done in self.ranges)
+
+    @property
+    def quarantined(self) -> int:
+        """Rows in the quarantine's files."""
+        return rows_of(self.quarantine or [])
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A transaction's claim on an instant of the table, for as long as its order is there; travels to the executors.
+
+    Attributes:
+        storage: the table's.
+        token: the transaction's fencing token.
+    """
+
+    storage: Storage
+    transaction: str
+    instant: str
+    token: int
+
+    def is_standing(self) -> bool:
+        """Whether the order is there; without it there is no commit, and a rollback that began has taken it."""
+        return self.storage.exists(_order_path(self.instant, self.token))
+
+    def require(self) -> None:
+        """Asks whether an append is still wanted; an executor has no way to the ledger to ask there.
+
+        Raises:
+            ManifestError: it is not; somebody took the transaction over.
+        """
+        if not self.is_standing():
+            raise self._withdrawn()
+
+    def order(self) -> BatchOrder:
+        """The order of the append; raises as `require`."""
+        content = self.storage.read(_order_path(self.instant, self.token))
+        if content is None:
+            raise self._withdrawn()
+        return BatchOrder(**json.loads(content))
+
+    def manifest(self) -> tuple[Manifest, str]:
+        """The manifest that the append left, and its SHA-256.
+
+        Raises:
+            ManifestError: there is none.
+        """
+        content = self.storage.read(f"{folder(self.instant)}/{_MANIFEST}{self.token}.json")
+        if content is None:
+            raise self._error(
+                f"{self.storage.uri}: no manifest for instant {self.instant} with token {self.token}: its append did "
+                f"not end, be it killed or marked by hand. Nothing of transaction {self.transaction} is committed; the "
+                "next run's settle decides it"
+            )
+        data = json.loads(content)
+        ranges = [RangeDone(**done) for done in data.pop("ranges")]
+        checks = [CheckResult(**check) for check in data.pop("checks")]
+        return Manifest(ranges=ranges, checks=checks, **data), hashlib.sha256(content).hexdigest()
+
+    def leave_extra(self, extra: Mapping[str, str]) -> str:
+        """Leaves the commit's extra metadata, for the commit's driver; gives its SHA-256."""
+        content = json.dumps(extra).encode()
+        self.storage.write(self._extra_path, content)
+        return hashlib.sha256(content).hexdigest()
+
+    def read_extra(self, digest: str) -> dict[str, str]:
+        """The commit's extra metadata.
+
+        Raises:
+            ManifestError: there is none, or another than the one with this SHA-256.
+        """
+        content = self.storage.read(self._extra_path)
+        if content is None or hashlib.sha256(content).hexdigest() != digest:
+            raise self._error(
+                f"{self.storage.uri}: {self._extra_path} is not the one that the commit's order names "
+                f"({'there is none' if content is None else 'its SHA-256 differs'}); the instant was decided meanwhile"
+            )
+        extra: dict[str, str] = json.loads(content)
+        return extra
+
+    @property
+    def _extra_path(self) -> str:
+        return f"{folder(self.instant)}/commit-{self.token}.json"
+
+    def _withdrawn(self) -> ManifestError:
+        return self._error(
+            f"{self.storage.uri}: no order for instant {self.instant} with token {self.token}; it was decided meanwhile"
+        )
+
+    def _error(self, text: str) -> ManifestError:
+        return ManifestError(text, table=self.storage.uri, transaction=self.transaction, instant=self.instant)
+
+
+def rows_of(stats: Iterable[Mapping[str, Any]]) -> int:
+    """The rows of the files that write stats list."""
+    return sum(int(stat["numWrites"]) for stat in stats)
+
+
+def write_owner(storage: Storage, instant: str, owner: Owner) -> None:
+    """Says whose instant this is, before it is on the timeline."""
+    storage.write(f"{folder(instant)}/owner.json", json.dumps(asdict(owner)).encode())
+
+
+def read_owner(storage: Storage, instant: str) -> Owner | None:
+    """Whose instant this is, None where no transaction of ours opened it."""
+    content = storage.read(f"{folder(instant)}/owner.json")
+    return None if content is None else Owner(**json.loads(content))
+
+
+def write_order(storage: Storage, order: BatchOrder) -> None:
+    """Leaves the order for the append."""
+    storage.write(_order_path(order.instant, order.token), json.dumps(asdict(order)).encode())
+
+
+def fence(storage: Storage, instant: str) -> None:
+    """Withdraws the instant's orders: an append that may still be alive writes no file that stays.
+
+    To be done before its rollback, which deletes what was written until then.
+    """
+    for name in storage.names(folder(instant)) or []:
+        if name.startswith(_ORDER):
+            storage.delete(f"{folder(instant)}/{name}")
+
+
+def write_manifest(storage: Storage, manifest: Manifest) -> None:
+    """Leaves the manifest: the append's last act."""
+    storage.write(f"{folder(manifest.instant)}/{_MANIFEST}{manifest.token}.json", json.dumps(asdict(manifest)).encode())
+
+
+def token_of(storage: Storage, transaction: str, instant: str, digest: str | None) -> int:
+    """The token of the append whose manifest has this SHA-256.
+
+    Raises:
+        ManifestError: there is none.
+    """
+    for name in storage.names(folder(instant)) or []:
+        if name.startswith(_MANIFEST):
+            content = storage.read(f"{folder(instant)}/{name}") or b""
+            if hashlib.sha256(content).hexdigest() == digest:
+                return int(name.removeprefix(_MANIFEST).removesuffix(".json"))
+    raise ManifestError(
+        f"{storage.uri}/{folder(instant)}: the manifest with SHA-256 {digest} is gone, which lists what instant "
+        f"{instant} wrote into the quarantine",
+        table=storage.uri,
+        transaction=transaction,
+        instant=instant,
+    )
+
+
+def write_schema(storage: Storage, instant: str, schema: str) -> None:
+    """Says, once a batch is sure to be committed, what the table's schema (Avro) is to hold."""
+    storage.write(f"{folder(instant)}/schema.json", schema.encode())
+
+
+def read_schema(storage: Storage, instant: str) -> str | None:
+    """The schema that a pending instant is to be committed with, None where it may still be given up."""
+    content = storage.read(f"{folder(instant)}/schema.json")
+    return None if content is None else content.decode()
+
+
+def delete(storage: Storage, instant: str) -> None:
+    """Removes the instant's folder."""
+    storage.delete_folder(folder(instant))
+
+
+def _order_path(instant: str, token: int) -> str:
+    return f"{folder(instant)}/{_ORDER}{token}.json"

@@ -1,0 +1,111 @@
+"""How a step tells a job what to do: a verb on the command line, and a JSON on standard input, nothing in it secret.
+
+Linux takes no argument of more than 128 KiB, which a pipeline of some hundred columns has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from enum import Enum, auto
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+REASON = "slshudi: "
+"""What a job's last line begins with where it failed; the reason follows."""
+
+
+class Where(Enum):
+    """Where a verb's work is done."""
+
+    HERE = auto()
+    """On the machine that decides, in seconds."""
+    EXECUTORS = auto()
+    """By a cluster's executors, which run Python alone."""
+    SESSION = auto()
+    """By a cluster's executors, which need Hudi's classes."""
+
+
+class Verb(str, Enum):
+    """What a job can do, and where."""
+
+    where: Where
+
+    def __new__(cls, value: str, where: Where = Where.HERE) -> Verb:
+        """A verb by its word."""
+        made = str.__new__(cls, value)
+        made._value_, made.where = value, where
+        return made
+
+    OPEN = "open"
+    APPEND = "append", Where.EXECUTORS
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    VERIFY = "verify", Where.SESSION
+    PLAN_CLEAN = "plan-clean"
+    CLEAN = "clean"
+    ARCHIVE = "archive"
+    COUNT_QUARANTINE = "count-quarantine"
+    PLAN_CLUSTERING = "plan-clustering"
+    CLUSTER = "cluster", Where.SESSION
+    COMPLETE_CLUSTERING = "complete-clustering"
+    PLAN_COMPACTION = "plan-compaction"
+    COMPACT = "compact", Where.SESSION
+    COMPLETE_COMPACTION = "complete-compaction"
+    COMPARE_METADATA = "compare-metadata"
+    REBUILD_METADATA = "rebuild-metadata"
+    LOOK = "look"
+    PLAN_MENDING = "plan-mending"
+    UNESCAPE = "unescape"
+    SYNC = "sync"
+
+    @property
+    def is_distributed(self) -> bool:
+        """Whether a cluster's executors do the work."""
+        return self.where is not Where.HERE
+
+
+@dataclass(frozen=True)
+class JobOrder:
+    """What one job works on.
+
+    Attributes:
+        pipeline: the pipeline as its model's JSON.
+        transaction, token, instant: empty or 0 where the verb needs none.
+        digest: commit only, the SHA-256 of the manifest that was recorded.
+        extra: commit only, the SHA-256 of what goes into the commit's extra metadata.
+        creates: open only, whether a table that is not there is to be made.
+        duties: open only, what the table is to keep of the pipeline's shards; empty where it has that.
+        until: when the job is to be over, on `processes.clock`'s; 0 where it takes its time.
+        claim: the claim under which it changes the table's timeline, see `notes.driver`; empty where it needs none.
+    """
+
+    pipeline: dict[str, Any]
+    transaction: str = ""
+    token: int = 0
+    instant: str = ""
+    digest: str = ""
+    extra: str = ""
+    until: float = 0.0
+    claim: str = ""
+    creates: bool = False
+    duties: str = ""
+
+    def to_json(self) -> str:
+        """As text."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> JobOrder:
+        """The order that `to_json` wrote."""
+        return cls(**json.loads(text))
+
+    @contextmanager
+    def as_input(self) -> Iterator[IO[bytes]]:
+        """The order as a process's standard input: a file without a name, gone with whoever has it open."""
+        with TemporaryFile() as content:
+            content.write(self.to_json().encode())
+            content.seek(0)
+            yield content

@@ -1,0 +1,72 @@
+"""What a clustering or compaction wrote, left by who wrote it for who completes it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from airflow_provider_slshudi.exceptions import ManifestError
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.storage import Storage
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was made of what.
+
+    Attributes:
+        metadata: Hudi's own commit metadata, as its JSON.
+        read_files, read_bytes: the files that were read, and their bytes.
+        paths, bytes: the files that were written, by their paths within the table, and their bytes.
+    """
+
+    metadata: str
+    read_files: int
+    read_bytes: int
+    paths: list[str]
+    bytes: int
+
+    @classmethod
+    def of(cls, storage: Storage, metadata: Any, stats: Any, read: list[str]) -> Written:
+        """What Hudi's metadata and write stats say."""
+        size = sum(stat.getFileSizeInBytes() for stat in stats)
+        files = [str(stat.getPath()) for stat in stats]
+        return cls(str(metadata.toJsonString()), len(read), sum(map(storage.size, read)), files, size)
+
+
+def read_manifest(storage: Storage, instant: str) -> Written:
+    """What was left by who wrote the files.
+
+    Raises:
+        ManifestError: it did not end well.
+    """
+    content = storage.read(_path(instant))
+    if content is None:
+        raise ManifestError(
+            f"{storage.uri}: no manifest for instant {instant}: what was to write its files did not end well",
+            table=storage.uri,
+            transaction="",
+            instant=instant,
+        )
+    return Written(**json.loads(content))
+
+
+def write_manifest(storage: Storage, instant: str, written: Written) -> None:
+    """Leaves what was written: the last act."""
+    storage.write(_path(instant), json.dumps(asdict(written)).encode())
+
+
+def manifests(storage: Storage) -> list[str]:
+    """The instants that have one; completed ones too, where their run died before it removed it."""
+    names = storage.names(handover.folder("").rstrip("/")) or []
+    return [name for name in names if name.isdigit() and has_manifest(storage, name)]
+
+
+def has_manifest(storage: Storage, instant: str) -> bool:
+    """Whether the instant's files are all written."""
+    return storage.exists(_path(instant))
+
+
+def _path(instant: str) -> str:
+    return f"{handover.folder(instant)}/rewrite.json"

@@ -1,0 +1,206 @@
+"""What the steps have to know of the quarantine: how far a transaction's part in it is, and when it is too large."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from airflow_provider_slshudi.exceptions import ManifestError, TableError, TableMismatch
+from airflow_provider_slshudi.hudi import leftovers, quarantine
+from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION
+from airflow_provider_slshudi.hudi.extra import PIPELINE_KEY, QUARANTINE_KEY
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
+from airflow_provider_slshudi.ledger.lease import Lease
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes.handover import Claim
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
+from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.storage import Storage
+
+
+def storage_of(work: Work, instant: str | None = None) -> Storage:
+    """Where the quarantine is; that which `instant` was opened with, where that is named."""
+    owner = handover.read_owner(work.storage, instant) if instant else None
+    return Storage((owner and owner.quarantine) or work.pipeline.quarantine_path)
+
+
+def timeline_of(work: Work, instant: str | None = None) -> Timeline:
+    """The quarantine's timeline; of the quarantine that `instant` was opened with, where that is named.
+
+    Raises:
+        TimelineUnreadable: it could not be read; or the quarantine is not where it was made, as when it is not mounted.
+    """
+    storage = storage_of(work, instant)
+    loaded = Timeline.load(storage)
+    if not any(loaded):
+        quarantine.require_there(work.storage, storage)
+    return loaded
+
+
+@contextmanager
+def swept(work: Work, instant: str) -> Iterator[None]:
+    """Around the rollback of an instant in both tables, see `leftovers.swept`."""
+    with leftovers.swept(work.storage, instant), leftovers.swept(storage_of(work, instant), instant):
+        yield
+
+
+def timelines(work: Work) -> list[tuple[Storage, Timeline]]:
+    """The timelines of the table and of its quarantine."""
+    return [(storage, Timeline.load(storage)) for storage in storages(work)]
+
+
+def storages(work: Work) -> tuple[Storage, Storage]:
+    """Where the table is, and its quarantine."""
+    return work.storage, storage_of(work)
+
+
+def is_pending(work: Work, instant: str) -> bool:
+    """Whether the quarantine has the instant pending, or half rolled back."""
+    return quarantine.is_pending(timeline_of(work, instant), instant)
+
+
+def is_settled(work: Work, transaction: Transaction) -> bool:
+    """Whether the quarantine's part in a transaction is completed as the main instant is, or there is none.
+
+    Raises:
+        TableMismatch: there was one, and somebody took it away.
+    """
+    if (transaction.manifest or {}).get("quarantined") is None:
+        return True
+    instant, timeline = str(transaction.instant), timeline_of(work, transaction.instant)
+    if quarantine.is_completed(timeline, instant):
+        return True
+    if not quarantine.is_pending(timeline, instant):
+        raise quarantine.gone(storage_of(work, instant).uri, instant)
+    return False
+
+
+def pending(work: Work) -> list[str]:
+    """Pending commits of the quarantine, be it at a former place, and those that a rollback took away half-way."""
+    return sorted(_pending(work))
+
+
+def _pending(work: Work) -> dict[str, str]:
+    """The same, each with the URI of the quarantine that has it."""
+    found: dict[str, str] = {}
+    for storage, timeline in _everywhere(work):
+        # Not its cleans: those are ended, not taken away.
+        commits = (instant.time for instant in timeline.pending() if instant.action == COMMIT_ACTION)
+        found |= dict.fromkeys((*commits, *timeline.rolling_back), storage.uri)
+    return found
+
+
+def _everywhere(work: Work) -> Iterator[tuple[Storage, Timeline]]:
+    """The quarantine and its former places, each with its timeline; of a former one that is away it is empty."""
+    here = storage_of(work)
+    yield here, timeline_of(work)
+    for place in quarantine.places(work.storage):
+        if not place.is_at(here):
+            yield place.storage, Timeline.load(place.storage)
+
+
+def finish(work: Work, lease: Lease, committed: Mapping[str, str]) -> list[str]:
+    """Completes what the quarantine has pending of batches that the main table has; gives their instants.
+
+    `committed` are the main table's, with their transactions.
+
+    Raises:
+        TableMismatch: what that takes is not there any more.
+    """
+    found = {instant: where for instant, where in sorted(_pending(work).items()) if instant in committed}
+    for instant, where in found.items():
+        try:
+            order = _order(work, instant, committed[instant])
+        except ManifestError as error:
+            raise quarantine.gone(where, instant) from error
+        work.change(lease, Verb.COMMIT, order)
+        if instant in _pending(work):
+            raise TableError(
+                f"{where}: the job ended well, but instant {instant} is still pending", table=where, instant=instant
+            )
+    return list(found)
+
+
+def _order(work: Work, instant: str, id_: str) -> JobOrder:
+    """The order to commit again what the main table has; the quarantine's part is what is left to do."""
+    extra = work.timeline().extra_of(instant) or {}
+    digest = json.loads(extra.get(QUARANTINE_KEY, "{}")).get("digest")
+    token = handover.token_of(work.storage, id_, instant, digest)
+    claim = Claim(work.storage, id_, instant, token)
+    batch, left = claim.order(), claim.leave_extra(extra)
+    return JobOrder(batch.pipeline, id_, token, instant, digest, left)
+
+
+def require_known(work: Work) -> None:
+    """Raises TimelineUnreadable where the quarantine is not where it was made, see `quarantine.require_known`."""
+    quarantine.require_known(work.storage, storage_of(work))
+
+
+def require_whole(work: Work, commits: Iterable[tuple[str, Mapping[str, str]]]) -> None:
+    """Holds the quarantine against the main table's commits, each an instant with its extra metadata.
+
+    One that was made anew knows nothing of before.
+
+    Raises:
+        TableMismatch: the quarantine lacks a part of one; somebody restored it alone.
+        TimelineUnreadable: see `_completed`.
+    """
+    done, made = _completed(work), [place.since for place in quarantine.places(work.storage)]
+    # Of a quarantine of which nobody kept when it was made all that can be said is what it has.
+    since = min(made) if made and all(made) else min(done, default=None)
+    for instant, extra in commits:
+        if QUARANTINE_KEY in extra and since is not None and since <= instant and instant not in done:
+            raise quarantine.gone(storage_of(work).uri, instant)
+
+
+def require_no_more(work: Work, main: Container[str]) -> None:
+    """Refuses a quarantine that has commits whose instants are not among the main table's.
+
+    Raises:
+        TableMismatch: it has; somebody restored the main table alone.
+        TimelineUnreadable: see `_completed`.
+    """
+    if more := sorted(instant for instant in _completed(work) if instant not in main):
+        raise _restored_alone(work, more[0])
+
+
+def require_no_newer(work: Work, main: Timeline) -> None:
+    """As `require_no_more`, as far as the active timelines tell: to be asked before each batch."""
+    here = timeline_of(work)
+    active = {instant.time for instant in main.completed(*CHANGES)}
+    # Archival takes a table's commits in their order: of those since the oldest none is archived.
+    for instant in here.completed(COMMIT_ACTION):
+        if instant.time not in active and instant.time >= min(active, default=""):
+            is_mine = here.extra_metadata(instant).get(PIPELINE_KEY, work.pipeline.name) == work.pipeline.name
+            if is_mine and main.archived(instant.time) is None:
+                raise _restored_alone(work, instant.time)
+
+
+def _restored_alone(work: Work, instant: str) -> TableMismatch:
+    path = storage_of(work).uri
+    return TableMismatch(
+        f"{path}: instant {instant} is completed here, and {work.storage.uri} does not have it: that table was "
+        "restored or replaced, or is not mounted, and the quarantine was not. What is read again would be put aside a "
+        "second time. Restore both tables to before this instant with Hudi, then run `slshudi ledger rebuild "
+        f"{work.pipeline.name}`; what was committed since is read again",
+        table=path,
+        instant=instant,
+    )
+
+
+def _completed(work: Work) -> set[str]:
+    """The instants of this pipeline's commits in the quarantine, archived ones and those at former places too.
+
+    Raises:
+        TimelineUnreadable: a former place does not have it any more.
+    """
+    found, name = set[str](), work.pipeline.name
+    for storage, timeline in _everywhere(work):
+        if not any(timeline):
+            quarantine.require_there(work.storage, storage)
+        # Another's may be at a place that was left.
+        commits = timeline.commits()
+        found |= {instant for instant, _, extra in commits if extra.get(PIPELINE_KEY, name) == name}
+    return found

@@ -1,0 +1,149 @@
+"""Whether what an append left may be recorded: the manifest adds up, and the batch is what the pipeline asks for."""
+
+from __future__ import annotations
+
+import logging
+import time
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from airflow_provider_slshudi.config.pipeline import MOST_FILES
+from airflow_provider_slshudi.exceptions import CheckFailed, ManifestError, TooManyFiles, TooManyMisfits
+from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
+from airflow_provider_slshudi.ledger.states import Kind
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes.handover import CheckResult, Manifest, RangeDone
+from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.ranges import Range, merge
+
+_log = logging.getLogger(__name__)
+
+
+def require_files(work: Work, manifest: Manifest) -> None:
+    """Refuses what could be recorded and never be committed: once it is recorded it is not thrown away any more."""
+    partition = work.pipeline.table.partition
+    if len(manifest.stats) > MOST_FILES:
+        raise TooManyFiles(manifest.instant, len(manifest.stats), MOST_FILES, partition.column if partition else "")
+
+
+def totals_of(work: Work, transaction: Transaction, manifest: Manifest) -> list[RangeTotals]:
+    """The totals of each planned range.
+
+    Raises:
+        ManifestError: it is another's, a range was not read to its end, or files and rows do not add up.
+    """
+    wanted = (transaction.id, transaction.token, transaction.instant)
+    if (manifest.transaction, manifest.token, manifest.instant) != wanted:
+        raise refused(
+            work,
+            transaction,
+            f"it is of {manifest.transaction}, token {manifest.token}, instant {manifest.instant}, not of {wanted}",
+        )
+    written = handover.rows_of(manifest.stats)
+    if manifest.merged is not None:
+        if manifest.merged + manifest.dropped != manifest.rows:
+            what = f"{manifest.merged} were merged and {manifest.dropped} dropped"
+            raise refused(work, transaction, f"{manifest.rows} rows were read, but {what}")
+    elif written + manifest.quarantined != manifest.rows + manifest.taken:
+        aside = f", and {manifest.quarantined} in the quarantine" if manifest.quarantine is not None else ""
+        raise refused(
+            work, transaction, f"{manifest.rows + manifest.taken} rows were read, but files hold {written}{aside}"
+        )
+    for stats in (manifest.stats, manifest.quarantine or []):
+        paths = [stat["path"] for stat in stats]
+        if len(set(paths)) != len(paths):
+            raise refused(work, transaction, "a file is listed twice")
+    planned = [item for item in work.ledger.ranges(transaction.id) if not item.gap]
+    parts = _parts(planned, manifest.ranges)
+    for item in planned:
+        read = [Range(done.shard, done.begin, done.end) for done in parts[item]]
+        if sum(map(len, read)) != len(item) or merge(read) != merge([item]):
+            raise refused(work, transaction, f"range {item} was read as {', '.join(map(str, read)) or 'nothing'}")
+    if sum(map(len, parts.values())) != len(manifest.ranges):
+        raise refused(work, transaction, "it names ranges that were not planned")
+    return [_totals(item, parts[item]) for item in planned]
+
+
+def _parts(planned: list[Range], done: Iterable[RangeDone]) -> dict[Range, list[RangeDone]]:
+    parts: dict[Range, list[RangeDone]] = {item: [] for item in planned}
+    for part in done:
+        # The last planned range that does not begin behind the part is the only one that may hold it.
+        at = bisect_right(planned, (part.shard, part.begin), key=lambda item: (item.shard, item.begin)) - 1
+        if at >= 0 and planned[at].shard == part.shard and part.end <= planned[at].end:
+            parts[planned[at]].append(part)
+    return parts
+
+
+def _totals(item: Range, parts: list[RangeDone]) -> RangeTotals:
+    first = [part.first_time for part in parts if part.first_time is not None]
+    last = [part.last_time for part in parts if part.last_time is not None]
+    return RangeTotals(
+        item,
+        sum(part.rows for part in parts),
+        sum(part.bytes for part in parts),
+        min(first, default=None),
+        max(last, default=None),
+    )
+
+
+def refused(work: Work, transaction: Transaction, why: str) -> ManifestError:
+    """The error of a manifest that is not recorded."""
+    return ManifestError(
+        f"{work.storage.uri}: the manifest of transaction {transaction.id} is refused: {why}. "
+        "Nothing is committed; settle rolls the instant back and its ranges are planned again",
+        table=work.storage.uri,
+        transaction=transaction.id,
+        instant=transaction.instant,
+    )
+
+
+def require_share(transaction: Transaction, manifest: Manifest, share: float | None) -> None:
+    """Raises TooManyMisfits where more than this share of a batch's logs do not fit."""
+    if share is None or manifest.unfit <= share * manifest.rows:
+        return
+    columns = ", ".join(f"{name}: {count}" for name, count in sorted(manifest.misfits.items()))
+    raise TooManyMisfits(
+        f"pipeline {transaction.pipeline}: {manifest.unfit} of {manifest.rows} logs of transaction {transaction.id} do "
+        f"not fit their columns ({columns}), and max_misfits allows a share of {share:g}. Nothing is committed. For "
+        f"example {'; '.join(manifest.examples)}. Correct the columns, or allow more; the next run reads all again",
+        transaction=transaction.id,
+        misfits=manifest.unfit,
+        logs=manifest.rows,
+        share=share,
+    )
+
+
+def judge(work: Work, transaction: Transaction, manifest: Manifest) -> dict[str, str]:
+    """The checks that only warn and did not pass, by name, with what was found.
+
+    Raises:
+        CheckFailed: one that may not did not pass.
+    """
+    failed = [item for item in [*manifest.checks, *_freshness(work, transaction, manifest)] if not item.passed]
+    warned = {item.name: item.found for item in failed if item.warns}
+    for name, found in warned.items():
+        _log.warning("check %s: %s", name, found)
+    refused = {item.name: item.found for item in failed if not item.warns}
+    if refused:
+        raise CheckFailed(
+            f"pipeline {work.pipeline.name}: the batch of transaction {transaction.id} is not committed: "
+            + "; ".join(f"check {name}: {found}" for name, found in refused.items())
+            + ". Its ranges are read again by the next run: mend the source, or the check in the pipeline file",
+            pipeline=work.pipeline.name,
+            transaction=transaction.id,
+            checks=refused,
+        )
+    return warned
+
+
+def _freshness(work: Work, transaction: Transaction, manifest: Manifest) -> list[CheckResult]:
+    """What a backfill reads is old."""
+    newest = max((done.last_time for done in manifest.ranges if done.last_time is not None), default=None)
+    if newest is None or transaction.kind is not Kind.TAIL:
+        return []
+    age = round(time.time() - newest)
+    return [
+        CheckResult.of(check, age <= check.seconds, f"the newest log is {age} s old, asked for is {check.freshness}")
+        for check in work.pipeline.checks
+        if check.freshness is not None
+    ]

@@ -1,0 +1,1 @@
+"""Logs to typed rows with their keys and partitions, by Arrow alone."""

@@ -1,0 +1,158 @@
+"""Keys of rows: where a row came from; and record keys with their buckets, as Hudi's writers make them.
+
+Source: hudi.apache.org/docs/indexes and what `BucketIdentifier` of Hudi 1.2.0 gives, with which tests compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_slshudi.numbered import numbered
+
+_MASK = 0xFFFFFFFF
+_WORDS = {"__null__": "", "__empty__": ""}
+"""What Hudi writes in the place of NULL and of an empty text, and reads as these, which have the same hash."""
+
+
+def row_keys(shard: int, cursors: pa.Array, indexes: pa.Array) -> pa.Array:
+    """`{shard}-{cursor}-{index}`: where a row came from, unique and the same however often it is read."""
+    return numbered(str(shard), "-", cursors, indexes)
+
+
+def lacking(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Where a column of a key has no value: an empty text is none."""
+    if not pa.types.is_string(values.type):
+        return pc.is_null(values)
+    return pc.or_(pc.is_null(values), pc.equal(pc.fill_null(values, ""), ""))
+
+
+def record_keys(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
+    """The texts of `_hoodie_record_key`: the value of one column, or `name:value` of several, separated by commas.
+
+    Values are neither NULL nor empty.
+    """
+    texts = [_text(column) for column in columns]
+    if len(texts) == 1:
+        return texts[0]
+    parts = [pc.binary_join_element_wise(pa.scalar(name), text, ":") for name, text in zip(names, texts, strict=True)]
+    return pc.binary_join_element_wise(*parts, ",")
+
+
+def bucket_ids(names: Sequence[str], columns: Sequence[pa.Array], keys: pa.Array, buckets: int) -> np.ndarray[Any, Any]:
+    """The bucket of each row, 0 to `buckets` - 1, from the columns of its key and `record_keys` of them."""
+    hashes = np.ones(len(keys), np.uint32)
+    for column in columns:
+        hashes = hashes * np.uint32(31) + java_hashes(_text(column))
+    # Hudi takes the values back out of the key's text, where separators and two words of its own count.
+    odd = _with_separators(columns)
+    if len(columns) > 1:
+        odd |= _any([pc.is_in(_text(column), value_set=pa.array(list(_WORDS))) for column in columns])
+    for place in np.nonzero(odd)[0]:
+        hashes[place] = _hash_of(values_in_key(keys[int(place)].as_py(), names) or [])
+    return (hashes & np.uint32(0x7FFFFFFF)) % np.uint32(buckets)
+
+
+def unusable(names: Sequence[str], columns: Sequence[pa.Array]) -> np.ndarray[Any, Any]:
+    """Which rows have a key that is another's, too, or that no writer of Hudi's could find the bucket of.
+
+    The text of a key with several columns tells them apart unless a value has the next one's name with a comma before
+    it and a colon behind. NULL is none of this.
+    """
+    odd = _with_separators(columns)
+    found = np.zeros(len(odd), bool)
+    if odd.any():
+        for column, following in zip(columns, names[1:], strict=False):
+            found |= _any([pc.match_substring(_text(column), f",{following}:")])
+        keys = record_keys(names, columns)
+        for place in np.nonzero(odd & ~found)[0]:
+            key = keys[int(place)].as_py()
+            found[place] = key is not None and values_in_key(key, names) is None
+    return found
+
+
+def values_in_key(key: str, names: Sequence[str]) -> list[str] | None:
+    """The values of the columns as Hudi reads them back out of a key with commas and colons.
+
+    None: it looks for the end of a value for ever.
+    """
+    values, begin = [], 0
+    while True:
+        colon = key.find(":", begin)
+        end, following = len(key), key.find(":", colon + 1)
+        endless = following >= 0 and key[begin:colon] not in names
+        while following >= 0:
+            comma = key.rfind(",", colon + 1, following)
+            if comma >= 0:
+                end, endless = comma, False
+                break
+            following = key.find(":", following + 1)
+        if endless:
+            return None
+        if key[begin:colon] in names:
+            values.append(_WORDS.get(key[colon + 1 : end], key[colon + 1 : end]))
+        if end == len(key):
+            return values or [key]
+        begin = end + 1
+
+
+def java_hashes(texts: pa.Array) -> np.ndarray[Any, Any]:
+    """Java's `String.hashCode` of each text, as unsigned numbers of 32 bits."""
+    texts = texts.cast(pa.large_string())
+    _, offsets_, data_ = texts.buffers()
+    offsets = np.frombuffer(offsets_, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    data = np.frombuffer(data_, np.uint8)[offsets[0] : offsets[-1]] if data_ else np.empty(0, np.uint8)
+    ends = offsets - offsets[0]
+    units = data.astype(np.uint32)
+    if data.size and data.max() > 127:
+        # Java's characters are those of UTF-16.
+        wide = [text.encode("utf-16-le") for text in texts.to_pylist()]
+        units = np.frombuffer(b"".join(wide), np.uint16).astype(np.uint32)
+        ends = np.concatenate([[0], np.cumsum([len(text) // 2 for text in wide])])
+    lengths = np.diff(ends)
+    hashes = np.zeros(len(lengths), np.uint32)
+    if units.size:
+        powers = np.empty(int(lengths.max()), np.uint32)
+        powers[0] = 1
+        powers[1:] = 31
+        powers = np.multiply.accumulate(powers, dtype=np.uint32)
+        left = np.repeat(ends[1:], lengths) - 1 - np.arange(len(units))
+        full = lengths > 0
+        hashes[full] = np.add.reduceat(units * powers[left], ends[:-1][full], dtype=np.uint32)
+    return hashes
+
+
+def _hash_of(values: Sequence[str]) -> int:
+    found = 1
+    for value in values:
+        inner = 0
+        for unit in np.frombuffer(value.encode("utf-16-le"), np.uint16).tolist():
+            inner = (31 * inner + unit) & _MASK
+        found = (31 * found + inner) & _MASK
+    return found
+
+
+def _with_separators(columns: Sequence[pa.Array]) -> np.ndarray[Any, Any]:
+    """Which rows have a value with both a comma and a colon in it."""
+    found = np.zeros(len(columns[0]), bool)
+    for column in columns:
+        if pa.types.is_string(column.type):
+            commas = _any([pc.match_substring(column, ",")])
+            found |= commas & _any([pc.match_substring(column, ":")]) if commas.any() else commas
+    return found
+
+
+def _any(masks: Sequence[pa.Array]) -> np.ndarray[Any, Any]:
+    found = np.zeros(len(masks[0]), bool)
+    for mask in masks:
+        found |= pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _text(column: pa.Array) -> pa.Array:
+    flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return flat if pa.types.is_string(flat.type) else flat.cast(pa.string())

@@ -1,0 +1,275 @@
+"""One pull's logs as rows of the table: typed columns, row keys, partition values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.table import EventTimePartition
+from airflow_provider_slshudi.rows.convert import ColumnSpec, convert, convert_map
+from airflow_provider_slshudi.rows.documents import at_path
+from airflow_provider_slshudi.rows.keys import lacking, row_keys, unusable
+from airflow_provider_slshudi.rows.misfits import (
+    EXAMPLES,
+    BoundsSpec,
+    Misfits,
+    Reason,
+    Unfit,
+    beyond,
+    judged,
+    of_rest,
+    of_times,
+    of_values,
+    unfit_logs,
+    without,
+)
+from airflow_provider_slshudi.rows.partitions import PartitionSpec, partitions_of, without_folder
+from airflow_provider_slshudi.rows.times import UTC
+
+_SECOND = 1_000_000
+
+
+@dataclass(frozen=True)
+class RowSpec:
+    """What a task has to know of a pipeline to make rows; plain data, so that executors need no pydantic.
+
+    `planned` is when the batch was planned, in unix seconds; what is late or from the future is told by it. A log
+    without a value for one of the columns `needed` is left out. `record_key` are the columns of the key of rows that
+    are upserted. `not_zero` are an ordering field and a delete marker, where a delete of 0 cannot be told to Hudi.
+    """
+
+    columns: tuple[ColumnSpec, ...]
+    rest_column: str | None
+    partition: PartitionSpec | None
+    misfits: str
+    bounds: BoundsSpec | None = None
+    planned: int = 0
+    needed: tuple[str, ...] = ()
+    record_key: tuple[str, ...] = ()
+    not_zero: tuple[str, str] | None = None
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, planned: int = 0) -> RowSpec:
+        """The part of a pipeline that makes rows."""
+        columns = tuple(
+            ColumnSpec(
+                c.name,
+                c.type,
+                c.source_key,
+                c.format,
+                c.timezone or UTC,
+                c.path,
+                c.required,
+                c.max_bytes,
+                tuple(c.renamed_from),
+            )
+            for c in pipeline.columns
+        )
+        partition = bounds = None
+        found = pipeline.table.partition
+        if isinstance(found, EventTimePartition):
+            partition = PartitionSpec(found.name, found.column, found.every, found.timezone)
+            if found.bounds is not None:
+                bounds = BoundsSpec(*found.bounds.seconds, found.bounds.rule or pipeline.misfits)
+        elif found is not None:
+            partition = PartitionSpec(found.name, found.column)
+        upsert = pipeline.table.upsert
+        needed = upsert.needed if upsert is not None and upsert.missing_key == "drop" else ()
+        keys = tuple(upsert.record_key) if upsert is not None else ()
+        not_zero = _not_zero(pipeline)
+        return cls(columns, pipeline.rest_column, partition, pipeline.misfits, bounds, planned, needed, keys, not_zero)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The log keys that the columns need, each once."""
+        return tuple(dict.fromkeys(column.key for column in self.columns))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of the table: its data columns, their row keys, and their partition values where it has partitions.
+
+    `unfit` are the logs that are none of these rows but go to the quarantine; None where all fit. `of` says which logs
+    the rows are of; None: all of them.
+    """
+
+    data: pa.Table
+    keys: pa.Array
+    partitions: pa.DictionaryArray | None
+    unfit: Unfit | None = None
+    of: pa.Array | None = None
+
+
+class RowMaker:
+    """Makes rows.
+
+    Attributes:
+        misfits: per column, the values that did not fit.
+        unfit: the logs that did not fit, each once.
+        examples: the first few of them, as text.
+        dropped: those of them that are neither rows nor go to the quarantine.
+    """
+
+    def __init__(self, spec: RowSpec) -> None:
+        self._spec = spec
+        self.misfits: Counter[str] = Counter()
+        self.unfit = self.dropped = 0
+        self.examples: list[str] = []
+
+    def rows(self, logs: pa.Table, shard: int) -> Rows:
+        """The rows of decoded logs (see `sls.decode`); raises as `made`."""
+        keys = row_keys(shard, flat(logs["__cursor__"]), flat(logs["__index__"]))
+        return self.made(logs, keys, pa.scalar(self._spec.planned * _SECOND, pa.timestamp("us", "UTC")))
+
+    def made(self, logs: pa.Table, keys: pa.Array, planned: Any) -> Rows:
+        """The rows of decoded logs whose row keys are `keys`, of a batch (or batches, one for each) then `planned`.
+
+        Raises:
+            ValueMisfit: a log does not fit and the pipeline says that this fails the batch.
+        """
+        data: dict[str, pa.Array] = {}
+        found: list[Misfits] = []
+        for spec in self._spec.columns:
+            before = _as_binary(flat(logs[spec.key]))
+            given = before
+            if spec.path is not None:
+                given, before = at_path(before, spec.path)
+            data[spec.name], unfit = judged(before, convert(given, spec), spec, self._spec.misfits)
+            found += unfit
+            if self._spec.partition is not None and spec.name == self._spec.partition.column:
+                data[spec.name] = self._within_bounds(data[spec.name], before, spec, planned, found)
+                data[spec.name] = self._within_folders(data[spec.name], before, spec, found)
+        self._within_keys(data, logs, found)
+        for spec in self._spec.columns:
+            data |= dict.fromkeys(spec.renamed_from, data[spec.name])
+        if self._spec.rest_column is not None:
+            rest = flat(logs["__rest__"])
+            data[self._spec.rest_column], lost = convert_map(rest)
+            if lost:
+                found.append(of_rest(self._spec.rest_column, rest, data[self._spec.rest_column], self._spec.misfits))
+        table = pa.table(data)
+        dropped = self._dropped(table, logs, found)
+        aside = self._take(found, keys) if found else None
+        of = None
+        if aside is not None or len(dropped):
+            fits = np.ones(len(keys), np.bool_)
+            fits[dropped if aside is None else np.union1d(aside.rows, dropped)] = False
+            of = pa.array(fits)
+            table, keys = table.filter(of), keys.filter(of)
+        partitions = None
+        if self._spec.partition is not None:
+            partitions = partitions_of(flat(table[self._spec.partition.column]), self._spec.partition)
+            if self._spec.partition.every is not None:
+                table = table.append_column(self._spec.partition.name, partitions)
+        return Rows(table, keys, partitions, aside, of)
+
+    def _within_folders(self, values: pa.Array, before: pa.Array, spec: ColumnSpec, found: list[Misfits]) -> pa.Array:
+        """A partition's values without those that no folder can hold, which are added to `found`."""
+        assert self._spec.partition is not None  # noqa: S101
+        outside = without_folder(values, self._spec.partition)
+        if outside is None or not pc.any(outside).as_py():
+            return values
+        mask = pc.fill_null(outside, False).to_numpy(zero_copy_only=False)
+        found.append(of_values(spec, before, mask, self._spec.misfits, Reason.PARTITION))
+        return without(values, mask)
+
+    def _within_keys(self, data: dict[str, pa.Array], logs: pa.Table, found: list[Misfits]) -> None:
+        """Takes what Hudi would take for another key or order out of `data`, and adds it to `found`."""
+        names = self._spec.record_key
+        if names:
+            mask = unusable(names, [data[name] for name in names])
+            self._without_values(names[0], mask, Reason.KEY, data, logs, found)
+        if self._spec.not_zero is not None:
+            ordering, marker = self._spec.not_zero
+            zero = pc.and_(pc.equal(data[ordering], 0), data[marker])
+            mask = pc.fill_null(zero, False).to_numpy(zero_copy_only=False)
+            self._without_values(ordering, mask, Reason.ORDERING, data, logs, found)
+
+    def _without_values(
+        self,
+        name: str,
+        mask: NDArray[Any],
+        reason: Reason,
+        data: dict[str, pa.Array],
+        logs: pa.Table,
+        found: list[Misfits],
+    ) -> None:
+        if not mask.any():
+            return
+        spec = next(spec for spec in self._spec.columns if spec.name == name)
+        rule = "drop" if self._spec.needed else "fail"
+        found.append(of_values(spec, _as_binary(flat(logs[spec.key])), mask, rule, reason))
+        data[name] = without(data[name], mask)
+
+    def _within_bounds(
+        self, times: pa.Array, before: pa.Array, spec: ColumnSpec, planned: Any, found: list[Misfits]
+    ) -> pa.Array:
+        """Event times without those that are beyond the bounds, which are added to `found`."""
+        bounds = self._spec.bounds
+        outside = beyond(times, planned, bounds) if bounds is not None else []
+        if bounds is None or not outside:
+            return times
+        found.append(of_times(spec, before, outside, bounds.rule))
+        for _, mask in outside:
+            times = without(times, mask)
+        return times
+
+    def _dropped(self, table: pa.Table, logs: pa.Table, found: list[Misfits]) -> NDArray[Any]:
+        """The places of logs that lack what is needed of them; adds them to `found` where they are not there yet."""
+        all_rows = np.array([], np.int64)
+        for spec in self._spec.columns:
+            if spec.name not in self._spec.needed:
+                continue
+            rows = np.nonzero(lacking(table[spec.name]).to_numpy())[0]
+            told = [item.rows for item in found if item.column == spec.name]
+            new = np.setdiff1d(rows, np.concatenate(told)) if told else rows
+            if len(new):
+                values = _as_binary(flat(logs[spec.key])).take(pa.array(new))
+                reasons = pa.array([Reason.MISSING.value] * len(new), pa.string())
+                found.append(Misfits(spec.name, spec.type, "drop", new, reasons, values))
+            all_rows = np.union1d(all_rows, rows)
+        self.dropped += len(all_rows)
+        return all_rows
+
+    def _take(self, found: list[Misfits], keys: pa.Array) -> Unfit | None:
+        """Counts what did not fit, and gives what goes to the quarantine."""
+        for item in found:
+            if item.rule == "fail":
+                item.refuse(keys)
+            self.misfits[item.column] += len(item.rows)
+            self.examples += item.examples(keys)[: EXAMPLES - len(self.examples)]
+        self.unfit += len(np.unique(np.concatenate([item.rows for item in found])))
+        aside = [item for item in found if item.rule == "quarantine"]
+        return unfit_logs(aside) if aside else None
+
+
+def _not_zero(pipeline: Pipeline) -> tuple[str, str] | None:
+    """The ordering field and the delete marker, where Hudi takes a delete's 0 for no value, and so for the newest.
+
+    In log files, and of type `int` alone (OrderingValues.isDefault, read in 1.2.0).
+    """
+    upsert = pipeline.table.upsert
+    if upsert is None or upsert.ordering_field is None or upsert.delete_marker is None:
+        return None
+    types = {column.name: column.type for column in pipeline.columns}
+    with_logs = pipeline.table.type == "merge_on_read"
+    return (
+        (upsert.ordering_field, upsert.delete_marker) if with_logs and types[upsert.ordering_field] == "int" else None
+    )
+
+
+def _as_binary(values: pa.Array) -> pa.Array:
+    """A log's own time comes as a number; columns are made from text."""
+    return values if pa.types.is_binary(values.type) else values.cast(pa.string()).cast(pa.binary())
+
+
+def flat(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece; copied only where it is in more."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,0 +1,221 @@
+"""Columns for the keys of sampled logs: each of the narrowest type that all of its values convert to.
+
+A type fits where our own conversion (`job/convert.py`) makes a value of every text. This looks at samples, never at a
+batch, so some of it is done in Python.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_slshudi.rows.convert import ColumnSpec, convert, misfits
+from airflow_provider_slshudi.sls.columns import TAG
+
+LOG_TIME, TOPIC, SOURCE = "__time__", "__topic__", "__source__"
+
+_PATTERNS = ("dd/MMM/yyyy:HH:mm:ss Z", "yyyy/MM/dd HH:mm:ss", "yyyyMMddHHmmss", "yyyyMMdd'T'HHmmss")
+_COUNTS = {"seconds": 1, "millis": 1_000, "micros": 1_000_000}
+_NEAR_SECONDS = 366 * 86_400
+"""Whole numbers within a year of their logs' own times are taken for times."""
+_MOSTLY = 0.9
+_MOST_FIELDS = 50
+_JSON_VALUES = 1_000
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_EXAMPLE = 60
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A column for a key: how many of the sampled logs have it, one of its values, and what is to be known of it."""
+
+    key: str
+    name: str
+    type: str
+    format: str | None
+    logs: int
+    share: float
+    example: str
+    note: str = ""
+
+    def column(self) -> dict[str, str]:
+        """The column as the pipeline's file has it."""
+        given = {"name": self.name, "type": self.type if self.type != "string" else None, "format": self.format}
+        given["key"] = self.key if self.key != self.name else None
+        return {field: value for field, value in given.items() if value is not None}
+
+
+def suggest(logs: pa.Table, taken: Collection[str] = (), names: Collection[str] = ()) -> list[Suggestion]:
+    """A column for each key of `logs` (as `sls.decode` gives them, without keys) that is not among the keys `taken`.
+
+    Most frequent keys first. Names are made of the keys and are none of `names`.
+    """
+    count, used = logs.num_rows, set(names)
+    found = []
+    for key, values, times in _by_key(logs):
+        if key in taken:
+            continue
+        type_, format_, note = _type_of(values, times)
+        name = _name(key, used)
+        used.add(name)
+        example = values[0].as_py().decode("utf-8", "backslashreplace")
+        found.append(Suggestion(key, name, type_, format_, len(values), len(values) / count, example[:_EXAMPLE], note))
+    return sorted(found, key=lambda item: (-item.logs, item.key))
+
+
+def _by_key(logs: pa.Table) -> Iterator[tuple[str, pa.Array, Any]]:
+    """Each key with its values and the times of their logs; NULL values are left out."""
+    if not logs.num_rows:
+        return
+    flat = {name: logs[name].combine_chunks() for name in (LOG_TIME, TOPIC, SOURCE, "__rest__")}
+    rest, times = flat["__rest__"], flat[LOG_TIME].to_numpy()
+    yield LOG_TIME, flat[LOG_TIME].cast(pa.string()).cast(pa.binary()), times
+    for name in (TOPIC, SOURCE):
+        if pc.any(pc.greater(pc.binary_length(flat[name]), 0)).as_py():
+            yield name, flat[name], times
+    if not len(rest.keys):
+        return
+    coded, items = rest.keys.dictionary_encode(), rest.items
+    owners = np.repeat(np.arange(len(rest)), np.diff(rest.offsets.to_numpy()))
+    # A log may hold a key twice: the last one counts.
+    pairs = np.char.add(np.char.add(owners.astype(str), "-"), coded.indices.to_numpy().astype(str))
+    _, last = np.unique(pairs[::-1], return_index=True)
+    kept = np.sort(len(pairs) - 1 - last)
+    codes = coded.indices.to_numpy()[kept]
+    order = kept[np.argsort(codes, kind="stable")]
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(coded.dictionary)))])
+    for code, key in enumerate(coded.dictionary.to_pylist()):
+        places = order[bounds[code] : bounds[code + 1]]
+        values = items.take(places)
+        valid = values.is_valid()
+        yield key.decode("utf-8", "backslashreplace"), values.filter(valid), times[owners[places]]
+
+
+def _type_of(values: pa.Array, times: Any) -> tuple[str, str | None, str]:
+    """Type, format and a note for the values of a key."""
+    if not len(values):
+        return "string", None, "has no value in the sample"
+    if misfits(values, convert(values, ColumnSpec("", "string", ""))):
+        return "binary", None, "not all of it is UTF-8"
+    text = values.cast(pa.string())
+    found = _narrowest(values, text, times)
+    if found is not None:
+        return *found, ""
+    return "string", None, _almost(values, text, times)
+
+
+def _narrowest(values: pa.Array, text: pa.Array, times: Any) -> tuple[str, str | None] | None:
+    if _is_number(values, text, "bigint"):
+        format_ = _count_of(text, times)
+        return ("timestamp", format_) if format_ else ("bigint", None)
+    if _is_number(values, text, "double"):
+        return "double", None
+    for type_ in _of_json(text):
+        if _fits(values, type_):
+            return type_, None
+    if _fits(values, "boolean"):
+        return "boolean", None
+    return _time_of(values, text)
+
+
+def _almost(values: pa.Array, text: pa.Array, times: Any) -> str:
+    """What would fit but for a few values, such as an empty text for none."""
+    for type_ in ("bigint", "double", "boolean", "date"):
+        after = convert(values, ColumnSpec("", type_, ""))
+        fits = after.is_valid()
+        fitting = values.filter(fits)
+        if _MOSTLY * len(values) <= len(fitting) < len(values):
+            found = _narrowest(fitting, text.filter(fits), times[fits.to_numpy(zero_copy_only=False)])
+            if found is not None and found[0] != "string":
+                other = text.filter(pc.invert(fits))[0].as_py()
+                return f"{found[0]} but for {len(values) - len(fitting)} values like {other[:_EXAMPLE]!r}"
+    return ""
+
+
+def _fits(values: pa.Array, type_: str, format_: str | None = None) -> bool:
+    return not misfits(values, convert(values, ColumnSpec("", type_, "", format_)))
+
+
+def _is_number(values: pa.Array, text: pa.Array, type_: str) -> bool:
+    """Whether all are numbers, none with zeros or digits that would be lost, and not all words like nan."""
+    lost = r"\A[+-]?0[0-9]" if type_ == "bigint" else r"\A[+-]?(0[0-9]|[0-9]{16,}\z)"
+    if not _fits(values, type_) or pc.any(pc.match_substring_regex(text, lost)).as_py():
+        return False
+    return bool(pc.any(pc.match_substring_regex(text, "[0-9]")).as_py())
+
+
+def _count_of(text: pa.Array, times: Any) -> str | None:
+    """The unit in which whole numbers are near their logs' times, None where they are in none."""
+    counts = convert(text.cast(pa.binary()), ColumnSpec("", "bigint", "")).to_numpy()
+    for unit, per_second in _COUNTS.items():
+        if (np.abs(counts / per_second - times) < _NEAR_SECONDS).all():
+            return unit
+    return None
+
+
+def _time_of(values: pa.Array, text: pa.Array) -> tuple[str, str | None] | None:
+    longest = pc.max(pc.binary_length(text)).as_py()
+    if _fits(values, "timestamp", "iso8601") and longest > len("2026-01-31"):
+        return "timestamp", "iso8601"
+    if longest <= len("2026-01-31") and _fits(values, "date"):
+        return "date", None
+    for pattern in _PATTERNS:
+        if _fits(values, "timestamp", pattern):
+            return "timestamp", pattern
+    return None
+
+
+def _of_json(text: pa.Array) -> Iterator[str]:
+    """Types of JSON that may fit: a struct, then a map where its names are too many."""
+    if not pc.all(pc.match_substring_regex(text, r"\A\s*[\[{]")).as_py():
+        return
+    try:
+        parsed = [json.loads(value) for value in text.slice(0, _JSON_VALUES).to_pylist()]
+    except ValueError:
+        return
+    yield _json_type(parsed)
+
+
+def _json_type(values: list[Any]) -> str:
+    """The type of JSON values that stand in the same place."""
+    values = [value for value in values if value is not None]
+    kinds = {type(value) for value in values}
+    if kinds == {bool}:
+        return "boolean"
+    if kinds == {int} and all(abs(value) < 1 << 63 for value in values):
+        return "bigint"
+    if kinds and kinds <= {int, float}:
+        return "double"
+    if kinds == {list}:
+        return f"array<{_json_type([item for value in values for item in value])}>"
+    if kinds != {dict}:
+        return "string"
+    names = dict.fromkeys(name for value in values for name in value)
+    lower = {name.lower() for name in names}
+    plain = all(_IDENTIFIER.fullmatch(name) for name in names) and len(lower) == len(names)
+    if not names or not plain or len(names) > _MOST_FIELDS:
+        return f"map<string,{_json_type([item for value in values for item in value.values()])}>"
+    fields = (f"{name}:{_json_type([value.get(name) for value in values])}" for name in names)
+    return f"struct<{','.join(fields)}>"
+
+
+def _name(key: str, used: Collection[str]) -> str:
+    """A column's name for a key: lower-case letters, digits and _."""
+    plain = key.removeprefix(TAG.decode()).strip("_") if key.startswith("__") else key
+    name = re.sub(r"[^a-z0-9_]+", "_", plain.lower()) or "column"
+    if key == LOG_TIME:
+        name = "log_time"
+    if name[0].isdigit() or name.startswith("_hoodie_"):
+        name = f"c_{name}"
+    number, made = 1, name
+    while made in used:
+        number += 1
+        made = f"{name}_{number}"
+    return made

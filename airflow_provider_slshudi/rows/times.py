@@ -1,0 +1,165 @@
+"""Texts to dates and times: whole columns at a time.
+
+Without a format, and with `iso8601`, a text means what Spark's cast takes it for
+(spark.apache.org/docs/3.5.9/sql-ref-ansi-compliance.html), with a pattern what Spark's `to_timestamp` does; what is
+taken is less, docs/pipeline.md says what.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from functools import partial
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_slshudi.rows.casts import attempt, halve
+from airflow_provider_slshudi.types.timepattern import TimePattern
+
+UTC = "UTC"
+_INSTANT, _LOCAL = pa.timestamp("us", tz=UTC), pa.timestamp("us")
+_DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_CLOCK = r"[0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?)?"
+_ZONE = r"(Z|[+-]((0[0-9]|1[0-7])(:?[0-5][0-9])?|18(:?00)?))"
+_ISO = rf"\A{_DAY}([T ]{_CLOCK}{_ZONE}?)?\z"
+_ENDS_IN_ZONE = rf"[T ][0-9:.]+{_ZONE}\z"
+_LONGEST_BARE = len("2026-01-02T03:04:05.123456")
+_DATE = r"\A\+?(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{1,2})(?:-(?P<day>[0-9]{1,2})(?:[ T](?s:.*))?)?)?\z"
+_MONTHS = pa.array(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"])
+_EPOCH = datetime(1970, 1, 1)
+_MICROSECOND = timedelta(microseconds=1)
+_STEPS = (86_400_000_000, 900_000_000, 1)
+"""Days, quarters of an hour, microseconds: within one of the former a zone's offset mostly stays."""
+_FIRST, _LAST = ((end - _EPOCH) // _MICROSECOND for end in (datetime(1, 1, 3), datetime(9999, 12, 29)))
+
+
+_YEARS = {
+    pa.date32(): pa.array([date.min, date.max]),
+    _INSTANT: pa.array([datetime.min, datetime.max], _LOCAL).cast(_INSTANT),
+}
+
+
+def within_years(values: pa.Array) -> pa.Array:
+    """NULL where a day or an instant is not of the years 1 to 9999, by UTC.
+
+    Readers stop at others: Python's have no such year, and Spark overflows where it hands the least of them to Java.
+    """
+    first, last = _YEARS[values.type]
+    ends = pc.min_max(values)
+    if not pc.or_(pc.less(ends["min"], first), pc.greater(ends["max"], last)).as_py():
+        return values
+    inside = pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last))
+    return pc.if_else(inside, values, pa.scalar(None, values.type))
+
+
+def iso8601(text: pa.Array, zone: str) -> pa.Array:
+    """Instants; a time that names no offset is one of `zone`. Digits below the microsecond are cut off."""
+    if len(text) and (pc.max(pc.binary_length(text)).as_py() or 0) > _LONGEST_BARE:
+        text = pc.replace_substring_regex(text, r"(\.[0-9]{6})[0-9]+", r"\1")
+    zoned = pc.match_substring_regex(text, _ENDS_IN_ZONE)
+    none: Any = pa.scalar(None, pa.string())
+    with_zone = attempt(pc.if_else(zoned, text, none), lambda part: part.cast(_INSTANT), _ISO)
+    bare = attempt(pc.if_else(zoned, none, text), lambda part: part.cast(_LOCAL), _ISO)
+    return pc.coalesce(with_zone, instants(bare, zone))
+
+
+def by_pattern(text: pa.Array, pattern: TimePattern, zone: str) -> pa.Array:
+    """Instants of texts that are written by `pattern`; a time that names no offset is one of `zone`."""
+    written = _written(text, pattern)
+    if pattern.has_zone:
+        return halve(written, lambda part: part.cast(_INSTANT))
+    return instants(halve(written, lambda part: part.cast(_LOCAL)), zone)
+
+
+def dates(text: pa.Array) -> pa.Array:
+    """Days; month and day may be left out, or have one digit, and a time behind them is passed over."""
+    cast = _to_date
+    try:
+        return cast(text)
+    except pa.ArrowInvalid:
+        return halve(_joined(pc.extract_regex(text, _DATE), ("year", "month", "day"), None), cast)
+
+
+def dates_by_pattern(text: pa.Array, pattern: TimePattern) -> pa.Array:
+    """Days of texts that are written by `pattern`."""
+    return halve(pc.utf8_slice_codeunits(_written(text, pattern), 0, 10), _to_date)
+
+
+def _to_date(text: pa.Array) -> pa.Array:
+    return text.cast(pa.date32())
+
+
+def instants(local: pa.Array, zone: str) -> pa.Array:
+    """Wall-clock times of `zone` as instants.
+
+    A time that the zone skips is later by as much as is skipped, of one that it has twice the earlier is taken, as
+    with Java's ZonedDateTime.ofLocal. Arrow's own conversion knows neither rule nor, after 2037, daylight saving.
+    """
+    if zone == UTC or not len(local) or local.null_count == len(local):
+        return local.cast(_INSTANT)
+    counts = local.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    counts = counts - _offsets(counts, ZoneInfo(zone), _STEPS)
+    return pa.array(counts, mask=pc.is_null(local).to_numpy(zero_copy_only=False)).cast(_INSTANT)
+
+
+def _offsets(counts: Any, zone: ZoneInfo, steps: tuple[int, ...]) -> Any:
+    """How far `zone` is ahead of UTC, in microseconds, at wall-clock times; asked once per day where it stays."""
+    step, *finer = steps
+    which, places = np.unique(counts // step, return_inverse=True)
+    first = np.array([_offset(int(value) * step, zone) for value in which], np.int64)
+    if finer:
+        last = np.array([_offset(int(value) * step + step - 1, zone) for value in which], np.int64)
+        found, moves = first[places], (first != last)[places]
+        if moves.any():
+            found[moves] = _offsets(counts[moves], zone, tuple(finer))
+        return found
+    return first[places]
+
+
+def _offset(count: int, zone: ZoneInfo) -> int:
+    # Python has the years 1 to 9999; before and after them offsets are what they are there.
+    local = _EPOCH + min(max(count, _FIRST), _LAST) * _MICROSECOND
+    offset = local.replace(tzinfo=zone).utcoffset()
+    return 0 if offset is None else offset // _MICROSECOND
+
+
+def _written(text: pa.Array, pattern: TimePattern) -> pa.Array:
+    """Texts of a pattern in the way Arrow reads times, NULL where they do not match."""
+    found = pc.extract_regex(text, pattern.regex)
+    month = "month_name" if "month_name" in pattern.parts else "month"
+    hour = "half_hour" if "half_hour" in pattern.parts else "hour"
+    parts = ("year", month, "day", hour, "minute", "second", "fraction", "zone")
+    return _joined(found, parts, pattern)
+
+
+def _joined(found: pa.StructArray, parts: tuple[str, ...], pattern: TimePattern | None) -> pa.Array:
+    has = {found.type.field(number).name for number in range(found.type.num_fields)}
+    read = partial(_part, found, has)
+    joined: pa.Array = read(parts[0])
+    for before, part in zip(("-", "-", " ", ":", ":", ".", ""), parts[1:], strict=False):
+        joined = pc.binary_join_element_wise(joined, read(part), before)
+    return pc.if_else(pc.is_valid(found), joined, pa.scalar(None, pa.string()))
+
+
+def _part(found: pa.StructArray, has: set[str], name: str) -> Any:
+    """One part of a time as text, of the digits that it has in ISO 8601."""
+    if name not in has:
+        return {"month": "01", "day": "01", "fraction": "000000", "zone": ""}.get(name, "00")
+    text = found.field(name)
+    if name == "month_name":
+        text = pc.add(pc.index_in(pc.utf8_lower(text), _MONTHS), 1).cast(pa.string())
+    elif name == "half_hour":
+        hour = pc.if_else(pc.equal(text, ""), "0", text).cast(pa.int32())
+        afternoon = pc.equal(pc.utf8_upper(found.field("half")), "PM")
+        hour = pc.if_else(pc.equal(hour, 12), 0, hour)
+        text = pc.add(hour, pc.if_else(afternoon, 12, 0)).cast(pa.string())
+    elif name == "fraction":
+        return pc.utf8_slice_codeunits(pc.utf8_rpad(text, 6, "0"), 0, 6)
+    elif name == "zone":
+        return pc.utf8_upper(text)
+    else:
+        text = pc.if_else(pc.equal(text, ""), "01", text)
+    return pc.utf8_lpad(text, 4 if name == "year" else 2, "0")

@@ -1,0 +1,1 @@
+"""Asks for drivers: Java, jars and settings, spark-submit, the resident process."""

@@ -1,0 +1,217 @@
+"""How a job reaches spark-submit: what is the same for every way of submitting, and the plain way, a child process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.exceptions import JobDenied, JobFailed, TableDenied
+from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb, Where
+from airflow_provider_slshudi.points import FOLDER
+from airflow_provider_slshudi.processes import clock, ends_with_parent
+from airflow_provider_slshudi.spark.resident import Outcome, Resident, end_stopped, idle_seconds
+from airflow_provider_slshudi.spark.runtime import LOCAL_CONF, control_conf, environment, session_conf, with_asked
+
+APPLICATION = str(Path(__file__).parents[1] / "job" / "__main__.py")
+TAIL_LINES = 40
+# What a driver's own timer gets to work in, before its launcher ends it: far less than the lease outlasts its time.
+TIMER_SECONDS = 1.0
+_GLANCE_SECONDS = 1.0
+# A job without a time of its own that takes longer than this in a resident process is ended.
+RESIDENT_JOB_SECONDS = 900.0
+# SIGKILL and SIGTERM, as the kernel tells them of a child, and as a shell or Java does.
+_KILLED = (-9, -15, 137, 143)
+
+
+class Launcher(Protocol):
+    """Runs a job to its end. `secrets` travel in the driver's environment."""
+
+    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
+        """Raises JobFailed where the job did not end well."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What spark-submit is called with, but for the master and the order, which is its standard input."""
+
+    name: str
+    conf: dict[str, str]
+    arguments: list[str]
+    environment: dict[str, str]
+
+
+def submission(verb: Verb, order: JobOrder, master: str) -> Submission:
+    """The submission of a verb under a master."""
+    pipeline = Pipeline.model_validate(order.pipeline)
+    on_s3 = not pipeline.table.path.startswith("file:")
+    # What reads the table's files by Spark needs Hudi's and the file system's jars on executors.
+    reads = verb.where is Where.SESSION or (verb is Verb.APPEND and bool(pipeline.checks))
+    conf = session_conf(master, on_s3) if reads else control_conf(on_s3)
+    if verb is Verb.APPEND and not reads:
+        # Executors run Python alone: they need no jar of Hudi's, nor a class of its for their serializer.
+        for key in ("spark.serializer", "spark.kryo.registrator", "spark.sql.extensions"):
+            conf.pop(key, None)
+        if not master.startswith("local"):
+            for key in LOCAL_CONF:
+                conf.pop(key, None)
+    if verb.is_distributed:
+        # A second attempt of a task that still runs would write rows that the commit may not see in time to drop.
+        conf = with_asked(conf, pipeline.spark.conf) | {"spark.speculation": "false"}
+    name = f"slshudi {verb.value} {pipeline.name} {order.instant or order.transaction}".strip()
+    return Submission(name, conf, [verb.value], environment())
+
+
+class SubprocessLauncher:
+    """Runs spark-submit as a child process, without Airflow.
+
+    Args:
+        master: the master of distributed verbs.
+        say: takes each line that the job prints.
+        resident: whether verbs that are not distributed are left to a process that stays (see `resident`).
+    """
+
+    def __init__(
+        self, master: str = "local[2]", say: Callable[[str], None] | None = None, resident: bool = False
+    ) -> None:
+        self._master = master
+        self._say = say or (lambda line: None)
+        self._child: subprocess.Popen[str] | None = None
+        self._resident = Resident() if resident else None
+
+    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
+        """Runs the job and waits for it."""
+        master = self._master if verb.is_distributed else "local[2]"
+        made = submission(verb, order, master)
+        if verb is Verb.COMMIT or order.until:
+            end_stopped()
+        if not self._by_resident(made, verb, order, secrets):
+            self._by_child(made, order, master, secrets)
+
+    def _by_resident(self, made: Submission, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> bool:
+        """Whether a resident process did it; False where nothing has begun."""
+        variables = {**os.environ, **made.environment}
+        fits = not verb.is_distributed and not secrets and FOLDER not in variables and idle_seconds(variables) > 0
+        if self._resident is None or not fits:
+            return False
+        tail: deque[str] = deque(maxlen=TAIL_LINES)
+
+        def heard(line: str) -> None:
+            tail.append(line)
+            self._tell(line)
+
+        seconds = order.until - clock() if order.until else RESIDENT_JOB_SECONDS
+        outcome = self._resident.run(made.conf, variables, verb, order, seconds, heard)
+        if outcome in (Outcome.FAILED, Outcome.UNKNOWN):
+            raise job_failed(made.name, verb, 1 if outcome is Outcome.FAILED else None, tail)
+        return outcome is Outcome.DONE
+
+    def _by_child(self, made: Submission, order: JobOrder, master: str, secrets: Mapping[str, str]) -> None:
+        command = ["spark-submit", "--master", master, "--name", made.name]
+        for key, value in made.conf.items():
+            command += ["--conf", f"{key}={value}"]
+        tail: deque[str] = deque(maxlen=TAIL_LINES)
+        variables = {**os.environ, **made.environment, **secrets}
+        command[0] = str(Path(made.environment["SPARK_HOME"]) / "bin" / "spark-submit")
+        with (
+            order.as_input() as given,
+            subprocess.Popen(
+                [*command, APPLICATION, *made.arguments],
+                env=variables,
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+                preexec_fn=ends_with_parent(signal.SIGKILL, order.until or None),
+            ) as child,
+        ):
+            self._child = child
+            with _ended_at(child.pid, order.until):
+                for line in child.stdout or ():
+                    tail.append(line.rstrip())
+                    self._tell(line.rstrip())
+        self._child = None
+        if child.returncode:
+            timed_out = 0 < order.until < clock()
+            raise job_failed(made.name, Verb(made.arguments[0]), child.returncode, tail, timed_out)
+
+    def _tell(self, line: str) -> None:
+        # The reason becomes the error's text.
+        if not line.startswith(REASON):
+            self._say(line)
+
+    def kill(self) -> None:
+        """Ends the driver that runs, if one does, with all that it started."""
+        if self._resident is not None:
+            self._resident.kill()
+        if self._child is not None:
+            _kill_group(self._child.pid)
+
+
+@contextmanager
+def _ended_at(leader: int, until: float) -> Iterator[None]:
+    """Ends a driver that stands still at the end of its time: its own timer only works once it wakes.
+
+    Without it the wait for the driver, and the lease of whoever waits, would have no end. The clock is looked at again
+    and again, since a wait does not count what the machine sleeps.
+    """
+    if not until:
+        yield
+        return
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(min(_GLANCE_SECONDS, max(0.0, until + TIMER_SECONDS - clock()))):
+            if clock() >= until + TIMER_SECONDS:
+                _kill_group(leader)
+                return
+
+    threading.Thread(target=watch, name="slshudi-driver-time", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _kill_group(leader: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _likely(lines: Sequence[str]) -> str:
+    """The line that tells most of a job without a reason of its own: its last one with an error in it."""
+    told = [" ".join(line.split()) for line in lines if line.strip() and not line.lstrip().startswith("at ")]
+    errors = [line for line in told if "Error" in line or "Exception" in line]
+    return (errors or told or ["it printed nothing"])[-1]
+
+
+def job_failed(
+    name: str, verb: Verb, returncode: int | None, tail: Iterable[str], timed_out: bool = False
+) -> JobFailed:
+    """The error of a job that did not end well, in one line: the reason that it gave, else what is known of its end.
+
+    All that it printed is in the log of whoever launched it already.
+    """
+    lines = list(tail)
+    reason = next((line.removeprefix(REASON) for line in reversed(lines) if line.startswith(REASON)), None)
+    ended = f"{name} ended with exit code {'unknown' if returncode is None else returncode}"
+    if returncode in _KILLED:
+        ended += ", so it was killed"
+    if timed_out:
+        ended += " because its time was over: what decides about it may be somebody else's by now"
+    said = f"{ended}: {reason or _likely(lines)}" if reason or returncode not in _KILLED else ended
+    if verb is Verb.APPEND:
+        said = said.rstrip(".")
+        said += ". Nothing of it is committed; the next run's settle decides it, and its ranges are read again"
+    kind = JobDenied if reason and reason.startswith(f"{TableDenied.__name__}: ") else JobFailed
+    return kind(said, verb=verb.value, returncode=returncode, tail="\n".join(lines))

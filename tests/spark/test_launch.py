@@ -1,0 +1,128 @@
+"""Jobs through spark-submit: a failure says its reason, and no driver outlives who started it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from airflow_provider_slshudi.exceptions import JobFailed, TableError, ValueMisfit
+from airflow_provider_slshudi.job.__main__ import last_words, reason
+from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb
+from airflow_provider_slshudi.processes import clock
+from airflow_provider_slshudi.spark import launch
+from airflow_provider_slshudi.spark.launch import SubprocessLauncher, job_failed
+from tests.pipelines import ad_events
+
+
+def order(table: Path, **changes: Any) -> JobOrder:
+    described = ad_events(table, **changes).model_dump(mode="json")
+    return JobOrder(described, transaction="t1", token=1, instant="20260101000000000", creates=True)
+
+
+def test_a_job_that_fails_says_why_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(JobFailed) as failed:
+        SubprocessLauncher().run(Verb.COMMIT, order(tmp_path / "table"), {})
+    assert "ended with exit code 1: ManifestError: " in str(failed.value)
+    assert "no manifest for instant 20260101000000000" in str(failed.value) and "\n" not in str(failed.value)
+    assert (failed.value.verb, failed.value.returncode) == ("commit", 1)
+    assert "Traceback" not in failed.value.tail, "the package's own error tells all by itself"
+
+
+def test_the_reason_within_what_spark_says_of_a_task_is_the_packages_own_error() -> None:
+    misfit = ValueMisfit("price", "double", "cheap", "0-1-2")
+    spark = RuntimeError(
+        "Job aborted due to stage failure:\nTraceback (most recent call last):\n  File x\n"
+        f"airflow_provider_slshudi.exceptions.ValueMisfit: {misfit}\n\n\tat org.apache.spark.api.python"
+    )
+    assert reason(spark) == f"ValueMisfit: {misfit}"
+    assert reason(ZeroDivisionError("two\nlines")) == "ZeroDivisionError: two lines"
+
+
+SPARK = [
+    "26/01/01 INFO Utils: starting",
+    "java.io.IOException: disk full",
+    "\tat java.base/x.Error",
+    "INFO bye",
+    "",
+]
+
+
+@pytest.mark.parametrize(
+    ("verb", "code", "lines", "told"),
+    [
+        (Verb.OPEN, 1, SPARK, "a job ended with exit code 1: java.io.IOException: disk full"),
+        (Verb.OPEN, None, SPARK[:1], "a job ended with exit code unknown: 26/01/01 INFO Utils: starting"),
+        (Verb.OPEN, 2, [], "a job ended with exit code 2: it printed nothing"),
+        (Verb.ROLLBACK, -9, SPARK, "a job ended with exit code -9, so it was killed"),
+        (
+            Verb.APPEND,
+            143,
+            SPARK,
+            "a job ended with exit code 143, so it was killed. Nothing of it is committed; the next run's settle "
+            "decides it, and its ranges are read again",
+        ),
+    ],
+)
+def test_a_job_that_gave_no_reason_is_told_in_one_line(
+    verb: Verb, code: int | None, lines: list[str], told: str
+) -> None:
+    failed = job_failed("a job", verb, code, lines)
+    assert str(failed) == told
+    assert failed.tail == "\n".join(lines)
+
+
+def test_what_a_job_says_last_is_its_reason_once_and_a_trace_only_of_a_strange_error() -> None:
+    assert last_words(TableError("the table", table="t")) == f"{REASON}TableError: the table"
+    within = RuntimeError("Job aborted\nairflow_provider_slshudi.exceptions.DecodeError: no list\n\tat org.apache")
+    assert last_words(within) == f"{REASON}DecodeError: no list"
+    strange = last_words(ZeroDivisionError("two"))
+    assert strange.startswith("ZeroDivisionError: two") and strange.endswith(f"\n{REASON}ZeroDivisionError: two")
+
+
+def test_a_driver_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    name = f"started_by_{os.getpid()}"
+    script = (
+        "from airflow_provider_slshudi.spark.launch import SubprocessLauncher\n"
+        "from airflow_provider_slshudi.notes.job import Verb\n"
+        "from pathlib import Path\n"
+        "from tests.spark.test_launch import order\n"
+        f"SubprocessLauncher().run(Verb.OPEN, order(Path({str(tmp_path / 'table')!r}), name={name!r}), {{}})\n"
+    )
+    starter = subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[2])
+
+    def drivers() -> list[str]:
+        commands = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+        started = [command for command in commands if "bin/java" in command and f"slshudi open {name} " in command]
+        # spark-submit first runs a short JVM that only tells how to start the driver's.
+        return [command for command in started if "org.apache.spark.launcher.Main" not in command]
+
+    wait_until(lambda: bool(drivers()))
+    os.kill(starter.pid, signal.SIGKILL)
+    starter.wait()
+    wait_until(lambda: not drivers())
+    assert not (tmp_path / "table").exists(), "the driver went on to its end"
+
+
+def test_a_machine_that_slept_through_a_drivers_time_finds_the_driver_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Timers stand still with the machine; the database's clock, and so the lease, does not."""
+    assert clock() == pytest.approx(time.clock_gettime(time.CLOCK_BOOTTIME), abs=1)
+    with subprocess.Popen(["sleep", "30"], start_new_session=True) as slept, launch._ended_at(slept.pid, clock() + 25):
+        assert slept.poll() is None
+        monkeypatch.setattr(launch, "clock", lambda: clock() + 100)
+        assert slept.wait(10) == -signal.SIGKILL
+
+
+def wait_until(done: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
