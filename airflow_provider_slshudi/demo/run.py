@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.demo import decoding
 from airflow_provider_slshudi.demo.airflow import HOST, LocalAirflow
 from airflow_provider_slshudi.demo.example import DAGS, PIPELINE, write_example
 from airflow_provider_slshudi.demo.proof import prove
@@ -70,6 +71,7 @@ def _run(options: argparse.Namespace, show: Show) -> int:
             show.batches(work.ledger, pipeline.name)
             show.proof(proof)
             show.addresses(airflow.url, pipeline.table.path, directory)
+            show.decoding(decoding.measure(work.connect(), pipeline))
             if not options.exit:
                 show.say("Ctrl-C ends everything")
                 with suppress(KeyboardInterrupt):

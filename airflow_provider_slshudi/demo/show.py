@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from airflow_provider_slshudi.demo.decoding import Decoding
 from airflow_provider_slshudi.demo.proof import Proof
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Event, Transaction
@@ -105,6 +106,17 @@ class Show:
             self.say("every log is in the table exactly once", "bold green")
         else:
             self.error("the counts differ: this should never happen")
+
+    def decoding(self, found: Decoding) -> None:
+        """How fast this machine decodes, and what would make it faster."""
+        by = "slshudi-native" if found.by_native else "ptars"
+        self.say(f"decoding: {found.mb_s:,.0f} MB of raw logs a second and core, by {by}")
+        if not found.by_native:
+            self.say(
+                "          slshudi-native decodes several times as much: `make demo` builds it where it finds `cargo` "
+                "(Rust 1.85 or later)",
+                "yellow",
+            )
 
     def addresses(self, airflow: str, table: str, directory: Path) -> None:
         """Where to look next."""

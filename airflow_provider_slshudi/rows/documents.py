@@ -4,8 +4,8 @@ A text fits wholly or not at all; of a text that fits comes what Spark's `from_j
 (spark.apache.org/docs/3.5.9/api/sql/#from_json). What is within becomes a value as a column's text does, so that
 numbers in quotes fit too.
 
-The texts are read by slshudi-native where it is installed, otherwise by `job/plain_json.py`, which makes Python objects
-per log.
+slshudi-native reads the texts where it is installed, otherwise `rows/plain_json.py`, which makes Python objects per
+log.
 """
 
 from __future__ import annotations
