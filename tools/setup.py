@@ -43,9 +43,12 @@ def main() -> None:
     print("setup: installing the packages of constraints.txt", flush=True)
     _run([PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", UV], environment)
     command: list[str | Path] = [VENV / "bin" / "uv", "pip", "install", "--quiet", "--python", PYTHON]
+    # Many images set PYTHONDONTWRITEBYTECODE: each process would compile what it imports, a second and more at a time.
+    command += ["--compile-bytecode"]
     command += ["-c", ROOT / "constraints.txt", "-b", ROOT / "constraints.txt", "-e", f"{ROOT}[dev]"]
     _run(command, environment)
     _install_native(environment)
+    _run([PYTHON, "-m", "compileall", "-q", ROOT / "airflow_provider_slshudi"], environment)
     print("setup: preparing Java and Hudi", flush=True)
     _run([PYTHON, "-m", "airflow_provider_slshudi.spark.runtime"], os.environ.copy())
     STAMP.write_text(state, encoding="utf-8")
