@@ -11,9 +11,8 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_slshudi.spark import runtime
+from tests.waiting import until
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def spark_cluster(environment: Mapping[str, str]) -> Iterator[str]:
         ):
             command = [str(home / "bin" / "spark-class"), f"{package}.{name}", *arguments]
             processes.enter_context(_service(command, variables, Path(directory) / f"{name}.log"))
-        _wait_until(lambda: '"state" : "ALIVE"' in _page(f"http://127.0.0.1:{web}/json/"), "the Spark worker")
+        until("the Spark worker answers", lambda: '"state" : "ALIVE"' in _page(f"http://127.0.0.1:{web}/json/"))
         yield master
 
 
@@ -124,7 +124,7 @@ def s3_store(bucket: str) -> Iterator[dict[str, str]]:
         ]
         with _service(command, {**os.environ, **key}, Path(directory) / "log"):
             endpoint = f"http://127.0.0.1:{ports['s3.port']}"
-            _wait_until(lambda: _reachable(ports["s3.port"]), "the S3 store")
+            until("the S3 store answers", lambda: _reachable(ports["s3.port"]))
             store = fs.S3FileSystem(
                 access_key=key["AWS_ACCESS_KEY_ID"],
                 secret_key=key["AWS_SECRET_ACCESS_KEY"],
@@ -157,7 +157,7 @@ def hive_metastore() -> Iterator[str]:
         java = [str(Path(variables["JAVA_HOME"], "bin", "java")), "-XX:+UseSerialGC", "-cp", classes]
         command = [*java, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)]
         with _service(command, {**variables, "TMPDIR": directory}, Path(directory) / "log"):
-            _wait_until(lambda: _reachable(port), "the Hive metastore")
+            until("the Hive metastore answers", lambda: _reachable(port))
             yield f"thrift://127.0.0.1:{port}"
 
 
@@ -187,14 +187,6 @@ def _page(url: str) -> str:
             return str(answer.read().decode())
     except OSError:
         return ""
-
-
-def _wait_until(ready: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not ready():
-        if time.monotonic() > deadline:
-            pytest.fail(f"{what} did not start within 60 s")
-        time.sleep(0.2)
 
 
 def _programs(directory: Path) -> Path:
@@ -229,8 +221,9 @@ def _free_port(among: Iterable[int] = (0,)) -> int:
 
 
 def _wait(server: subprocess.Popen[Any], ready: Sequence[str | Path], log: Path) -> None:
-    deadline = time.monotonic() + 30
-    while subprocess.run(ready).returncode:
-        if server.poll() is not None or time.monotonic() > deadline:
+    def answers() -> bool:
+        if server.poll() is not None:
             pytest.fail(f"PostgreSQL did not start: {log.read_text()}")
-        time.sleep(0.05)
+        return not subprocess.run(ready).returncode
+
+    until("PostgreSQL answers", answers, explain=log.read_text)

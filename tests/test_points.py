@@ -6,13 +6,13 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import airflow_provider_slshudi
 from airflow_provider_slshudi.points import FOLDER, Point, Where, reach
+from tests.waiting import LONGEST_SECONDS, until
 
 PACKAGE = Path(airflow_provider_slshudi.__file__).parent
 REACH = "from airflow_provider_slshudi.points import *; reach(Point.PLAN_BEGUN); print('passed')"
@@ -44,11 +44,9 @@ def test_one_process_is_held_until_its_file_is_gone_and_others_pass(tmp_path: Pa
     command = [sys.executable, "-c", REACH]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as held:
         claimed = armed.with_name(f"{armed.name}.{held.pid}")
-        deadline = time.monotonic() + 20
-        while not claimed.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        assert subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20).stdout == "passed\n"
+        until("the process is held", claimed.exists)
+        other = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LONGEST_SECONDS)
+        assert other.stdout == "passed\n"
         assert held.poll() is None
         claimed.unlink()
-        assert held.communicate(timeout=20)[0] == "passed\n"
+        assert held.communicate(timeout=LONGEST_SECONDS)[0] == "passed\n"

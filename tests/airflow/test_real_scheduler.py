@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.local import LocalSls
 from tests.local.sdk import by_ip
 from tests.machine import ROOT, all_cursors, arguments_of, environment, event, write_pipeline
+from tests.waiting import Seen, until
 
 TAIL, BACKFILL, RECOVERY, VERIFY = (f"ad_events_{role}" for role in ("tail", "backfill", "recovery", "verify"))
 SECRET = "never-to-be-seen-0451"
@@ -58,11 +59,11 @@ class Place:
     def committed(self) -> list[Transaction]:
         return self.ledger().last("ad_events", 100, State.COMMITTED)
 
-    def wait_for_rows(self, rows: int, seconds: float = 150) -> None:
-        deadline = time.monotonic() + seconds
-        while sum(item.rows for item in self.committed()) < rows:
-            assert time.monotonic() < deadline, self.explain()
-            time.sleep(0.5)
+    def wait_for_rows(self, rows: int) -> None:
+        self.until(f"{rows} rows are committed", lambda: sum(item.rows for item in self.committed()) >= rows)
+
+    def until(self, what: str, seen: Callable[[], Seen]) -> Seen:
+        return until(what, seen, explain=self.explain)
 
     def explain(self) -> str:
         runs = {run["dag_run_id"]: (run["state"], self.airflow.tasks(TAIL, run["dag_run_id"])) for run in self.runs()}
@@ -172,10 +173,10 @@ def test_a_backfill_beside_the_running_tail_doubles_and_loses_nothing(place: Pla
         # All of the logstore: committed batches, the one that the tail appends now, and what nobody has.
         cursors = place.all_cursors()
         run = airflow.trigger(BACKFILL, {"cursors": cursors}, run_id="beside")
-        deadline = time.monotonic() + 120
-        while not any(item.run_id == "beside" for item in place.ledger().live(of_tail.pipeline)):
-            assert time.monotonic() < deadline, place.explain()
-            time.sleep(0.2)
+        place.until(
+            "the backfill is planned",
+            lambda: any(item.run_id == "beside" for item in place.ledger().live(of_tail.pipeline)),
+        )
     finally:
         driver.resume()
     assert airflow.wait_for_run(BACKFILL, run) == "success", airflow.tasks(BACKFILL, run)
@@ -207,7 +208,7 @@ def test_a_run_that_is_deleted_is_decided_by_the_next_and_a_cleared_task_says_on
     assert airflow._session.delete(f"{airflow.url}/api/v2/{run}", timeout=30).status_code == 204
     airflow.pause(TAIL, False)
     # Not after the ten minutes that a run takes of which Airflow cannot tell.
-    place.wait_for_rows(place.events, 300)
+    place.wait_for_rows(place.events)
     ledger, (committed, *_) = place.ledger(), place.committed()
     assert ledger.get(killed.id).state is State.ABORTED
     assert ledger.ranges(committed.id) == ledger.ranges(killed.id), "no later batch overtook it"
@@ -216,10 +217,9 @@ def test_a_run_that_is_deleted_is_decided_by_the_next_and_a_cleared_task_says_on
     clear = {"dag_run_id": committed.run_id, "task_ids": ["batch.append"], "dry_run": False, "only_failed": False}
     airflow.post(f"dags/{TAIL}/clearTaskInstances", clear)
     told = f"transaction {committed.id} is COMMITTED, this step needs OPEN: the batch is in the table"
-    deadline = time.monotonic() + 90
-    while airflow.tasks(TAIL, committed.run_id)["batch.append"] != "failed":
-        assert time.monotonic() < deadline, place.explain()
-        time.sleep(0.3)
+    place.until(
+        "the cleared task has failed", lambda: airflow.tasks(TAIL, committed.run_id)["batch.append"] == "failed"
+    )
     airflow.pause(TAIL, True)
     wait_until_idle(place)
     assert airflow.task_log(TAIL, committed.run_id, "batch.append").count(told) == 1
@@ -303,25 +303,30 @@ def test_no_log_of_airflow_holds_the_secret(place: Place) -> None:
     assert any(re.search(r"instant \d+: \d+ rows in \d+ files", file.read_text(errors="replace")) for file in logs)
 
 
-def wait_for_append(place: Place, seconds: float = 90) -> tuple[Transaction, psutil.Process]:
+def wait_for_append(place: Place) -> tuple[Transaction, psutil.Process]:
     """The transaction whose append is seen running, and its driver."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+
+    def appending() -> tuple[Transaction, psutil.Process] | None:
         for live in place.ledger().live("ad_events"):
             for process in psutil.Process().children(recursive=True):
                 arguments = arguments_of(process)
                 if f"slshudi append ad_events {live.instant}" in arguments and arguments[0].endswith("java"):
                     return live, process
-        time.sleep(0.1)
-    raise AssertionError(place.explain())
+        return None
+
+    found = place.until("an append runs", appending)
+    assert found is not None
+    return found
 
 
-def wait_until_idle(place: Place, seconds: float = 90) -> None:
+def wait_until_idle(place: Place) -> None:
     """A paused DAG ends the tasks that are under way; those that are scheduled stay so, but for the newest look's."""
-    deadline = time.monotonic() + seconds
-    idle = 0
-    while idle < 4:
+    looks = [False]
+
+    def idle() -> bool:
         states = {state for run in place.runs()[-3:] for state in place.airflow.tasks(TAIL, run["dag_run_id"]).values()}
-        idle = 0 if states & {"queued", "running"} else idle + 1
-        assert time.monotonic() < deadline, place.explain()
+        looks.append(not states & {"queued", "running"})
         time.sleep(0.5)
+        return all(looks[-4:])
+
+    place.until("no task is queued or running", idle)

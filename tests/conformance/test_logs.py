@@ -16,6 +16,7 @@ from airflow_provider_slshudi.sls import cursors
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from tests.conformance.conftest import ENDPOINT, Refusal
 from tests.local.sdk import log_group
+from tests.waiting import until
 
 
 def put(client: LogClient, project: str, logstore: str, values: list[str], kind: str | None, key: str = "") -> None:
@@ -134,9 +135,7 @@ def test_the_consumer_library_reads_every_log_once(
     )
     worker = ConsumerWorker(Collect, option, args=(run,))
     worker.start()
-    deadline = time.monotonic() + 30
-    while len(Collect.found.get(run, [])) < 20 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until("the consumer has 20 logs", lambda: len(Collect.found.get(run, [])) >= 20)
     worker.shutdown()
     worker.join(30)
     assert not any(thread is worker for thread in threading.enumerate())

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
 from functools import reduce
@@ -29,19 +28,12 @@ from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.storage import Storage
 from airflow_provider_slshudi.types.arrow import arrow_type
 from airflow_provider_slshudi.types.datatypes import parse_type
-from tests.pipelines import ad_events
+from tests.hudi.readings import READINGS, SNAPSHOTS, by_spark, of, plain, vectorised
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import SparkSession
 
 BIG = 2**40
-
-
-def of(path: Path, *columns: tuple[str, str] | dict[str, Any], **more: Any) -> Pipeline:
-    """A pipeline of `n` and these columns, without partitions."""
-    described = [given if isinstance(given, dict) else {"name": given[0], "type": given[1]} for given in columns]
-    table = {"path": f"file://{path}", "name": "evolving"}
-    return ad_events(path, **{"table": table, "rest_column": None, **more, "columns": [{"name": "n"}, *described]})
 
 
 def schema_of(pipeline: Pipeline, instant: str = "") -> evolution.TableSchema:
@@ -191,51 +183,6 @@ class Evolving:
     def batch(self, pipeline: Pipeline, rows: Sequence[dict[str, Any]]) -> None:
         instant = self.open(pipeline)
         self.commit(pipeline, instant, self.write(pipeline, instant, rows))
-
-
-Reading = tuple[bool, dict[str, str]]
-SNAPSHOTS: dict[str, Reading] = {
-    "by the metadata table, vectorised": (
-        True,
-        {"hoodie.metadata.enable": "true", "hoodie.enable.data.skipping": "true"},
-    ),
-    "by listing, row by row": (False, {"hoodie.metadata.enable": "false", "hoodie.enable.data.skipping": "false"}),
-}
-"""Ways of reading a table by Spark: whether vectorised, and Hudi's options."""
-READINGS: dict[str, Reading] = SNAPSHOTS | {
-    "incremental": (
-        True,
-        {"hoodie.datasource.query.type": "incremental", "hoodie.datasource.read.begin.instanttime": "000"},
-    )
-}
-
-
-@contextmanager
-def vectorised(spark: SparkSession, wanted: bool) -> Iterator[None]:
-    """Spark's default is true; Hudi's reader may leave it changed behind."""
-    spark.conf.set("spark.sql.parquet.enableVectorizedReader", str(wanted).lower())
-    try:
-        yield
-    finally:
-        spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
-
-
-def by_spark(spark: SparkSession, path: Path | str, reading: Reading, names: Sequence[str]) -> list[Row]:
-    """The rows by their first column."""
-    is_vectorised, options = reading
-    with vectorised(spark, is_vectorised):
-        return spark.read.format("hudi").options(**options).load(str(path)).select(*names).orderBy(names[0]).collect()
-
-
-def plain(value: Any) -> Any:
-    """A value of Spark's as Arrow's `to_pylist` has it."""
-    if hasattr(value, "asDict"):
-        return {name: plain(part) for name, part in value.asDict().items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(part) for part in value]
-    if isinstance(value, dict):
-        return {name: plain(part) for name, part in value.items()}
-    return bytes(value) if isinstance(value, bytearray) else value
 
 
 def seen(spark: SparkSession, path: Path, names: Sequence[str]) -> list[dict[str, Any]]:

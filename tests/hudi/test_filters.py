@@ -27,7 +27,7 @@ from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.schema import arrow_schema
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.storage import Storage
-from tests.hudi.files.test_upsertwriter import Table as Customers
+from tests.hudi.files.upserted import Table as Customers
 from tests.pipelines import ad_events, customers
 from tests.upserts import Change
 

@@ -19,7 +19,7 @@ from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.rows.maker import RowMaker, Rows, RowSpec
 from airflow_provider_slshudi.storage import Storage
 from tests.pipelines import ad_events
-from tests.rows.test_convert import CASES, spec_of
+from tests.rows.cases import CASES, spec_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -34,7 +34,7 @@ from airflow_provider_slshudi.spark.launch import SubprocessLauncher, submission
 from airflow_provider_slshudi.spark.resident import Outcome, Place, Resident
 from airflow_provider_slshudi.storage import Storage
 from tests.pipelines import ad_events
-from tests.spark.test_launch import wait_until
+from tests.waiting import until
 
 CLIENT = """
 import sys, time
@@ -240,7 +240,7 @@ def test_a_commit_ends_with_the_task_that_asked_for_it(folder: Path, tmp_path: P
     heard(task, "by resident process")
     task.kill()
     task.wait()
-    wait_until(lambda: not any(process in drivers(folder) for process in running))
+    until("the driver ends", lambda: not any(process in drivers(folder) for process in running))
     assert phase(tmp_path / "a", order) is Phase.INFLIGHT
     told = Told()
     told.launcher.run(Verb.COMMIT, order, {})
@@ -261,11 +261,11 @@ def test_a_task_that_is_killed_by_airflow_ends_its_commit(folder: Path, tmp_path
 
     thread = threading.Thread(target=run)
     thread.start()
-    wait_until(lambda: bool(told.by))
+    until("the commit is begun", lambda: told.by)
     told.launcher.kill()
     thread.join()
     assert failures[0].returncode is None and "did not say how the commit ended" in str(failures[0])
-    wait_until(lambda: not any(process in drivers(folder) for process in running))
+    until("the driver ends", lambda: not any(process in drivers(folder) for process in running))
     assert phase(tmp_path / "a", order) is Phase.INFLIGHT
 
 
@@ -303,7 +303,7 @@ def test_a_commit_does_not_outlive_its_deadline(folder: Path, tmp_path: Path, wh
     environment = {**os.environ, **made.environment}
     outcome = Resident().run(made.conf, environment, Verb.COMMIT, order, 1.0, heard)
     assert outcome is Outcome.UNKNOWN and time.monotonic() - started < 30
-    wait_until(lambda: not any(process in drivers(folder) for process in running))
+    until("the driver ends", lambda: not any(process in drivers(folder) for process in running))
     assert phase(tmp_path / "a", order) is Phase.INFLIGHT
 
 
@@ -327,6 +327,6 @@ def test_it_ends_by_itself_once_idle(folder: Path, tmp_path: Path, monkeypatch: 
         resident.end_stopped()
         return not any(process in drivers(folder) for process in started)
 
-    wait_until(is_over)
+    until("the drivers end", is_over)
     assert len(list(folder.glob("*.sock"))) == sockets - 1
     assert resident.idle_seconds({resident.IDLE: "0"}) == 0 == resident.idle_seconds({resident.IDLE: "soon"})

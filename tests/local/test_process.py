@@ -18,6 +18,7 @@ from airflow_provider_slshudi.exceptions import RuntimeMissing
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.sls import cursors
 from tests.local.sdk import PROJECT, Unanswered, by_ip, make_logstore, once, put, values_of
+from tests.waiting import until
 
 
 def alive(pid: int) -> bool:
@@ -128,7 +129,4 @@ def test_it_ends_with_its_parent_even_when_that_is_killed(tmp_path: Path) -> Non
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    deadline = time.monotonic() + 15
-    while alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not alive(pid)
+    until("the server ends", lambda: not alive(pid))

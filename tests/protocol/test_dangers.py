@@ -32,7 +32,7 @@ from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import LedgerShard, Transaction
+from airflow_provider_slshudi.ledger.records import LedgerShard
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes import driver, handover
 from airflow_provider_slshudi.notes.handover import Claim
@@ -48,6 +48,7 @@ from airflow_provider_slshudi.spark.launch import Launcher
 from airflow_provider_slshudi.storage import Storage
 from tests.hudi.conftest import event_rows, write_files
 from tests.protocol.checks import NAME, assert_exact, phase
+from tests.protocol.states import committed, events, ids, prepared, settled, unproven
 from tests.scenarios import Scenario
 
 if TYPE_CHECKING:
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
 
 Make = Callable[..., Scenario]
 LOGS = 20
-TESTS = Path(__file__).parents[1]
 
 PROVEN: dict[str, tuple[str, ...]] = {
     "EAGER: any other client's startCommit erases it": ("test_an_instant_that_another_client_erased_is_read_again",),
@@ -129,17 +129,6 @@ PROVEN: dict[str, tuple[str, ...]] = {
 }
 
 
-def unproven(proven: dict[str, tuple[str, ...]], file: str) -> list[str]:
-    """The tests that a list names and that do not exist."""
-    missing = []
-    for name in {name for names in proven.values() for name in names}:
-        where, _, test = name.rpartition("::")
-        source = (TESTS / (where or file)).read_text(encoding="utf-8")
-        if not re.search(rf"^def {test}\(", source, re.MULTILINE):
-            missing.append(name)
-    return missing
-
-
 def test_every_line_of_the_list_is_proven_by_a_test_that_exists() -> None:
     assert unproven(PROVEN, "protocol/test_dangers.py") == []
 
@@ -152,34 +141,8 @@ def pipeline(scenario: Make) -> Scenario:
     return made
 
 
-def settled(pipeline: Scenario, run_id: str) -> list[Decision]:
-    return [item.decision for item in settle(pipeline.by(run_id), lambda run: True)]
-
-
-def prepared(pipeline: Scenario, run_id: str) -> Transaction:
-    """A batch up to PREPARED, nothing settled before."""
-    register(pipeline.work)
-    return pipeline.prepare(pipeline.by(run_id))
-
-
-def committed(pipeline: Scenario, run_id: str) -> Transaction:
-    """A batch up to COMMITTED, nothing settled before."""
-    found = prepared(pipeline, run_id)
-    return steps.commit(pipeline.by(run_id), found.id, found.token)
-
-
 def base_files(pipeline: Scenario) -> list[Path]:
     return sorted(Path(pipeline.work.storage.full("")).glob("event_date=*/*.parquet"))
-
-
-def ids(spark: SparkSession, pipeline: Scenario, **options: str) -> list[str]:
-    """The event ids that Spark reads."""
-    table = spark.read.format("hudi").options(**options).load(pipeline.work.storage.full(""))
-    return sorted(row["event_id"] for row in table.select("event_id").collect())
-
-
-def events(first: int, end: int) -> list[str]:
-    return sorted(f"event-{number}" for number in range(first, end))
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.settle import register, settle
 from airflow_provider_slshudi.spark.launch import Launcher, submission
 from tests.protocol.checks import NAME, assert_exact, phase
-from tests.protocol.test_dangers import committed, events, ids, prepared, settled, unproven
+from tests.protocol.states import committed, events, ids, prepared, settled, unproven
 from tests.scenarios import Scenario
 
 if TYPE_CHECKING:

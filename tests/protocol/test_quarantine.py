@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 from aliyun.log import LogItem, PutLogsRequest
 from sqlalchemy import delete
 
-from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import CommitStateUnknown, JobFailed, TableMismatch, TooManyMisfits
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.ledger import models
@@ -26,13 +24,13 @@ from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.storage import Storage
+from tests.protocol.quarantined import LOGS, aside, assert_each_once, changed, rows_of
 from tests.scenarios import DyingLauncher, Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Make = Callable[..., Scenario]
-LOGS = 100
 
 
 @pytest.fixture
@@ -41,31 +39,6 @@ def pipeline(scenario: Make) -> Scenario:
     made = scenario(misfits="quarantine")
     made.put(LOGS)
     return made
-
-
-def rows_of(uri: str) -> list[dict[str, Any]]:
-    """A table's rows as hudi-rs reads it."""
-    from hudi import HudiTableBuilder
-
-    found: list[dict[str, Any]] = pa.Table.from_batches(HudiTableBuilder.from_base_uri(uri).build().read()).to_pylist()
-    return found
-
-
-def changed(pipeline: Scenario, **fields: Any) -> Scenario:
-    """The same with another pipeline file."""
-    described = {**pipeline.work.pipeline.model_dump(mode="json"), **fields}
-    return replace(pipeline, work=replace(pipeline.work, pipeline=Pipeline.model_validate(described)))
-
-
-def aside(pipeline: Scenario) -> Timeline:
-    return Timeline.load(Storage(pipeline.work.pipeline.quarantine_path))
-
-
-def assert_each_once(pipeline: Scenario, logs: int, unfit: int) -> None:
-    """Each log is in one of the two tables."""
-    main, quarantined = rows_of(pipeline.work.storage.uri), rows_of(pipeline.work.pipeline.quarantine_path)
-    keys = [row["_hoodie_record_key"] for row in [*main, *quarantined]]
-    assert (len(main), len(quarantined), len(set(keys))) == (logs - unfit, unfit, logs)
 
 
 def test_a_log_that_does_not_fit_is_in_the_quarantine_as_it_was_given(pipeline: Scenario, spark: SparkSession) -> None:

@@ -17,7 +17,7 @@ from airflow_provider_slshudi.protocol import replay
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
-from tests.protocol.test_quarantine import LOGS, aside, assert_each_once, changed, rows_of
+from tests.protocol.quarantined import LOGS, aside, assert_each_once, changed, rows_of
 from tests.scenarios import DyingLauncher, Scenario
 
 Make = Callable[..., Scenario]

@@ -27,6 +27,7 @@ from tests.crash.counts import completed_files, data_files, listed_files
 from tests.crash.held import HeldStep, Holds
 from tests.crash.world import Line, World
 from tests.hudi.conftest import write_files
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,7 +122,7 @@ def test_a_committer_that_was_stopped_and_wakes_after_its_successor_commits_noth
     holds.release(Point.COMMIT_STARTED)
     if stopped == "task":
         # Its driver goes on and commits within its time.
-        wait_for(lambda: completed_files(line.work.storage)[prepared.instant or ""] == 1)
+        until("its driver commits", lambda: completed_files(line.work.storage)[prepared.instant or ""] == 1)
     decided = settle_when_possible(line, began)
     for process in paused:
         resume(process)
@@ -164,7 +165,10 @@ def test_commit_called_twice_at_the_same_moment_commits_once(line: Line, held: C
     prepared, holds = before(line, Step.COMMIT), [line.holds("first"), line.holds("second")]
     holds[0].arm(Point.COMMIT_DECIDED)
     pair = [held(Step.COMMIT, prepared, folder) for folder in holds]
-    wait_for(lambda: holds[0].claimed(Point.COMMIT_DECIDED) is not None or pair[1].child.poll() is not None)
+    until(
+        "one is held, or the other ends",
+        lambda: holds[0].claimed(Point.COMMIT_DECIDED) is not None or pair[1].child.poll() is not None,
+    )
     holds[0].release(Point.COMMIT_DECIDED)
     assert [step.wait(180) for step in pair] == [0, 0]
     assert_one_commit(line, prepared)
@@ -221,13 +225,6 @@ def settle_when_possible(line: Line, began: float) -> list[str]:
         except LeaseHeld:
             time.sleep(0.5)
     raise AssertionError("the lease does not end")
-
-
-def wait_for(happened: Callable[[], bool], seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def resume(process: psutil.Process) -> None:

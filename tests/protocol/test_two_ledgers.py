@@ -30,7 +30,7 @@ from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.spark.launch import Launcher
 from tests.pipelines import upserted_often
-from tests.protocol.test_quarantine import assert_each_once, rows_of
+from tests.protocol.quarantined import assert_each_once, rows_of
 from tests.scenarios import DyingLauncher, Scenario, log
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_slshudi.exceptions import ValueMisfit
 from airflow_provider_slshudi.rows.maker import RowMaker, Rows, RowSpec
 from tests.pipelines import ad_events
-from tests.rows.test_maker import logs
+from tests.rows.logs import logs
 
 PLANNED = 1_800_000_000
 HOUR = 3600

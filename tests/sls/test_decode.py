@@ -17,11 +17,8 @@ from hypothesis import strategies as st
 from airflow_provider_slshudi.exceptions import DecodeError
 from airflow_provider_slshudi.sls import wire
 from airflow_provider_slshudi.sls.decode import META, REST, schema
+from tests.sls.groups import KEYS, alike, groups
 
-NAMES = ["a", "b", "ü", "", "__tag__:t", "__tag__:", "unknown"]
-KEYS = [*NAMES, "__time__", "__topic__", "__source__", "__time_ns_part__", "__cursor__", "never there"]
-VALUES = st.binary(max_size=12)
-TEXTS = st.none() | st.text(max_size=5)
 Decode = Callable[..., pa.Table]
 needs_native = pytest.mark.skipif(find_spec("slshudi_native") is None, reason="slshudi-native is not installed")
 
@@ -30,34 +27,6 @@ needs_native = pytest.mark.skipif(find_spec("slshudi_native") is None, reason="s
 def decode(request: pytest.FixtureRequest) -> Decode:
     decoder: Decode = import_module(f"airflow_provider_slshudi.sls.{request.param}_decode").decode
     return decoder
-
-
-@st.composite
-def groups(draw: st.DrawFn) -> LogGroupListRaw:
-    listed = LogGroupListRaw()
-    for _ in range(draw(st.integers(0, 4))):
-        group = listed.LogGroups.add(Topic=draw(TEXTS), Source=draw(TEXTS))
-        for name, value in draw(st.lists(st.tuples(st.sampled_from(["t", "", "u"]), st.text(max_size=5)), max_size=3)):
-            group.LogTags.add(Key=name, Value=value)
-        for _ in range(draw(st.integers(0, 4))):
-            ns = draw(st.none() | st.integers(0, 999_999_999))
-            log = group.Logs.add(Time=draw(st.integers(0, 2**32 - 1)), Time_ns=ns)
-            for key, content in draw(st.lists(st.tuples(st.sampled_from(NAMES), VALUES), max_size=6)):
-                log.Contents.add(Key=key, Value=content)
-    return listed
-
-
-@st.composite
-def alike(draw: st.DrawFn) -> LogGroupListRaw:
-    """Logs that all have the same keys in the same order, or nearly."""
-    listed, names = LogGroupListRaw(), draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4))
-    for _ in range(draw(st.integers(1, 3))):
-        group = listed.LogGroups.add(Topic="t", Source="s")
-        for _ in range(draw(st.integers(1, 4))):
-            log = group.Logs.add(Time=1)
-            for name in draw(st.sampled_from([names, names, names, names[::-1]])):
-                log.Contents.add(Key=name, Value=draw(VALUES))
-    return listed
 
 
 def as_bytes(value: Any) -> Any:

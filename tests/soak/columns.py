@@ -38,7 +38,7 @@ from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.types.datatypes import Struct, parse_type
-from tests.hudi.test_evolution import READINGS, by_spark, plain
+from tests.hudi.readings import READINGS, by_spark, plain
 from tests.local.sdk import by_ip
 from tests.pipelines import ad_events
 from tests.scenarios import PROJECT, DyingLauncher, Scenario, SessionLauncher

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.spark import launch
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher, job_failed
 from tests.pipelines import ad_events
+from tests.waiting import until
 
 
 def order(table: Path, **changes: Any) -> JobOrder:
@@ -105,10 +105,10 @@ def test_a_driver_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
         # spark-submit first runs a short JVM that only tells how to start the driver's.
         return [command for command in started if "org.apache.spark.launcher.Main" not in command]
 
-    wait_until(lambda: bool(drivers()))
+    until("the driver starts", drivers)
     os.kill(starter.pid, signal.SIGKILL)
     starter.wait()
-    wait_until(lambda: not drivers())
+    until("the driver ends", lambda: not drivers())
     assert not (tmp_path / "table").exists(), "the driver went on to its end"
 
 
@@ -119,10 +119,3 @@ def test_a_machine_that_slept_through_a_drivers_time_finds_the_driver_ended(monk
         assert slept.poll() is None
         monkeypatch.setattr(launch, "clock", lambda: clock() + 100)
         assert slept.wait(10) == -signal.SIGKILL
-
-
-def wait_until(done: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -19,17 +18,20 @@ from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from tests.machine import connection
 from tests.pipelines import wide
+from tests.waiting import until
 
 SPARK = "AIRFLOW_CONN_SPARK_DEFAULT"
 SECRET = "never-to-be-seen-0451"
 
 
-def names(processes: list[psutil.Process]) -> list[str]:
-    found = []
-    for process in processes:
+def started_by(pid: int) -> list[psutil.Process]:
+    """The processes below this one, once a JVM and a second one are among them."""
+    children = psutil.Process(pid).children(recursive=True)
+    names = []
+    for process in children:
         with suppress(psutil.NoSuchProcess):
-            found.append(process.name())
-    return found
+            names.append(process.name())
+    return children if "java" in names and len(names) > 1 else []
 
 
 def order_without_batch(table: Path) -> JobOrder:
@@ -62,11 +64,7 @@ def test_a_driver_ends_with_the_process_that_started_it(tmp_path: Path, monkeypa
         nothing = subprocess.DEVNULL
         worker = subprocess.Popen([sys.executable, "-c", code], stdin=order, stdout=nothing, stderr=nothing)
     try:
-        deadline = time.monotonic() + 60
-        # spark-submit's JVM and the Python that it starts.
-        while len(children := psutil.Process(worker.pid).children(recursive=True)) < 2 or "java" not in names(children):
-            assert time.monotonic() < deadline and worker.poll() is None
-            time.sleep(0.05)
+        children = until("spark-submit's JVM and the Python that it starts", lambda: started_by(worker.pid))
     finally:
         worker.kill()
         worker.wait()

@@ -21,7 +21,7 @@ from airflow_provider_slshudi.operators.steps import (
 )
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
-from tests.airflow.operators.test_operators import in_run
+from tests.airflow.operators.runs import in_run
 from tests.scenarios import Scenario
 
 LOGS = 20

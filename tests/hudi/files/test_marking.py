@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from airflow_provider_slshudi.notes.job import JobOrder
 from airflow_provider_slshudi.points import FOLDER, Point
 from airflow_provider_slshudi.storage import Storage
 from tests.hudi.conftest import write_files
+from tests.waiting import until
 
 MARKS = """
 import sys
@@ -46,10 +46,7 @@ def test_a_writer_that_is_killed_within_a_markers_write_leaves_nothing_but_a_mar
     armed.write_text("hold")
     environment = {**os.environ, FOLDER: str(armed.parent)}
     with subprocess.Popen([sys.executable, "-c", MARKS, storage.uri, instant], env=environment) as writer:
-        held, deadline = armed.with_name(f"{armed.name}.{writer.pid}"), time.monotonic() + 30
-        while not held.exists():
-            assert time.monotonic() < deadline and writer.poll() is None
-            time.sleep(0.01)
+        until("the writer is held", armed.with_name(f"{armed.name}.{writer.pid}").exists)
         writer.send_signal(signal.SIGKILL)
     assert markers(storage, instant) == [f"a-0_0-0-0_{instant}.parquet.marker.CREATE"]
     roll_back(gateway, pipeline, instant)

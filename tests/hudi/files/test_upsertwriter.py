@@ -6,69 +6,17 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
-from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ManifestError, TableMismatch
-from airflow_provider_slshudi.hudi.actions import action as action_of
-from airflow_provider_slshudi.hudi.client import commit, instants
+from airflow_provider_slshudi.hudi.client import commit
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.files.filegroups import Completed
-from airflow_provider_slshudi.hudi.files.merge import PLACE
-from airflow_provider_slshudi.hudi.files.upsertwriter import UpsertWriter
-from airflow_provider_slshudi.hudi.schema import arrow_schema
-from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.job.upsert import upsert_spec
-from airflow_provider_slshudi.rows.keys import bucket_ids
-from airflow_provider_slshudi.storage import Storage
+from tests.hudi.files.upserted import FIRST, Table
 from tests.pipelines import customers
 from tests.upserts import Change, Model, rows_by_rust, rows_by_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-FIRST = [Change(f"c{number}", 1, "a", number) for number in range(40)]
-SECOND = [Change(f"c{number}", 2, "a", -number, is_deleted=number % 3 == 0) for number in range(20)]
-
-
-class Table:
-    """A table of customers, and batches written into it by one task."""
-
-    def __init__(self, gateway: Gateway, pipeline: Pipeline) -> None:
-        self.gateway, self.pipeline, self.storage = gateway, pipeline, Storage(pipeline.table.path)
-        instants.create_table(gateway, pipeline)
-
-    def open(self) -> str:
-        action, uri = action_of(self.pipeline.table), self.storage.uri
-        instant = instants.new_instant_time(self.gateway, uri)
-        instants.request(self.gateway, uri, instant, action)
-        instants.to_inflight(self.gateway, uri, instant, action)
-        return instant
-
-    def write(
-        self, instant: str, changes: list[Change], wanted: Any = lambda: None, **more: Any
-    ) -> list[dict[str, Any]]:
-        spec = upsert_spec(self.pipeline, instant, Completed.of(Timeline.load(self.storage)))
-        table = pa.Table.from_pylist([{**change.row, **more} for change in changes], arrow_schema(self.pipeline))
-        for name in PLACE:
-            table = table.append_column(name, pa.array(range(len(changes)), pa.int64()))
-        keys = table["id"].combine_chunks()
-        buckets = pa.array(bucket_ids(["id"], [keys], keys, spec.merge.buckets))
-        with UpsertWriter(self.storage, spec, "0-1-2", wanted) as writer:
-            for bucket in range(spec.merge.buckets):
-                mine = pc.equal(buckets, pa.scalar(bucket, buckets.type))
-                if pc.any(mine).as_py():
-                    writer.write("region=a", bucket, table.filter(mine), keys.filter(mine))
-        return writer.stats
-
-    def commit(self, instant: str, stats: list[dict[str, Any]]) -> None:
-        commit.commit(self.gateway, self.pipeline, instant, stats, {})
-
-    def files(self) -> set[str]:
-        folder = Path(self.storage.full("region=a"))
-        return {file.name for file in folder.glob("*0*") if not file.name.endswith(".crc")}
 
 
 @pytest.fixture(params=["merge_on_read", "copy_on_write"])
@@ -77,6 +25,9 @@ def table(request: pytest.FixtureRequest, gateway: Gateway, tmp_path: Path) -> T
     instant = made.open()
     made.commit(instant, made.write(instant, FIRST))
     return made
+
+
+SECOND = [Change(f"c{number}", 2, "a", -number, is_deleted=number % 3 == 0) for number in range(20)]
 
 
 def model(*batches: list[Change]) -> list[tuple[Any, ...]]:

@@ -1,0 +1,30 @@
+"""Waiting for a state, however slow the machine is, and saying what was waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+Seen = TypeVar("Seen")
+
+LONGEST_SECONDS = 240.0
+"""On two cores that other work shares, what takes a second alone has taken half a minute."""
+_PAUSE_SECONDS = 0.05
+
+
+def until(
+    what: str,
+    seen: Callable[[], Seen],
+    seconds: float = LONGEST_SECONDS,
+    explain: Callable[[], object] = str,
+) -> Seen:
+    """The first answer of `seen` that counts as true; fails with `what` and the explanation when there is none."""
+    deadline = time.monotonic() + seconds
+    while not (answer := seen()):
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {seconds:.0f} s: {what}; {explain()}")
+        time.sleep(_PAUSE_SECONDS)
+    return answer
