@@ -1,4 +1,4 @@
-"""What all tests share: one Spark session per run, started when first asked for."""
+"""What all tests share: one Spark session per run, started when first asked for; and which tests are long."""
 
 from __future__ import annotations
 
@@ -30,6 +30,20 @@ def spark() -> Iterator[SparkSession]:
 def gateway(spark: SparkSession) -> Gateway:
     """A way to Hudi's classes in that session's JVM."""
     return Gateway.of(spark.sparkContext)
+
+
+_REAL = {"spark", "gateway"}
+"""Fixtures whose tests are long, unless they show a capability."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks tests that need Spark as long; puts files with long tests first, so that short ones fill up the end."""
+    for item in items:
+        if item.get_closest_marker("capability") is None and _REAL & set(getattr(item, "fixturenames", ())):
+            item.add_marker("long")
+    heavy = {item.path for item in items if any(item.iter_markers("long")) or any(item.iter_markers("capability"))}
+    items.sort(key=lambda item: item.path not in heavy)
 
 
 def pytest_configure(config: pytest.Config) -> None:
