@@ -15,7 +15,7 @@ from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 import requests
@@ -25,16 +25,19 @@ from airflow_provider_slshudi.processes import ends_with_parent
 from airflow_provider_slshudi.spark.packages import cache_dir, staging
 
 HOST = "127.0.0.1"
-_COMPONENTS = {
+COMPONENTS = {
     "api-server": ["api-server"],
     "scheduler": ["scheduler", "--skip-serve-logs"],
     "dag-processor": ["dag-processor"],
 }
+"""The arguments of `airflow` that start each."""
 _HEALTH = {"scheduler": "scheduler", "dag-processor": "dag_processor"}
 _START_SECONDS = 180.0
 _STOP_SECONDS = 15.0
 _BUSY_SECONDS = 20.0
 _OVER = ("success", "failed")
+
+Airflow = TypeVar("Airflow", bound="LocalAirflow")
 
 
 class LocalAirflow:
@@ -60,7 +63,6 @@ class LocalAirflow:
             **(environment or {}),
         }
         self._children: dict[str, psutil.Popen] = {}
-        self._orphans: set[psutil.Process] = set()
         self._session = requests.Session()
         self._session.trust_env = False  # no proxy to loopback
 
@@ -69,7 +71,7 @@ class LocalAirflow:
         """Of the pages."""
         return f"http://{HOST}:{self.port}"
 
-    def __enter__(self) -> LocalAirflow:
+    def __enter__(self: Airflow) -> Airflow:
         try:
             self.start()
         except BaseException:
@@ -90,7 +92,7 @@ class LocalAirflow:
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         self._make_database()
-        for name, command in _COMPONENTS.items():
+        for name, command in COMPONENTS.items():
             self._children[name] = self._run(name, command)
         deadline = time.monotonic() + _START_SECONDS
         while not self._healthy():
@@ -103,27 +105,13 @@ class LocalAirflow:
         token = self._session.get(f"{self.url}/auth/token", timeout=10).json()["access_token"]
         self._session.headers["Authorization"] = f"Bearer {token}"
 
-    @property
-    def pids(self) -> dict[str, int]:
-        """The process id of each component: `scheduler`, `dag-processor`, `api-server`."""
-        return {name: child.pid for name, child in self._children.items()}
-
-    def revive(self) -> list[str]:
-        """Starts each component anew that has ended, as a supervisor would; gives their names.
-
-        What the ended one had started goes on without it, as it does under a supervisor of single processes.
-        """
-        ended = [name for name, child in self._children.items() if child.poll() is not None]
-        for name in ended:
-            self._orphans |= _of_session(self._children[name].pid)
-            self._children[name] = self._run(name, _COMPONENTS[name])
-        return ended
-
     def stop(self) -> None:
         """Ends all components and everything that they started, Spark included; stopping twice is harmless."""
         children, self._children = self._children, {}
-        orphans, self._orphans = self._orphans, set()
-        tree = {process for root in (*children.values(), *orphans) for process in _tree(root)}
+        self._end(set(children.values()))
+
+    def _end(self, roots: set[psutil.Process]) -> None:
+        tree = {process for root in roots for process in _tree(root)}
         for process in tree:
             _signal(process, psutil.Process.terminate)
         _, alive = psutil.wait_procs(tree, timeout=_STOP_SECONDS)
@@ -169,11 +157,6 @@ class LocalAirflow:
             body["dag_run_id"] = run_id
         return str(self.post(f"dags/{dag_id}/dagRuns", body)["dag_run_id"])
 
-    def runs(self, dag_id: str) -> list[dict[str, Any]]:
-        """The DAG's runs, oldest first."""
-        runs: list[dict[str, Any]] = self.get(f"dags/{dag_id}/dagRuns", order_by="run_after", limit=100)["dag_runs"]
-        return runs
-
     def tasks(self, dag_id: str, run_id: str) -> dict[str, str]:
         """The state of each task of a run."""
         found = self.get(f"dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
@@ -193,11 +176,6 @@ class LocalAirflow:
                 )
             time.sleep(0.3)
         return state
-
-    def task_log(self, dag_id: str, run_id: str, task_id: str) -> str:
-        """The text of a task's log, all tries."""
-        folder = self.directory / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}" / f"task_id={task_id}"
-        return "".join(file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.log")))
 
     def _make_database(self) -> None:
         """Copies the empty database of this Airflow version, made once: migrating a new one takes ten seconds."""
@@ -303,16 +281,6 @@ def _tree(process: psutil.Process) -> list[psutil.Process]:
         return [process, *process.children(recursive=True)]
     except psutil.NoSuchProcess:
         return []
-
-
-def _of_session(leader: int) -> set[psutil.Process]:
-    """The processes of a component that has ended; each component leads a session of its own."""
-    found = set()
-    for process in psutil.process_iter():
-        with suppress(ProcessLookupError, psutil.NoSuchProcess):
-            if os.getsid(process.pid) == leader:
-                found.add(process)
-    return found
 
 
 def _signal(process: psutil.Process, send: Any) -> None:

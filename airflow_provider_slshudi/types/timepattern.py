@@ -56,11 +56,6 @@ class TimePattern:
         """Whether each text says its offset."""
         return "zone" in self.parts
 
-    @property
-    def has_clock(self) -> bool:
-        """Whether it says more than a date."""
-        return any(part not in ("year", "month", "month_name", "day") for part in self.parts)
-
 
 @cache
 def parse_pattern(text: str) -> TimePattern:

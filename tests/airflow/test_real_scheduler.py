@@ -18,12 +18,13 @@ import pyarrow as pa
 import pytest
 from aliyun.log import LogClient, LogItem, PutLogsRequest
 
-from airflow_provider_slshudi.demo.airflow import AirflowRefused, LocalAirflow
+from airflow_provider_slshudi.demo.airflow import AirflowRefused
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.local import LocalSls
+from tests.airflows import SupervisedAirflow
 from tests.local.sdk import by_ip
 from tests.machine import ROOT, all_cursors, arguments_of, environment, event, write_pipeline
 from tests.waiting import Seen, until
@@ -38,7 +39,7 @@ SPARK = {"connection": "spark_default", "conf": {"spark.sql.shuffle.partitions":
 class Place:
     """One machine with everything on it."""
 
-    airflow: LocalAirflow
+    airflow: SupervisedAirflow
     client: LogClient
     ledger_file: Path
     pipeline: Path
@@ -94,7 +95,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         # Made here, so that no look at it meets a database that a task is just making.
         migrate(open_engine(f"sqlite:///{ledger}"))
         before = {process.pid for process in psutil.Process().children(recursive=True)}
-        with LocalAirflow(home / "airflow", ROOT / "dags", environment(pipelines, ledger, server)) as airflow:
+        with SupervisedAirflow(home / "airflow", ROOT / "dags", environment(pipelines, ledger, server)) as airflow:
             airflow.wait_for_dag(TAIL)
             place = Place(airflow, client, ledger, pipelines / "ad_events.yaml", table)
             yield place
@@ -104,6 +105,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     assert [process for process in psutil.process_iter() if str(home) in " ".join(arguments_of(process))] == []
 
 
+@pytest.mark.capability("a scheduler whose driver is killed")
 def test_tail_with_a_killed_append_then_an_overlapping_backfill_gives_every_log_once(place: Place) -> None:
     airflow = place.airflow
     place.put(3000)
@@ -159,6 +161,7 @@ def test_tail_with_a_killed_append_then_an_overlapping_backfill_gives_every_log_
     assert Counter(event["extra"]["rows"] for event in events) == Counter(item.rows for item in place.committed())
 
 
+@pytest.mark.capability("a backfill beside the tail")
 def test_a_backfill_beside_the_running_tail_doubles_and_loses_nothing(place: Place) -> None:
     airflow = place.airflow
     write_pipeline(place.pipeline, place.table, schedule="2s", spark=SPARK)

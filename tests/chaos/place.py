@@ -12,11 +12,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_slshudi.demo.airflow import LocalAirflow
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.local import LocalSls
+from tests.airflows import SupervisedAirflow
 from tests.local.sdk import by_ip
 from tests.machine import environment, write_pipeline
 
@@ -62,7 +62,7 @@ class Place:
 
     home: Path
     server: LocalSls
-    airflow: LocalAirflow
+    airflow: SupervisedAirflow
     ledger: Ledger
     lines: list[Line]
 
@@ -109,7 +109,7 @@ def place(home: Path, count: int) -> Iterator[Place]:
         migrate(engine)
         # Resident processes of this run's own.
         variables = {**environment(pipelines, database, server), **QUICK, "TMPDIR": str(home)}
-        with LocalAirflow(home / "airflow", dags, variables) as airflow:
+        with SupervisedAirflow(home / "airflow", dags, variables) as airflow:
             for line in lines:
                 for dag in line.dags:
                     airflow.wait_for_dag(dag)

@@ -10,8 +10,8 @@ from types import TracebackType
 import psutil
 import yaml
 
-from airflow_provider_slshudi.demo.airflow import LocalAirflow
 from airflow_provider_slshudi.points import FOLDER
+from tests.airflows import SupervisedAirflow
 from tests.crash.cases import Case, Step
 from tests.crash.counts import faults
 from tests.crash.held import Holds, NotAsPlanned, is_over, kill
@@ -37,7 +37,7 @@ class Place:
 
     def __init__(self, folder: Path, world: World) -> None:
         self._world, self._folder, self._number = world, folder, 0
-        self._here: tuple[LocalAirflow, Line, Holds] | None = None
+        self._here: tuple[SupervisedAirflow, Line, Holds] | None = None
         self._stack = ExitStack()
 
     def __enter__(self) -> Place:
@@ -62,7 +62,7 @@ class Place:
             self.__exit__(None, None, None)
             raise
 
-    def _run_case(self, case: Case, airflow: LocalAirflow, line: Line, holds: Holds) -> str:
+    def _run_case(self, case: Case, airflow: SupervisedAirflow, line: Line, holds: Holds) -> str:
         dag = f"{line.work.pipeline.name}_tail"
         line.put()
         if case.step is Step.SETTLE:
@@ -88,13 +88,13 @@ class Place:
         assert found == [], f"{'; '.join(found)} (run {ended}, {said})"
         return f"run {ended}, held process {'alive' if alive else 'gone'} at its release, {said}"
 
-    def _told(self, airflow: LocalAirflow, dag: str, run: str, case: Case) -> str:
+    def _told(self, airflow: SupervisedAirflow, dag: str, run: str, case: Case) -> str:
         """How often the step was started, and how it ended."""
         task = f"batch.{case.step.value}"
         found = airflow.get(f"dags/{dag}/dagRuns/{run}/taskInstances/{task}")
         return f"{task} {found['state']} in try {found['try_number']}"
 
-    def _healthy(self, airflow: LocalAirflow, dag: str) -> str:
+    def _healthy(self, airflow: SupervisedAirflow, dag: str) -> str:
         run = airflow.trigger(dag)
         ended = airflow.wait_for_run(dag, run, RUN_SECONDS)
         if ended != "success":
@@ -102,7 +102,7 @@ class Place:
             raise NotAsPlanned(f"a healthy run ended {ended}: {airflow.tasks(dag, run)} {logs}")
         return run
 
-    def _open(self) -> tuple[LocalAirflow, Line, Holds]:
+    def _open(self) -> tuple[SupervisedAirflow, Line, Holds]:
         self._number += 1
         folder = self._folder / str(self._number)
         dags, pipelines, holds = folder / "dags", folder / "pipelines", Holds(folder / "points")
@@ -123,7 +123,7 @@ class Place:
             "AIRFLOW_CONN_SPARK_DEFAULT": connection("spark", host="local[2]"),
             "AIRFLOW_CONN_SLS_DEFAULT": connection("sls", **keys),
         }
-        airflow = self._stack.enter_context(LocalAirflow(folder / "airflow", dags, environment))
+        airflow = self._stack.enter_context(SupervisedAirflow(folder / "airflow", dags, environment))
         dag = f"{pipeline.name}_tail"
         airflow.wait_for_dag(dag)
         airflow.pause(dag, False)

@@ -54,6 +54,7 @@ def without_partitions(pipeline: Scenario, name: str) -> Scenario:
     return replace(pipeline, work=pipeline.by("flat", pipeline=flat))
 
 
+@pytest.mark.capability("catalog")
 def test_spark_reads_tables_by_name_after_each_sync(scenario: Callable[..., Scenario], metastore: str) -> None:
     pipeline = scenario(shards=1, catalog={"metastore": metastore, "database": "lake"})
     pipeline.put(150)

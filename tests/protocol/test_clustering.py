@@ -64,6 +64,7 @@ def sorting(pipeline: Scenario, **clustering: Any) -> Scenario:
     return Scenario(pipeline.by("run-0", pipeline=Pipeline.model_validate(described)), pipeline.client)
 
 
+@pytest.mark.capability("clustering")
 def test_small_files_become_one_with_every_row_as_it_was_while_a_prepared_batch_waits(
     spark: SparkSession, pipeline: Scenario
 ) -> None:

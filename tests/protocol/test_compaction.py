@@ -98,6 +98,7 @@ class Table:
         return set(self.root.glob(f"region=*/{pattern}"))
 
 
+@pytest.mark.capability("compaction")
 def test_log_files_become_base_files_and_a_prepared_batch_goes_on_top(table: Table) -> None:
     pipeline = table.scenario
     table.batch()

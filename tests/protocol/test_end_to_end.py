@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.capability("append")
 def test_two_batches_bring_every_log_once(spark: SparkSession, scenario: Callable[..., Scenario]) -> None:
     from hudi import HudiTableBuilder
 

@@ -81,6 +81,7 @@ def test_files_of_a_clustering_are_committed_ones_when_that_was_archived(
     assert held == logs
 
 
+@pytest.mark.capability("cleaning")
 def test_replaced_files_are_deleted_while_a_prepared_batch_waits_and_is_committed_afterwards(
     spark: SparkSession, pipeline: Scenario
 ) -> None:

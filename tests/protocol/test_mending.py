@@ -77,6 +77,7 @@ def earlier(scenario: Callable[..., Scenario]) -> Scenario:
     return pipeline
 
 
+@pytest.mark.capability("mending")
 def test_what_an_earlier_version_left_is_found_and_mended(spark: SparkSession, earlier: Scenario) -> None:
     before = check(earlier.by("check"))
     assert (before.hiding[0], before.escaped, before.looked) == ("event_id", True, 4)

@@ -41,6 +41,7 @@ def pipeline(scenario: Make) -> Scenario:
     return made
 
 
+@pytest.mark.capability("quarantine")
 def test_a_log_that_does_not_fit_is_in_the_quarantine_as_it_was_given(pipeline: Scenario, spark: SparkSession) -> None:
     item = LogItem(1_700_000_999, contents=[("event_id", "odd"), ("ts", "0"), ("clicks", b"\xff"), ("k", "v")])
     request = PutLogsRequest("ads", pipeline.work.pipeline.source.logstore, "ads", "10.0.0.1", [item])

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.capability("rebuild")
 def test_a_lost_ledger_is_rebuilt_and_the_pipeline_goes_on(
     spark: SparkSession, scenario: Callable[..., Scenario], tmp_path: Path
 ) -> None:

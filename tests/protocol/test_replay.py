@@ -38,6 +38,7 @@ def corrected(pipeline: Scenario, run: str = "replay-1") -> Scenario:
     return replace(made, work=made.by(run))
 
 
+@pytest.mark.capability("replay")
 def test_what_fits_by_now_goes_back_and_a_second_replay_finds_nothing_more(pipeline: Scenario) -> None:
     (shown,) = replay.show(pipeline.work)
     assert (shown["column"], shown["type"], shown["reason"], shown["logs"]) == ("clicks", "bigint", "conversion", 10)

@@ -19,6 +19,7 @@ from tests.scenarios import DyingLauncher, Scenario
 from tests.services import postgres, s3_store, spark_cluster
 
 
+@pytest.mark.capability("PostgreSQL, a cluster and S3")
 def test_batches_and_a_recommit_with_postgresql_a_cluster_and_s3(
     scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

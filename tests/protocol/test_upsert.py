@@ -174,6 +174,7 @@ def test_a_write_of_another_client_meanwhile_has_the_batch_done_again(
     assert found == {f"c{number}": 3 if number < 20 else 2 for number in range(30)}
 
 
+@pytest.mark.capability("upsert")
 def test_batches_that_upsert_go_one_after_the_other(upserts: Callable[..., Scenario]) -> None:
     pipeline = upserts()
     put(pipeline.client, pipeline.work.pipeline, some(10))

@@ -66,6 +66,7 @@ def test_a_ledger_whose_coverage_is_not_what_was_committed_proves_nothing(pipeli
     assert proof.to_dict()["coverage"] == {"uncovered": [str(lost)], "unrecorded": [], "twice": []}
 
 
+@pytest.mark.capability("verify")
 def test_a_healthy_table_is_proven_per_shard_and_range_and_against_the_service(scenario: Make) -> None:
     pipeline = scenario(shards=3)
     pipeline.put(300)

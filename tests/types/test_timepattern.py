@@ -19,7 +19,7 @@ from airflow_provider_slshudi.types.timepattern import parse_pattern
 def test_a_pattern_says_which_parts_a_text_names(text: str, parts: tuple[str, ...]) -> None:
     found = parse_pattern(text)
     assert found.parts == parts
-    assert found.has_zone == ("zone" in parts) and found.has_clock == (len(parts) > 3)
+    assert found.has_zone == ("zone" in parts)
 
 
 @pytest.mark.parametrize(

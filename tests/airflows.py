@@ -1,0 +1,59 @@
+"""An Airflow whose components die and are started anew."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Any
+
+import psutil
+
+from airflow_provider_slshudi.demo.airflow import COMPONENTS, LocalAirflow
+
+
+class SupervisedAirflow(LocalAirflow):
+    """A LocalAirflow with the supervisor that a host would have."""
+
+    _orphans: frozenset[psutil.Process] = frozenset()
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The process id of each component: `scheduler`, `dag-processor`, `api-server`."""
+        return {name: child.pid for name, child in self._children.items()}
+
+    def revive(self) -> list[str]:
+        """Starts each component anew that has ended; gives their names.
+
+        What the ended one had started goes on without it, as it does under a supervisor of single processes.
+        """
+        ended = [name for name, child in self._children.items() if child.poll() is not None]
+        for name in ended:
+            self._orphans = self._orphans | _of_session(self._children[name].pid)
+            self._children[name] = self._run(name, COMPONENTS[name])
+        return ended
+
+    def stop(self) -> None:
+        """Ends what ended components had started, too."""
+        super().stop()
+        orphans, self._orphans = self._orphans, frozenset()
+        self._end(set(orphans))
+
+    def runs(self, dag_id: str) -> list[dict[str, Any]]:
+        """The DAG's runs, oldest first."""
+        runs: list[dict[str, Any]] = self.get(f"dags/{dag_id}/dagRuns", order_by="run_after", limit=100)["dag_runs"]
+        return runs
+
+    def task_log(self, dag_id: str, run_id: str, task_id: str) -> str:
+        """The text of a task's log, all tries."""
+        folder = self.directory / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}" / f"task_id={task_id}"
+        return "".join(file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.log")))
+
+
+def _of_session(leader: int) -> set[psutil.Process]:
+    """The processes of a component that has ended; each component leads a session of its own."""
+    found = set()
+    for process in psutil.process_iter():
+        with suppress(ProcessLookupError, psutil.NoSuchProcess):
+            if os.getsid(process.pid) == leader:
+                found.add(process)
+    return found
