@@ -29,6 +29,8 @@ from tests.local.sdk import by_ip
 from tests.machine import ROOT, all_cursors, arguments_of, environment, event, write_pipeline
 from tests.waiting import Seen, until
 
+pytestmark = pytest.mark.long
+
 TAIL, BACKFILL, RECOVERY, VERIFY = (f"ad_events_{role}" for role in ("tail", "backfill", "recovery", "verify"))
 SECRET = "never-to-be-seen-0451"
 GROUP = 50

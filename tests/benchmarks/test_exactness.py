@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
+
+pytestmark = pytest.mark.long
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "exactness.py"
 # What a commit stamps on its rows; the rest of them must be the same.

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.timeout(1200)
 def test_a_few_batches_under_random_kills_lose_and_double_nothing() -> None:

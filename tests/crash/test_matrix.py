@@ -19,6 +19,8 @@ from tests.scenarios import PROJECT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 CASES = [
     Case(Step.APPEND, Point.APPEND_TASK_MARKED, Victim.WORKER),
     Case(Step.APPEND, Point.APPEND_LEFT_MANIFEST, Victim.PYTHON_DRIVER),

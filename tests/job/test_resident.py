@@ -36,6 +36,8 @@ from airflow_provider_slshudi.storage import Storage
 from tests.pipelines import ad_events
 from tests.waiting import until
 
+pytestmark = pytest.mark.long
+
 CLIENT = """
 import sys, time
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher

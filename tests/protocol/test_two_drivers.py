@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_slshudi.local.process import LocalSls
 
+pytestmark = pytest.mark.long
+
 # Long enough for a driver to start on a busy machine; the lease ends a moment after it.
 TIMES = {"COMMIT_SECONDS": 40.0, "LEASE_SECONDS": 43.0}
 

@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import pytest
+
 from airflow_provider_slshudi.points import Point
 from tests.protocol.conftest import scenario, server  # noqa: F401
 from tests.scenarios import Scenario
@@ -13,6 +15,8 @@ from tests.soak.columns import Soak
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.long
 
 
 def test_columns_change_while_runs_die_and_readers_show_the_model(

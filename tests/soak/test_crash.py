@@ -3,7 +3,11 @@
 import random
 from pathlib import Path
 
+import pytest
+
 from tests.soak.crash import crash
+
+pytestmark = pytest.mark.long
 
 
 def test_no_acknowledged_log_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:

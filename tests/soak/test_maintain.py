@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from airflow_provider_slshudi.local.process import LocalSls
 from tests.soak.maintain import draw, soak
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.long
 
 
 def test_counts_are_exact_where_another_process_serves_the_table(spark: SparkSession, tmp_path: Path) -> None:

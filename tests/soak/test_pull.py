@@ -3,7 +3,11 @@
 import random
 from pathlib import Path
 
+import pytest
+
 from tests.soak.pull import soak
+
+pytestmark = pytest.mark.long
 
 
 def test_nothing_is_missing_or_twice_while_a_fifth_of_all_requests_fail(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from tests.soak.upsert import soak
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(("type_", "batches"), [("merge_on_read", 7), ("copy_on_write", 3)])
 def test_upserts_are_as_the_model_says_whoever_is_killed(

@@ -22,6 +22,8 @@ from airflow_provider_slshudi.spark.launch import SubprocessLauncher, job_failed
 from tests.pipelines import ad_events
 from tests.waiting import until
 
+pytestmark = pytest.mark.long
+
 
 def order(table: Path, **changes: Any) -> JobOrder:
     described = ad_events(table, **changes).model_dump(mode="json")
