@@ -1,4 +1,4 @@
-"""The coverage held against the ranges of committed transactions: planning goes by the one, the table by the others."""
+"""Compares the coverage, which planning uses, with the ranges of committed transactions, which the table holds."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from airflow_provider_slshudi.ranges import Density, Range, merge
 def cover(connection: Connection, pipeline: str, ranges: Sequence[Range]) -> None:
     """Adds `ranges` to the coverage and keeps it in as few intervals as possible; the pipeline must be locked.
 
-    Touches the intervals that change: of a tail, whose intervals grow, one row of each shard of the batch.
+    Writes only intervals that change: a tail's batch, whose intervals grow, changes one row of each of its shards.
     """
     before = reads.coverage_of(connection, pipeline, {item.shard for item in ranges})
     after = merge([*before, *ranges])

@@ -64,7 +64,7 @@ def open_engine(url: str) -> Engine:
     with time limits on connecting, and on PostgreSQL on statements, locks and answers.
 
     Raises:
-        ConfigError: the URL is none, names no file, or another database than these three.
+        ConfigError: the URL is invalid, names no file, or names another database than these three.
         RuntimeMissing: the database's driver is not installed.
     """
     target = _parse(url)
@@ -206,7 +206,7 @@ def transaction(engine: Engine, *, write: bool) -> Iterator[Connection]:
     Raises:
         LedgerUnavailable: the database did not answer, or not in time.
         LedgerDenied: this process's user may not use SQLite's file, one beside it, or their folder.
-        LedgerError: it refused; its tables are missing, or a value does not fit.
+        LedgerError: the database refused: its tables are missing, or a value does not fit.
     """
     try:
         with engine.connect().execution_options(**{_WRITE: write}) as connection, connection.begin():
@@ -258,9 +258,9 @@ def now(connection: Connection) -> datetime:
 
 
 def migrate(engine: Engine) -> None:
-    """Brings the ledger's tables to this package's version; does nothing where they are.
+    """Brings the ledger's tables to this package's version; does nothing if they have it.
 
-    Several processes may do so at once on SQLite and PostgreSQL; on MySQL, whose DDL knows no transactions, one does.
+    Several processes may do so at once on SQLite and PostgreSQL, but only one on MySQL, whose DDL has no transactions.
 
     Raises:
         LedgerUnavailable: as `transaction`.

@@ -24,7 +24,7 @@ _POLL_SECONDS = 0.1
 _NOBODY = {"holder": None, "nonce": None, "expires": None, "process": None}
 _FREE = "free"
 _LENGTH_BEFORE = 195
-# A clock that is set right by so much leaves a lease that was just taken as it is.
+# A clock that is corrected by up to this much does not end a lease that was just taken.
 _STEP_SECONDS = 60
 _log = logging.getLogger(__name__)
 
@@ -43,16 +43,16 @@ class Lease:
     _changing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def renew(self) -> None:
-        """Holds the lease for its full time from now; to be called right before what cannot be undone.
+        """Holds the lease for its full time from now; call it right before a step that cannot be undone.
 
         Raises:
-            LeaseHeld: somebody else had it since, or has it; the decision must not go on.
+            LeaseHeld: somebody else has the lease, or had it since; the decision must not go on.
         """
         with self._changing:
             self.expires = _renew(self.engine, self.leases, self.pipeline, self.seconds, self.nonce, self.nonce)
 
     def extend(self, seconds: float) -> None:
-        """Holds the lease for so long from now, and by each renewal, unless it is held for longer anyway.
+        """Holds the lease for `seconds` from now and from each renewal, unless it lasts longer anyway.
 
         Raises:
             LeaseHeld: as `renew`.
@@ -69,11 +69,11 @@ class Holding:
     """Who has a lease of a pipeline.
 
     Attributes:
-        lease: which, by its table's name.
-        holder: the run that has it; `process` names its process among all, empty where that is not known.
-        expires: when it ends (UTC), and `at` when that was looked at, both by the ledger's clock.
-        known: what is known here of its process.
-        lives: whether that is sure to live.
+        lease: the name of the lease's table.
+        holder: the run that has the lease; `process` names its process among all machines', empty if unknown.
+        expires: when the lease ends; `at` is when it was read. Both are UTC by the ledger's clock.
+        known: what this machine knows of the process.
+        lives: whether the process surely lives.
     """
 
     lease: str
@@ -99,7 +99,7 @@ def holding(connection: Connection, leases: Table, pipeline: str) -> Holding | N
 
 
 def end(connection: Connection, holding: Holding) -> bool:
-    """Ends a holding; False where it is another by now."""
+    """Ends a holding; False where the lease has changed since."""
     leases = models.metadata.tables[holding.lease]
     query = update(leases).where(leases.c.pipeline == holding.pipeline, leases.c.nonce == holding.nonce)
     return connection.execute(query.values(_NOBODY)).rowcount == 1
@@ -141,7 +141,7 @@ def _take(engine: Engine, leases: Table, pipeline: str, holder: str, seconds: fl
 
 
 def _renew(engine: Engine, leases: Table, pipeline: str, seconds: float, nonce: str, then: str) -> datetime:
-    """Goes on, under the nonce `then`; who lost the lease does not get it back, be it free again or not."""
+    """Renews a lease under the nonce `then`; a holder that lost it does not get it back, even if it is free."""
     with transaction(engine, write=True) as connection:
         expires = now(connection) + timedelta(seconds=seconds)
         query = update(leases).where(leases.c.pipeline == pipeline, leases.c.nonce == nonce)
@@ -159,7 +159,7 @@ def _read(connection: Connection, leases: Table, pipeline: str) -> Row[Any]:
 
 
 def _over(found: Row[Any], at: datetime) -> str:
-    """Why nobody holds a lease any more, at this time of the ledger's clock; empty where somebody may.
+    """Why nobody holds the lease at this time of the ledger's clock; empty where somebody may.
 
     A Spark driver dies with the process that holds the lease, so a dead holder leaves nobody who could go on.
     """
@@ -173,17 +173,17 @@ def _over(found: Row[Any], at: datetime) -> str:
 
 
 def _new_nonce(seconds: float) -> str:
-    """What tells one holding from all others, with the seconds that it lasts."""
+    """A text that tells one holding from all others and carries the seconds that it lasts."""
     return _lasting(uuid4().hex[:20], seconds)
 
 
 def _lasting(nonce: str, seconds: float) -> str:
-    """The nonce of a holding that lasts so long."""
+    """The nonce of the same holding, lasting `seconds`."""
     return f"{nonce.partition('-')[0]}-{math.ceil(seconds)}"
 
 
 def _length(nonce: str) -> float:
-    """The seconds that a holding lasts; one that does not say, of an earlier version, has no longer than those had."""
+    """The seconds that a holding lasts; a nonce of an earlier version does not say, and gets the longest of then."""
     _, _, seconds = nonce.partition("-")
     return float(seconds or _LENGTH_BEFORE)
 
@@ -196,7 +196,7 @@ def _change(
     expires: datetime | None,
     values: Mapping[str, Any],
 ) -> bool:
-    """Changes a lease that is still as it was read."""
+    """Changes a lease if it is still as it was read; whether it was."""
     query = update(leases).where(leases.c.pipeline == pipeline)
     query = query.where(leases.c.nonce.is_(None) if nonce is None else leases.c.nonce == nonce)
     query = query.where(leases.c.expires.is_(None) if expires is None else leases.c.expires == expires)

@@ -30,19 +30,19 @@ from airflow_provider_slshudi.ranges import Density, Range
 
 
 class Ledger:
-    """What was decided, on an engine of `open_engine` whose database is migrated.
+    """Records and reads decisions, on an engine of `open_engine` whose database is migrated.
 
-    Every method is one SQL transaction and raises `LedgerUnavailable` where the database does not answer; whether a
-    change took effect is then unknown, and the same change may be asked for again. A changing method that names a
-    transaction raises `LedgerError` for an unknown id, `Fenced` for an old token, and `IllegalTransition` for a state
-    that it does not start from; asked for again with the same token and values it returns the transaction as it is.
+    Every method is one SQL transaction and raises `LedgerUnavailable` where the database does not answer. Whether a
+    change took effect is then unknown, and the caller may repeat it. A changing method that names a transaction raises
+    `LedgerError` for an unknown id, `Fenced` for an old token, and `IllegalTransition` for a state that it does not
+    start from. Repeated with the same token and values, it returns the transaction as it is.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def register(self, pipeline: str, source: str, table: str) -> None:
-        """Makes the pipeline known; again is fine. One that has written nothing yet may change.
+        """Registers the pipeline; may be repeated. A pipeline that has written nothing yet may change.
 
         Raises:
             PipelineConflict: the table belongs to another pipeline, or the name to another source or table.
@@ -51,7 +51,7 @@ class Ledger:
             registration.register(connection, LedgerPipeline(pipeline, source, table.rstrip("/")))
 
     def require(self, pipeline: str, source: str, table: str) -> None:
-        """Looks whether name, source and table of a pipeline that is known are still these; raises as `register`."""
+        """Checks that a registered pipeline still has this source and table; raises as `register`, or LedgerError."""
         with self._read() as connection:
             registration.require(connection, LedgerPipeline(pipeline, source, table.rstrip("/")))
 
@@ -64,7 +64,7 @@ class Ledger:
         """The right to decide for the pipeline within a `with` block, for `seconds`; one holder at a time.
 
         Times are by the database server's clock, on SQLite by this machine's. An expired lease is taken over; its
-        former holder finds out by `Lease.renew`. Takes up to `wait` seconds.
+        former holder finds out by `Lease.renew`. Waits up to `wait` seconds for it.
 
         Raises:
             LeaseHeld: somebody else has it.
@@ -74,7 +74,7 @@ class Ledger:
     def service_lease(
         self, pipeline: str, holder: str, seconds: float = 60, wait: float = 0
     ) -> AbstractContextManager[Lease]:
-        """The right to rewrite files of the pipeline's table, to decide nothing; otherwise as `lease`."""
+        """The right to rewrite files of the pipeline's table, but not to decide; otherwise as `lease`."""
         return lease.hold(self._engine, models.service_leases, pipeline, holder, seconds, wait)
 
     def holdings(self, pipeline: str) -> list[Holding]:
@@ -84,7 +84,7 @@ class Ledger:
             return [item for item in found if item is not None]
 
     def break_lease(self, holding: Holding) -> bool:
-        """Ends a holding, which its holder finds out by `Lease.renew`; whether it was still that one."""
+        """Ends a holding; False where the lease has changed since. Its holder finds out by `Lease.renew`."""
         with self._write() as connection:
             return lease.end(connection, holding)
 
@@ -99,7 +99,7 @@ class Ledger:
             return transactions.begin(connection, pipeline, kind, ranges, dag_id, run_id)
 
     def opened(self, id: str, token: int, instant: str) -> Transaction:
-        """PLANNED -> OPEN: the transaction writes under `instant`, which no other of its pipeline has."""
+        """PLANNED -> OPEN: the transaction writes under `instant`, which no other transaction of its pipeline has."""
         with self._write() as connection:
             return transactions.opened(connection, id, token, instant)
 
@@ -123,7 +123,7 @@ class Ledger:
             return transactions.aborted(connection, id, token, reason)
 
     def completed_once(self, id: str, completed: str | None, detail: Mapping[str, Any]) -> None:
-        """Adds to a transaction's history that one completion of several stays, of a COMMITTED one `completed`."""
+        """Notes that one of an instant's completions stays; sets `completed`, if given, on a COMMITTED transaction."""
         with self._write() as connection:
             transactions.completed_once(connection, id, completed, detail)
 
@@ -133,7 +133,7 @@ class Ledger:
             transactions.heartbeat(connection, id, token)
 
     def take_over(self, id: str) -> Transaction:
-        """A live transaction with a new token, which fences off everybody who works on it."""
+        """Gives a live transaction a new token, which fences off everybody who works on it."""
         with self._write() as connection:
             return transactions.take_over(connection, id)
 
@@ -144,29 +144,29 @@ class Ledger:
             transactions.note(connection, id, what, detail)
 
     def save_shards(self, pipeline: str, shards: Sequence[LedgerShard]) -> None:
-        """Adds new shards and updates known ones, whose stored `first` never changes; none is removed.
+        """Adds new shards and updates known ones; removes none. A stored `first` changes only while the shard is LATE.
 
-        `status` and `end` are one finding: whether the end is final goes by the status that was seen before it.
+        `status` and `end` belong together: the status, seen before the end, says whether the end is final.
         """
         with self._write() as connection:
             pipelines.save_shards(connection, pipeline, shards)
 
     def rebuild(self, pipeline: str, batches: Sequence[CommittedBatch], kept: Duties) -> None:
-        """Replaces a pipeline's transactions and coverage by what the table says; known shards stay.
+        """Replaces a pipeline's transactions and coverage by the table's `batches`; known shards stay.
 
         Raises:
-            IllegalTransition: a transaction is live that is none of `batches`.
+            IllegalTransition: a live transaction is not among `batches`.
         """
         with self._write() as connection:
             rebuild(connection, pipeline, batches, kept)
 
     def accept(self, pipeline: str, completion: str) -> None:
-        """Takes what others completed on the table until `completion`, Hudi's completion time, as meant."""
+        """Accepts other clients' writes to the table up to `completion`, Hudi's completion time, as meant."""
         with self._write() as connection:
             pipelines.accept(connection, pipeline, completion)
 
     def accepted(self, pipeline: str) -> str:
-        """See `accept`; empty where nothing was."""
+        """The completion time last given to `accept`; empty where there was none."""
         with self._read() as connection:
             return reads.accepted(connection, pipeline)
 
@@ -176,7 +176,7 @@ class Ledger:
             return reads.committed_instants(connection, pipeline, instants)
 
     def now(self) -> datetime:
-        """The time (UTC) by the clock that heartbeats, events and leases are by."""
+        """The time (UTC) of the clock that heartbeats, events and leases use."""
         with self._read() as connection:
             return now(connection)
 
@@ -256,12 +256,12 @@ class Ledger:
             return reads.recorded(connection, pipeline)
 
     def audit(self, pipeline: str) -> Audit:
-        """Holds the coverage against the ranges of committed transactions; reads the whole history."""
+        """Compares the coverage with the ranges of committed transactions; reads the whole history."""
         with self._read() as connection:
             found = audit(connection, pipeline)
         if found.ok:
             return found
-        # A commit in between looks alike; none happens under this lock.
+        # A commit between the two reads looks like a fault; none happens under this lock.
         with self._write() as connection:
             reads.lock_pipeline(connection, pipeline)
             return audit(connection, pipeline)

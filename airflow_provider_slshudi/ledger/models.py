@@ -49,7 +49,7 @@ class UtcTime(TypeDecorator[datetime]):
         return value if dialect.name == "postgresql" else value.replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Databases without zones hold UTC."""
+        """Adds the zone where the database keeps none: it holds UTC."""
         if value is None:
             return None
         return value.replace(tzinfo=timezone.utc) if value.tzinfo is None else value.astimezone(timezone.utc)
@@ -64,7 +64,7 @@ metadata = MetaData(
     }
 )
 
-# `accepted`: what others completed on the table until then (Hudi's completion time) is known and meant to be there.
+# `accepted`: other clients' writes up to this time (Hudi's completion time) are known and meant to be there.
 pipelines = Table(
     f"{PREFIX}pipeline",
     metadata,
@@ -97,7 +97,7 @@ def _leases(name: str) -> Table:
 
 
 leases = _leases("lease")
-# Of who rewrites the table's files, which takes minutes and decides nothing.
+# For whoever rewrites the table's files, which takes minutes and decides nothing.
 service_leases = _leases("service_lease")
 
 shards = Table(

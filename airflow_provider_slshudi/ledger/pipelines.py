@@ -31,6 +31,6 @@ def save_shards(connection: Connection, pipeline: str, shards: Sequence[LedgerSh
 
 
 def shard_row(pipeline: str, shard: LedgerShard) -> dict[str, Any]:
-    """A shard's row but for its figures."""
+    """A shard's row without its bytes and rows per log group."""
     row = {"pipeline": pipeline, "shard": shard.id, "status": shard.status, "first": shard.first}
     return row | {"hash_begin": shard.hash_begin, "hash_end": shard.hash_end, "last_end": shard.end}

@@ -1,4 +1,4 @@
-"""What the ledger knows, read on a connection. Every query is served by an index, however long the history."""
+"""Reads the ledger on a connection. An index serves every query, however long the history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_provider_slshudi.ledger.records import (
 from airflow_provider_slshudi.ledger.states import LIVE, Kind, State
 from airflow_provider_slshudi.ranges import Density, Range
 
-# A statement has room for so many values; a timeline that nobody archives may have more.
+# The most values of one statement; a timeline that nobody archives may have more.
 _VALUES = 10_000
 _SOME: BindParameter[Any] = bindparam("some", expanding=True)
 _transactions = models.transactions
@@ -61,7 +61,7 @@ def get(connection: Connection, id: str) -> Transaction:
 
 def live(connection: Connection, pipeline: str) -> list[Transaction]:
     """Transactions that are neither committed nor aborted, oldest first."""
-    # Sorted here: asked for the order, SQLite walks the whole history by id instead of looking the states up.
+    # Sorted here: with ORDER BY, SQLite walks the whole history by id instead of looking up the states.
     return sorted(_all(connection, select(_transactions).where(*_is_live(pipeline))), key=lambda found: found.id)
 
 
@@ -97,7 +97,7 @@ def last_shard(connection: Connection, pipeline: str, kind: Kind) -> int | None:
 
 def committed_instants(connection: Connection, pipeline: str, instants: Sequence[str]) -> set[str]:
     """Which of these instants are committed transactions of the pipeline."""
-    # Asked for the state too, SQLite would look all committed ones up by it instead of these few by their instants.
+    # Not by state: SQLite would then look up all committed transactions instead of these few instants.
     query = select(_transactions.c.instant, _transactions.c.state)
     query = query.where(_transactions.c.pipeline == pipeline, _transactions.c.instant.in_(_SOME))
     found = (row for part in _parts(instants) for row in connection.execute(query, part))
@@ -105,7 +105,7 @@ def committed_instants(connection: Connection, pipeline: str, instants: Sequence
 
 
 def accepted(connection: Connection, pipeline: str) -> str:
-    """Hudi's completion time until which the writes of others are meant to be there; empty where none are."""
+    """Hudi's completion time up to which other clients' writes are accepted; empty where none are."""
     table = models.pipelines
     return connection.execute(select(table.c.accepted).where(table.c.name == pipeline)).scalar() or ""
 
@@ -158,7 +158,7 @@ def shards(connection: Connection, pipeline: str) -> list[LedgerShard]:
 
 
 def density(connection: Connection, pipeline: str) -> dict[int, Density]:
-    """The running figures of the shards that have any."""
+    """Bytes and rows per log group of the shards for which they are known."""
     table = _shards.c
     query = select(table.shard, table.bytes_per_group, table.rows_per_group)
     query = query.where(table.pipeline == pipeline, table.bytes_per_group.is_not(None))

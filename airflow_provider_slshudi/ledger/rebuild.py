@@ -1,4 +1,4 @@
-"""A pipeline's transactions and coverage made anew from what the table's commits say, written on a connection."""
+"""Makes a pipeline's transactions and coverage anew from the table's commits, on a connection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBa
     """See `Ledger.rebuild`."""
     reads.lock_pipeline(connection, pipeline)
     told = {batch.id for batch in batches}
-    # One that the table committed is live in a ledger that is older than the table: a replica, a backup.
+    # In a ledger older than the table (a replica, a backup) a transaction that the table committed may be live.
     for live in (found for found in reads.live(connection, pipeline) if found.id not in told):
         raise IllegalTransition(
             f"transaction {live.id} is {live.state.value}: let recovery decide it first, "
@@ -44,10 +44,10 @@ def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBa
 
 
 def _begin_shards(connection: Connection, pipeline: str, batches: Sequence[CommittedBatch], kept: Duties) -> None:
-    """Begins each shard where the table or this ledger, which may have begun anew, says, whichever is earlier.
+    """Begins each shard where the table or this ledger says, whichever is earlier; the ledger may have begun anew.
 
-    The service tells the rest at the next plan. Of a shard that neither knows nobody can say what was unread before
-    its first committed cursor.
+    The next plan asks the service for the rest. A shard that neither knows becomes LATE: nobody can say what was
+    unread before its first committed cursor.
     """
     covered: dict[int, int] = {}
     for batch in batches:
@@ -61,7 +61,7 @@ def _begin_shards(connection: Connection, pipeline: str, batches: Sequence[Commi
 
 
 def _joined(known: LedgerShard, told: LedgerShard) -> LedgerShard:
-    """A shard as this ledger has it, with what the table `told` of it; what the table kept was sure, so not late."""
+    """The ledger's shard joined with what the table `told`; not LATE, since the table keeps no late shards."""
     status = told.status if told.status == GONE or known.status == LATE else known.status
     return replace(known, status=status, first=min(known.first, told.first), end=later(known.end, told.end))
 

@@ -1,4 +1,4 @@
-"""What the ledger hands out; plain data, imported without a database."""
+"""The ledger's records: plain data, which imports no database."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class LedgerPipeline:
 class LedgerShard:
     """A shard as last seen. `first`: the cursor where this pipeline's duty for the shard begins.
 
-    `status` is the service's, GONE, UNKNOWN or LATE. `end` is the shard's end, asked after its status was; None where
-    it never was.
+    `status` is the service's, GONE, UNKNOWN or LATE. `end` is the shard's end, asked for after the status; None if
+    nobody asked.
     """
 
     id: int
@@ -44,7 +44,7 @@ class LedgerShard:
 
     @property
     def end_known(self) -> bool:
-        """Whether `end` is where the shard ended for good: a closed one does not grow; GONE: it is taken for that."""
+        """Whether `end` is final: a closed shard does not grow, and a GONE shard's last known end is accepted."""
         return self.status == GONE or (self.status == "readonly" and self.end is not None)
 
 
@@ -59,7 +59,7 @@ class Duties:
     gone: Mapping[int, int | None] = field(default_factory=dict)
 
     def joined(self, other: Duties) -> Duties:
-        """Both: of two begins of a shard the earlier one, of two ends the later one."""
+        """Joins both: of two begins of a shard the earlier one counts, of two ends the later one."""
         first, gone = dict(self.first), dict(self.gone)
         for shard, begin in other.first.items():
             first[shard] = min(begin, first.get(shard, begin))
@@ -68,7 +68,7 @@ class Duties:
         return Duties(first, gone)
 
     def shards(self) -> dict[int, LedgerShard]:
-        """The shards as a ledger has them that knows no more, by their ids."""
+        """The shards, by id, as a ledger has them that knows only these duties."""
         return {
             id_: LedgerShard(id_, GONE if id_ in self.gone else UNKNOWN, "", "", begin, self.gone.get(id_))
             for id_, begin in self.first.items()
@@ -111,12 +111,12 @@ class RecordedRange:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Where coverage and ranges of committed transactions differ; in a whole ledger nowhere.
+    """Where coverage and ranges of committed transactions differ; an intact ledger has no such place.
 
     Attributes:
-        uncovered: committed, and not covered: a later batch reads it again.
-        unrecorded: covered, and of no committed transaction: no batch ever reads it.
-        twice: of two committed transactions.
+        uncovered: committed, but not covered: a later batch reads it again.
+        unrecorded: covered, but in no committed transaction: no batch ever reads it.
+        twice: in two committed transactions.
     """
 
     uncovered: list[Range] = field(default_factory=list)
@@ -125,7 +125,7 @@ class Audit:
 
     @property
     def ok(self) -> bool:
-        """They do not differ."""
+        """Whether they agree."""
         return not (self.uncovered or self.unrecorded or self.twice)
 
     def named(self) -> dict[str, list[Range]]:

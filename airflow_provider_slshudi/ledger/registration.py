@@ -1,4 +1,4 @@
-"""Which name, source and table belong together, written on a connection."""
+"""Registers which name, source and table belong together, on a connection."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _same_name_or_table(connection: Connection, wanted: LedgerPipeline) -> list[
 
 
 def _make_room(connection: Connection, wanted: LedgerPipeline) -> None:
-    """Takes out of the way what never came to write anything: its file was refused, and was corrected since."""
+    """Corrects or forgets registrations that clash and wrote nothing: somebody corrected a pipeline's file since."""
     others = [other for other in _same_name_or_table(connection, wanted) if other != wanted]
     for other in others:
         reads.lock_pipeline(connection, other.name)

@@ -16,7 +16,7 @@ class State(str, Enum):
 
 
 class Kind(str, Enum):
-    """Why a transaction reads its ranges; a replay has none and reads the quarantine, a repair takes rows away."""
+    """What a transaction does: tail and backfill read ranges, a replay reads the quarantine, a repair removes rows."""
 
     TAIL = "tail"
     BACKFILL = "backfill"

@@ -155,7 +155,7 @@ def _change(
 ) -> Transaction:
     """Sets `target` and `values` if the state allows it and the token is current; the same again does nothing."""
     at, allowed = now(connection), origins(target)
-    # Why it is aborted may be told in other words the second time.
+    # A repeated abort may give its reason in other words.
     compared = values.keys() - {"error"}
     hit = connection.execute(
         update(_transactions)
@@ -207,7 +207,7 @@ def note(connection: Connection, id: str, what: str, detail: str | Mapping[str, 
 
 
 def _text(value: str) -> str:
-    """Text that every database takes: PostgreSQL knows no NUL, MySQL's TEXT has an end."""
+    """Text that every database takes: PostgreSQL refuses NUL, MySQL's TEXT has a limit."""
     return value.replace("\0", "\ufffd")[:_TEXT_LENGTH]
 
 

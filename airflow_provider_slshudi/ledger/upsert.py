@@ -1,4 +1,4 @@
-"""Many rows in one statement, whatever is there already; each of the three databases has its own words for it."""
+"""Inserts or updates many rows in one statement, in the dialect of each of the three databases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one process leaves for another, in files of its own beside the table's timeline."""
+"""Files that one process leaves for another, beside the table's timeline."""
 
 ROOT = ".hoodie/slshudi"
-"""Where this package keeps what is its own in a table."""
+"""The folder of this package's own files within a table."""

@@ -1,4 +1,4 @@
-"""What is in the quarantine, left by the driver that counted it."""
+"""Counts of the quarantine's logs, left by the driver that counted them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from airflow_provider_slshudi.storage import Storage
 
 
 def leave_counts(storage: Storage, id_: str, counts: Sequence[dict[str, Any]]) -> None:
-    """Leaves what was counted beside the main table."""
+    """Leaves the counts beside the main table."""
     storage.write(_answer(id_), json.dumps(counts).encode())
 
 
 def take_counts(storage: Storage, id_: str) -> list[dict[str, Any]]:
-    """What was counted, which is removed."""
+    """Returns the counts and removes their file."""
     found: list[dict[str, Any]] = json.loads(storage.read(_answer(id_)) or b"[]")
     storage.delete(_answer(id_))
     return found

@@ -13,10 +13,10 @@ _CLAIM = f"{ROOT}/claim.json"
 
 
 def claim(storage: Storage, **who: str) -> str:
-    """Says that one driver, and no other, may change the table's timeline from now on; gives what it is known by.
+    """Lets one driver, and no other, change the table's timeline from now on; returns the claim's name.
 
-    For the holder of the pipeline's lease. A driver of a former holder that is alive, whatever clocks told it, finds
-    that the claim is not its own. `who` tells people.
+    For the holder of the pipeline's lease. A former holder's driver that is still alive, whatever clocks told it, finds
+    that the claim is not its own. `who` is for people.
     """
     name = uuid.uuid4().hex
     storage.write(_CLAIM, json.dumps({"claim": name, **who}).encode())
@@ -24,7 +24,7 @@ def claim(storage: Storage, **who: str) -> str:
 
 
 def require_claim(storage: Storage, name: str, what: str) -> None:
-    """Asks whether the timeline may still be changed under a claim; to be asked as late as can be.
+    """Checks that the timeline may still be changed under a claim; call it as late as possible.
 
     Raises:
         TableError: another driver has claimed it since.

@@ -12,7 +12,7 @@ def write(storage: Storage, pipeline: str, content: str) -> None:
 
 
 def read(storage: Storage, pipeline: str) -> bytes | None:
-    """What was kept of the pipeline's duties, None where nothing was."""
+    """The file with the pipeline's duties, None where there is none."""
     return storage.read(path_of(pipeline))
 
 

@@ -1,9 +1,9 @@
-"""What the steps of one transaction hand over to each other.
+"""Files that the steps of one transaction hand over to each other.
 
-`.hoodie/slshudi/{instant}/` holds who opened the instant (`owner.json`), what the append is to read
-(`batch-{token}.json`), what it wrote (`manifest-{token}.json`), what columns the table has then (`schema.json`) and
-what the commit is to say of itself (`commit-{token}.json`). The token in the name keeps an old driver's work apart
-from its successor's. The folder goes once its transaction is decided.
+`.hoodie/slshudi/{instant}/` holds the transaction that opened the instant (`owner.json`), the append's order
+(`batch-{token}.json`) and manifest (`manifest-{token}.json`), the schema that the table gets (`schema.json`) and the
+commit's extra metadata (`commit-{token}.json`). The token in the name keeps an old driver's work apart from its
+successor's. The folder is deleted once its transaction is decided.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def folder(instant: str) -> str:
 
 @dataclass(frozen=True)
 class Owner:
-    """Which transaction opened an instant; `quarantine` is where its logs that do not fit go, empty before 0.2."""
+    """The transaction that opened an instant; `quarantine` is the path for its misfits, empty before 0.2."""
 
     transaction: str
     pipeline: str
@@ -40,7 +40,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which quarantined logs are to be replayed: those to which all apply that are given.
+    """Which quarantined logs to replay: those that match every given field.
 
     `since` and `until` are log times in unix seconds, half-open.
     """
@@ -54,16 +54,16 @@ class Selection:
 
 @dataclass(frozen=True)
 class BatchOrder:
-    """What one append is to do: everything it needs but credentials.
+    """The work of one append: everything it needs but credentials.
 
     Attributes:
         pipeline: the pipeline as its model's JSON.
-        ranges: what is to be read, each [shard, begin, end].
-        density: raw bytes per log group that each shard showed lately, by its id as text.
-        planned: when the batch was planned, in unix seconds; event times are late or from the future by it.
+        ranges: the ranges to read, each [shard, begin, end].
+        density: each shard's recent raw bytes per log group, by its id as text.
+        planned: when the batch was planned, in unix seconds; event times count as late or future against it.
         replay: a `Selection` where quarantined logs are read instead of ranges.
-        drop: where rows are taken out of the table instead, the parts of each instant's ranges: [shard, begin, end,
-            whether its rows go].
+        drop: where rows are taken out of the table instead: for each instant the parts of its ranges, [shard, begin,
+            end, whether its rows go].
     """
 
     transaction: str
@@ -77,7 +77,7 @@ class BatchOrder:
     drop: dict[str, list[tuple[int, int, int, bool]]] | None = None
 
     def claim(self, storage: Storage) -> Claim:
-        """The claim that goes with it."""
+        """The claim that goes with this order."""
         return Claim(storage, self.transaction, self.instant, self.token)
 
 
@@ -96,7 +96,7 @@ class RangeDone:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What a check of the pipeline's found: `found` says why where it did not pass, `warns` that this is no failure."""
+    """The result of one of the pipeline's checks: `found` says why it failed, `warns` that a failure only warns."""
 
     name: str
     passed: bool
@@ -105,7 +105,7 @@ class CheckResult:
 
     @classmethod
     def of(cls, check: Check, passed: bool, found: str) -> CheckResult:
-        """What a check found, where it did not pass."""
+        """The result of `check`, which keeps `found` only if it failed."""
         return cls(check.name, passed, check.on_failure == "warn", "" if passed else found)
 
 
@@ -113,17 +113,17 @@ class CheckResult:
 class Manifest:
     """What one append wrote: Hudi's write stats per file, totals per range, misfits per column, seconds taken.
 
-    `checks` are those that look at rows.
+    `checks` are the results of checks on rows.
 
     Attributes:
-        unfit: logs that do not fit, whatever became of them; each once.
+        unfit: how many logs do not fit, whatever became of them; each counts once.
         examples: the first few of them, as text.
-        quarantine: the write stats of the quarantine's files; None where the quarantine has no part in it.
-        taken: replays only, the rows of the quarantine's files that were written anew.
-        left: replays only, selected logs that do not fit by now either, by column and reason.
-        found: drops only, the rows of each part of each instant's ranges, in the order of `BatchOrder.drop`.
-        merged: upserts only, how many rows reached those who wrote; rows of one key become one in the files.
-        dropped: upserts only, logs without a key, which are no rows.
+        quarantine: the write stats of the quarantine's files; None where the batch has no part there.
+        taken: replays and drops only, the rows that rewritten files had before; for replays the quarantine's files.
+        left: replays only, how many selected logs still do not fit, by column and reason.
+        found: drops only, the number of rows of each part of each instant's ranges, in the order of `BatchOrder.drop`.
+        merged: upserts only, how many rows reached the writing tasks, which make one row of those with one key.
+        dropped: upserts only, how many logs had no key and became no row.
     """
 
     transaction: str
@@ -156,7 +156,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Claim:
-    """A transaction's claim on an instant of the table, for as long as its order is there; travels to the executors.
+    """A transaction's claim on an instant of the table, which stands while its order exists; travels to the executors.
 
     Attributes:
         storage: the table's.
@@ -169,14 +169,14 @@ class Claim:
     token: int
 
     def is_standing(self) -> bool:
-        """Whether the order is there; without it there is no commit, and a rollback that began has taken it."""
+        """Whether the order exists: a rollback deletes it first, and without it nothing can be committed."""
         return self.storage.exists(_order_path(self.instant, self.token))
 
     def require(self) -> None:
-        """Asks whether an append is still wanted; an executor has no way to the ledger to ask there.
+        """Checks that an append is still wanted; for executors, which have no way to the ledger.
 
         Raises:
-            ManifestError: it is not; somebody took the transaction over.
+            ManifestError: the order is gone; somebody decided the transaction meanwhile.
         """
         if not self.is_standing():
             raise self._withdrawn()
@@ -207,7 +207,7 @@ class Claim:
         return Manifest(ranges=ranges, checks=checks, **data), hashlib.sha256(content).hexdigest()
 
     def leave_extra(self, extra: Mapping[str, str]) -> str:
-        """Leaves the commit's extra metadata, for the commit's driver; gives its SHA-256."""
+        """Leaves the commit's extra metadata for the commit's driver; returns its SHA-256."""
         content = json.dumps(extra).encode()
         self.storage.write(self._extra_path, content)
         return hashlib.sha256(content).hexdigest()
@@ -216,7 +216,7 @@ class Claim:
         """The commit's extra metadata.
 
         Raises:
-            ManifestError: there is none, or another than the one with this SHA-256.
+            ManifestError: there is none, or its SHA-256 is another.
         """
         content = self.storage.read(self._extra_path)
         if content is None or hashlib.sha256(content).hexdigest() != digest:
@@ -246,7 +246,7 @@ def rows_of(stats: Iterable[Mapping[str, Any]]) -> int:
 
 
 def write_owner(storage: Storage, instant: str, owner: Owner) -> None:
-    """Says whose instant this is, before it is on the timeline."""
+    """Leaves whose instant this is, before it is on the timeline."""
     storage.write(f"{folder(instant)}/owner.json", json.dumps(asdict(owner)).encode())
 
 
@@ -262,9 +262,9 @@ def write_order(storage: Storage, order: BatchOrder) -> None:
 
 
 def fence(storage: Storage, instant: str) -> None:
-    """Withdraws the instant's orders: an append that may still be alive writes no file that stays.
+    """Withdraws the instant's orders, so that an append that is still alive leaves no file behind.
 
-    To be done before its rollback, which deletes what was written until then.
+    Call it before the rollback, which deletes what was written until then.
     """
     for name in storage.names(folder(instant)) or []:
         if name.startswith(_ORDER):
@@ -297,12 +297,12 @@ def token_of(storage: Storage, transaction: str, instant: str, digest: str | Non
 
 
 def write_schema(storage: Storage, instant: str, schema: str) -> None:
-    """Says, once a batch is sure to be committed, what the table's schema (Avro) is to hold."""
+    """Leaves the schema (Avro) that the table gets, once a batch is sure to be committed."""
     storage.write(f"{folder(instant)}/schema.json", schema.encode())
 
 
 def read_schema(storage: Storage, instant: str) -> str | None:
-    """The schema that a pending instant is to be committed with, None where it may still be given up."""
+    """The schema that a pending instant brings with its commit, None where none was left."""
     content = storage.read(f"{folder(instant)}/schema.json")
     return None if content is None else content.decode()
 

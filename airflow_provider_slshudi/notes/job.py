@@ -1,6 +1,6 @@
-"""How a step tells a job what to do: a verb on the command line, and a JSON on standard input, nothing in it secret.
+"""How a step tells a job what to do: a verb on the command line, and JSON without secrets on standard input.
 
-Linux takes no argument of more than 128 KiB, which a pipeline of some hundred columns has.
+Linux takes no argument of more than 128 KiB, and a pipeline of some hundred columns needs more.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 REASON = "slshudi: "
-"""What a job's last line begins with where it failed; the reason follows."""
+"""Begins the last line of a failed job; the reason follows."""
 
 
 class Where(Enum):
@@ -76,9 +76,9 @@ class JobOrder:
         transaction, token, instant: empty or 0 where the verb needs none.
         digest: commit only, the SHA-256 of the manifest that was recorded.
         extra: commit only, the SHA-256 of what goes into the commit's extra metadata.
-        creates: open only, whether a table that is not there is to be made.
-        duties: open only, what the table is to keep of the pipeline's shards; empty where it has that.
-        until: when the job is to be over, on `processes.clock`'s; 0 where it takes its time.
+        creates: open only, whether to make the table if it is missing.
+        duties: open only, the duties that the table should keep; empty where it keeps them already.
+        until: when the job must be over, by `processes.clock`; 0 where it has no deadline.
         claim: the claim under which it changes the table's timeline, see `notes.driver`; empty where it needs none.
     """
 
@@ -104,7 +104,7 @@ class JobOrder:
 
     @contextmanager
     def as_input(self) -> Iterator[IO[bytes]]:
-        """The order as a process's standard input: a file without a name, gone with whoever has it open."""
+        """The order as a process's standard input: a nameless file, which vanishes once nobody has it open."""
         with TemporaryFile() as content:
             content.write(self.to_json().encode())
             content.seek(0)

@@ -1,4 +1,4 @@
-"""What is wrong with a table, left by the driver that looked for those that mend it."""
+"""A table's faults: the driver that finds them leaves them for the drivers that mend them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from airflow_provider_slshudi.storage import Storage
 
 @dataclass(frozen=True)
 class Findings:
-    """What is wrong with a table.
+    """A table's faults.
 
     Attributes:
         foreign: indexes that somebody made by SQL: no batch gets through.
-        hiding: columns that have bounds in Hudi's index and should have none: by some or by functions of them rows are
-            hidden, or some files lack the column, which Hudi takes for NULL in whole partitions.
-        lacking: columns that the pipeline's file wants bounds of, that all files have, and that have none.
-        escaped: whether Hudi is told that folders' names are escaped, which stops Spark at rows without a partition.
+        hiding: columns that have bounds in Hudi's index and should have none: filters on some of them, or on functions
+            of them, hide rows; or some files lack the column, and Hudi takes it for NULL in whole partitions.
+        lacking: columns that all files have, and that lack the bounds that the pipeline's file asks for.
+        escaped: whether the properties wrongly say that folder names are escaped, which stops Spark at rows without a
+            partition.
         files: base files that Spark refuses to read, or whose statistics hide NaN; their paths within the table.
         looked: how many base files there are.
     """
@@ -38,12 +39,12 @@ class Findings:
 
 
 def leave_findings(storage: Storage, id_: str, found: Findings) -> None:
-    """Leaves what was found."""
+    """Leaves the findings."""
     storage.write(_path(id_), json.dumps(asdict(found)).encode())
 
 
 def read_findings(storage: Storage, id_: str) -> Findings | None:
-    """What was found, None where nothing was left."""
+    """The findings, None where none were left."""
     content = storage.read(_path(id_))
     if content is None:
         return None
@@ -52,7 +53,7 @@ def read_findings(storage: Storage, id_: str) -> Findings | None:
 
 
 def forget_findings(storage: Storage, id_: str) -> None:
-    """Removes what was found."""
+    """Removes the findings."""
     storage.delete(_path(id_))
 
 

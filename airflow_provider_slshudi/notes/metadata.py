@@ -1,4 +1,4 @@
-"""How metadata tables differ from what is on storage, left by the driver that compared them."""
+"""How metadata tables differ from the files on storage, left by the driver that compared them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ COUNTS = ("files", "lacking", "gone", "differing", "leftovers", "unknown")
 
 @dataclass(frozen=True)
 class Comparison:
-    """How the metadata table differs from what is on storage; of each kind a number, and of all a few paths.
+    """How the metadata table differs from the files on storage: how many of each kind, and a few paths as examples.
 
     Attributes:
-        files: that completed instants left on storage.
-        lacking: of these, those that the metadata table lacks: their rows are not read.
-        gone: that it lists and that are not there: queries fail.
-        differing: whose length it has wrong.
-        leftovers: files of instants that were rolled back: no rows of the table, and to be deleted.
-        unknown: files older than the timeline's begin whose instant is neither in the archive nor was rolled back.
-        unreadable: why it cannot be read at all; it is empty where there is none, which is no damage.
+        files: files of completed instants on storage.
+        lacking: how many of these the metadata table lacks: nobody reads their rows.
+        gone: files that it lists and storage lacks: queries fail.
+        differing: files that it lists with a wrong length.
+        leftovers: files of rolled-back instants: they hold no rows of the table and should be deleted.
+        unknown: files of instants from before the timeline's begin that were neither archived nor rolled back.
+        unreadable: why the metadata table cannot be read; empty also where there is none, which is no damage.
     """
 
     files: int
@@ -44,7 +44,7 @@ class Comparison:
         return not (self.lacking or self.gone or self.differing or self.unreadable or self.leftovers or self.unknown)
 
     def with_quarantine(self, other: Comparison) -> Comparison:
-        """The same with what was found of the quarantine's metadata table; its examples say so."""
+        """Adds what was found of the quarantine's metadata table; its examples say so."""
         numbers = {name: getattr(self, name) + getattr(other, name) for name in COUNTS}
         of_it = tuple(f"quarantine: {example}" for example in other.examples)
         why = [self.unreadable, f"quarantine: {other.unreadable}" if other.unreadable else ""]

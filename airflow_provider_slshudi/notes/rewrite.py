@@ -1,4 +1,4 @@
-"""What a clustering or compaction wrote, left by who wrote it for who completes it."""
+"""A clustering's or compaction's manifest: the driver that writes the files leaves it for the one that completes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_slshudi.storage import Storage
 
 @dataclass(frozen=True)
 class Written:
-    """What was made of what.
+    """The files that a clustering or compaction read and wrote.
 
     Attributes:
         metadata: Hudi's own commit metadata, as its JSON.
@@ -36,10 +36,10 @@ class Written:
 
 
 def read_manifest(storage: Storage, instant: str) -> Written:
-    """What was left by who wrote the files.
+    """The manifest that the driver left which wrote the files.
 
     Raises:
-        ManifestError: it did not end well.
+        ManifestError: there is none, so that driver did not end well.
     """
     content = storage.read(_path(instant))
     if content is None:
@@ -53,12 +53,12 @@ def read_manifest(storage: Storage, instant: str) -> Written:
 
 
 def write_manifest(storage: Storage, instant: str, written: Written) -> None:
-    """Leaves what was written: the last act."""
+    """Leaves the manifest: the writing driver's last act."""
     storage.write(_path(instant), json.dumps(asdict(written)).encode())
 
 
 def manifests(storage: Storage) -> list[str]:
-    """The instants that have one; completed ones too, where their run died before it removed it."""
+    """The instants that have a manifest; also completed ones whose run died before it removed it."""
     names = storage.names(handover.folder("").rstrip("/")) or []
     return [name for name in names if name.isdigit() and has_manifest(storage, name)]
 

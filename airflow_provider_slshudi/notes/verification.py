@@ -1,4 +1,4 @@
-"""A verification: what Spark is asked, and what it finds; both travel as files beside the table's own."""
+"""A verification's question to Spark, and its findings; both travel as files beside the table's own."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class RangeFound:
         number: the range's place in the question.
         rows: all rows whose key lies in the range.
         distinct: distinct row keys.
-        own: distinct row keys of which a row was written under the range's instant, or by a replay.
-        quarantined: rows of them that are in the quarantine.
+        own: distinct row keys with a row that the range's instant, or a replay, wrote.
+        quarantined: how many of `rows` are in the quarantine.
         example: the key of a row that is there twice or was written under another instant.
         groups: log groups that the service still holds; it was asked for those alone.
         logs: logs in these log groups.
         lacking: logs in them that have no row.
         strange: distinct row keys in them whose log group has no log of that index.
-        lacking_at, strange_at: the first cursor where that is so.
+        lacking_at, strange_at: the first cursor of such a log or key.
     """
 
     number: int
@@ -43,7 +43,7 @@ class RangeFound:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Rows whose key lies in no recorded range, and one such key; of no shard where the key names none."""
+    """Rows whose key lies in no recorded range, and one such key; `shard` is None where the key names none."""
 
     shard: int | None
     rows: int
@@ -52,13 +52,13 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """All of it; a range without rows and log groups is left out."""
+    """All findings; ranges without rows and log groups are left out."""
 
     ranges: list[RangeFound]
     outside: list[Outside]
 
     def to_json(self) -> bytes:
-        """For a file."""
+        """As the content of a file."""
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
     @classmethod
@@ -73,10 +73,10 @@ class Question:
     """What a verification compares the table with.
 
     Attributes:
-        as_of: Hudi's completion time of the newest commit that is compared; what completes later is left out.
-        ranges: what was recorded, each [shard, begin, end, instant]; a range's place in the list is its number.
-        source: what the service is asked for, each [number, begin, end]; None where it is not asked.
-        density: raw bytes per log group that each shard showed lately, by its id as text.
+        as_of: Hudi's completion time of the newest commit that is compared; later ones are left out.
+        ranges: the recorded ranges, each [shard, begin, end, instant]; a range's place in the list is its number.
+        source: the ranges to ask the service for, each [number, begin, end]; None where it is not asked.
+        density: each shard's recent raw bytes per log group, by its id as text.
         quarantine: where the quarantine is; None where there is none.
         undecided: instants that are completed in the main table and not yet in the quarantine; their rows are left out.
         replays: instants of replays, which put rows of any range into the main table.
@@ -118,7 +118,7 @@ def asks_service(storage: Storage, id_: str) -> bool:
 
 
 def question(storage: Storage, id_: str) -> Question:
-    """What a verification was asked."""
+    """The question of a verification."""
     return Question(**json.loads(storage.read(f"{_folder(id_)}/question.json") or b""))
 
 

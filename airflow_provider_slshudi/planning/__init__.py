@@ -1,1 +1,1 @@
-"""What a batch reads: from the ledger's data and the shards' facts to ranges. Pure."""
+"""Plans the ranges of a batch from the ledger's data and the shards' facts. Pure."""

@@ -1,4 +1,4 @@
-"""A batch that was asked for by its cursors."""
+"""Plans a batch of cursors that somebody asked for."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def plan_backfill(
     density: Mapping[int, Density],
     limits: Batch,
 ) -> list[Range]:
-    """The ranges of the next batch of a backfill, sorted: what is `wanted` ({shard: (begin, end)}) and not `taken`.
+    """The sorted ranges of a backfill's next batch: cursors that are `wanted` ({shard: (begin, end)}) and not `taken`.
 
-    About `limits.max_bytes` and at most `MOST_RANGES` of it; nothing is left when it returns nothing. A duty's begin
-    does not bind a backfill.
+    Returns about `limits.max_bytes`, at most `MOST_RANGES` ranges, and none once nothing is left. A backfill may begin
+    before the duty for a shard does.
 
     Raises:
         ConfigError: an unknown shard, a begin that is not before its end, or cursors that are neither taken nor held

@@ -1,4 +1,4 @@
-"""The next batch of a pipeline that follows its logstore."""
+"""Plans the next batch of a pipeline that follows its logstore."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def plan_tail(
 ) -> list[Range]:
     """The ranges of the next batch, sorted: the oldest cursors of each shard that nobody has taken.
 
-    `taken` is the coverage and what is reserved; read it before the windows, within one lease. About
-    `limits.max_bytes` are read, one log group of each shard at least. Cursors that the service has dropped are
-    returned as gaps where `on_expired` is "skip"; they count no bytes. Where there are more than `MOST_RANGES`, shards
-    take turns, and the one behind `last_shard()`, where the batch before ended, is next.
+    `taken` is the coverage and the reserved ranges; read it before the windows, within one lease. The batch has about
+    `limits.max_bytes`, and at least one log group of each shard. Where `on_expired` is "skip", cursors that the
+    service has dropped become gaps, which count no bytes. Where there are more than `MOST_RANGES` ranges, shards take
+    turns: the one after `last_shard()`, where the batch before ended, is next.
 
     Raises:
-        DataExpired: a shard lost what was never read, or may have (it is gone, or was found too late), and `on_expired`
-            is "fail".
+        DataExpired: a shard lost unread logs, or may have (it is gone, or was found too late), and `on_expired` is
+            "fail".
     """
     oldest = {window.shard: window.service_begin for window in shards}
     readable: list[Range] = []

@@ -1,4 +1,4 @@
-"""A batch's ranges as the tasks that read them."""
+"""Splits a batch's ranges among the tasks that read them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from airflow_provider_slshudi.ranges import Density, Range
 
 
 def split(ranges: Sequence[Range], density: Mapping[int, Density], tasks: int, target_bytes: int) -> list[list[Range]]:
-    """The cursors of `ranges` but gaps, each exactly once, in at most `tasks` lists of about the same bytes.
+    """Splits all cursors of `ranges` except gaps, each exactly once, into at most `tasks` lists of about equal bytes.
 
-    As many tasks as it takes to have about `target_bytes` each, at most `tasks`. Ranges are laid end to end and cut
-    where a task is full, so a task reads few shards and there are fewer cuts than tasks. The same arguments give the
-    same tasks.
+    Makes as many lists as give each about `target_bytes`. Ranges are laid end to end and cut where a task is full, so
+    a task reads few shards and there are fewer cuts than tasks. The same arguments give the same tasks.
 
     Raises:
         ValueError: `tasks` or `target_bytes` is less than 1.

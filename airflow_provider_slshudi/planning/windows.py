@@ -20,12 +20,12 @@ about what Hudi itself keeps there of the files of a batch over so many shards."
 
 @dataclass(frozen=True, slots=True)
 class ShardWindow:
-    """What a shard can give: cursors from `duty_begin`, where this pipeline's duty begins (`LedgerShard.first`).
+    """A shard's cursors from `duty_begin` on, where this pipeline's duty begins (`LedgerShard.first`).
 
-    The service holds [service_begin, service_end); at `service_end` the next log group will be written.
-    `service_begin` counts only where something is left to read. Of a shard that the service deleted both are its last
-    known end; `open_end` says that it was still open then, so that more may have followed. `open_begin`: logs before
-    `duty_begin` were ours too, if there were any, and are gone.
+    The service holds [service_begin, service_end) and will write the next log group at `service_end`. `service_begin`
+    counts only where something is left to read. For a deleted shard both are its last known end; `open_end` says that
+    the shard was still open then, so more may have followed. `open_begin` says that logs before `duty_begin`, if there
+    were any, were ours too and are gone.
     """
 
     shard: int
@@ -37,17 +37,17 @@ class ShardWindow:
 
 
 def unread(duties: Iterable[tuple[int, int, int]], taken: Iterable[Range]) -> list[Range]:
-    """What is left of each duty, (shard, its begin, the shard's end), once `taken` is taken away."""
+    """The parts of each duty (shard, its begin, the shard's end) that are not `taken`."""
     return subtract((Range(shard, begin, end) for shard, begin, end in duties if begin < end), taken)
 
 
 def refuse_other_shards(pipeline: str, shards: Iterable[tuple[int, int, int]], taken: Iterable[Range]) -> None:
-    """Looks whether shards, (id, begin of the duty, the service's end), are those that were read.
+    """Checks that the shards (id, begin of the duty, the service's end) are those that were read before.
 
-    A logstore that was deleted and created again counts from elsewhere; what it says would be taken for read.
+    A logstore that was deleted and created again counts from elsewhere, so its new logs would pass for read ones.
 
     Raises:
-        PipelineConflict: a shard ends before what is known of it.
+        PipelineConflict: a shard ends before a cursor that is known of it.
     """
     reached = reach_of(taken)
     for shard, duty_begin, end in shards:
@@ -103,7 +103,7 @@ def limit(ranges: Sequence[Range], density: Mapping[int, Density], max_bytes: in
 
 
 def in_turn(ranges: Sequence[Range], after: int | None, most: int = MOST_RANGES) -> list[Range]:
-    """At most `most` of the sorted `ranges`, sorted: shards take turns, and the one behind `after` is next."""
+    """At most `most` of the sorted `ranges`, sorted: shards take turns, and the one after shard `after` is next."""
     if len(ranges) <= most:
         return list(ranges)
     first = 0 if after is None else bisect_right(ranges, after, key=lambda item: item.shard)

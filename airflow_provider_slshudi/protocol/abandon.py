@@ -1,4 +1,4 @@
-"""A batch given up by a person: one that nothing decides by itself, like a prepared one whose commit always fails."""
+"""A person gives up a batch that recovery cannot end, such as a prepared one whose commit always fails."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from airflow_provider_slshudi.protocol.resolve import abort, roll_back
 from airflow_provider_slshudi.protocol.work import Work
 
 ABANDONED = "abandoned"
-"""What an event of the ledger is called that says who gave a transaction up, and why."""
+"""Name of the ledger event that says who gave up a transaction, and why."""
 
 _COMPLETED = (InstantState.COMPLETED_OURS, InstantState.COMPLETED_FOREIGN)
 _NOTHING_PENDING = (InstantState.NOTHING, InstantState.ROLLED_BACK)
 
 
 def evidence(work: Work, id_: str) -> tuple[Transaction, Evidence]:
-    """The live transaction, and what the table shows of it; nothing is changed.
+    """The live transaction, and what the table shows of it; changes nothing.
 
     Raises:
-        ConfigError: it is none of this pipeline that is live.
-        PipelineConflict: name, source or table of the pipeline's file are not those of the ledger.
+        ConfigError: the pipeline has no live transaction of this id.
+        PipelineConflict: name, source or table in the pipeline's file differ from the ledger's.
         TimelineUnreadable: nothing is known.
     """
     pipeline = work.pipeline
@@ -40,14 +40,14 @@ def evidence(work: Work, id_: str) -> tuple[Transaction, Evidence]:
 
 
 def abandon(work: Work, id_: str, reason: str) -> Evidence:
-    """Gives a live transaction up: its instant is rolled back, and its ranges are read again by a later batch.
+    """Gives up a live transaction: rolls its instant back, so that a later batch reads its ranges again.
 
-    Whoever works on it finds out by the fencing token. Gives what the table showed before; raises as `evidence`.
+    A new fencing token stops whoever works on it. Returns what the table showed before; raises as `evidence`.
 
     Raises:
-        IllegalTransition: the table has its commit.
-        LeaseHeld: it is as it was; try again.
-        JobFailed, TableError: try again, or leave it to the next settle, which ends a rollback that was begun.
+        IllegalTransition: the table has the transaction's commit.
+        LeaseHeld: the transaction is as it was; try again.
+        JobFailed, TableError: try again, or leave it to the next settle, which ends an unfinished rollback.
     """
     with work.lease() as lease:
         transaction, seen = evidence(work, id_)

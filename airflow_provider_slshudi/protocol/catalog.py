@@ -1,7 +1,7 @@
-"""The table in a catalog, where other engines find it by name.
+"""Registers the table in a catalog, where other engines find it by name.
 
-It decides nothing and says only what the table's timeline says already, so it needs no lease and may be repeated; what
-one run could not say the next one does.
+This decides nothing and repeats only what the table's timeline says, so it needs no lease and may run again. The next
+run makes up for one that failed.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from airflow_provider_slshudi.protocol.work import Work
 
 
 def sync(work: Work) -> None:
-    """Brings what the catalog says of the table up to its newest commit.
+    """Brings the catalog's entry for the table up to the table's newest commit.
 
     Raises:
         ConfigError: the pipeline's file names no catalog.
-        JobFailed: the metastore does not answer, or refused; its message ends with what it said.
+        JobFailed: the metastore did not answer, or refused; the error ends with the metastore's message.
     """
     pipeline = work.pipeline
     if pipeline.catalog is None:

@@ -1,4 +1,4 @@
-"""What a batch does to the table's columns: asked when it is planned, and settled when it is recorded."""
+"""How a batch changes the table's columns: checked when it is planned, settled when it is recorded."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _log = logging.getLogger(__name__)
 
 
 def changes(pipeline: Pipeline) -> list[evolution.Change] | None:
-    """What the next batch changes in the table's columns, those it refuses to change included; None without a table."""
+    """The next batch's changes of the table's columns, refused ones included; None without a table."""
     storage = Storage(pipeline.table.path)
     now = evolution.schema_of_now(storage, Timeline.load(storage))
     return None if now is None else evolution.changes(now, pipeline)
 
 
 def require_fit(work: Work) -> list[evolution.Change]:
-    """How the next batch will change the table's columns; says so in the log.
+    """Returns the next batch's changes of the table's columns; logs all but dropped columns.
 
     Raises:
         ColumnMismatch: the table's columns cannot become the pipeline's; names each with both types.
@@ -42,11 +42,11 @@ def require_fit(work: Work) -> list[evolution.Change]:
 
 
 def promise(work: Work, transaction: Transaction) -> str:
-    """Leaves the schema that the table has once this batch is committed, where the batch changes it.
+    """Leaves the schema that the table gets with this batch's commit, if the batch changes it.
 
-    Gives why that cannot be, empty where it can. From then on every commit carries these columns. Readers take the
-    newest commit by its request: so a batch that was overtaken, with columns that the newest one lacks, must not be
-    recorded, since they would be hidden. The caller holds the lease.
+    Returns why the batch may not be recorded, empty if it may. From then on every commit carries these columns.
+    Readers take the schema of the commit that was requested last. If that commit lacks columns of a batch that it
+    overtook, it would hide them, so the batch must not be recorded. The caller holds the lease.
     """
     instant = transaction.instant or ""
     order = Claim(work.storage, transaction.id, instant, transaction.token).order()

@@ -1,4 +1,4 @@
-"""What to do about a transaction, from what the ledger and the table's timeline say of it."""
+"""Decides what to do about a transaction, from its state in the ledger and its instant on the table's timeline."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from airflow_provider_slshudi.ledger.states import State
 
 
 class InstantState(str, Enum):
-    """What the timeline (active and archived) says about a transaction's instant.
+    """How far a transaction's instant is on the timeline (active and archived).
 
-    OURS: completed, and the commit carries this transaction's id. FOREIGN: completed, and it does not. NOTHING: the
-    timeline was read and has no such instant. ROLLING_BACK: a rollback of it has begun and did not end, so some of its
-    files may be gone, whatever else the timeline shows of it. UNREADABLE: it could not be read, which says nothing.
+    COMPLETED_OURS: the commit carries this transaction's id. COMPLETED_FOREIGN: it does not. NOTHING: the timeline was
+    read and has no such instant. ROLLING_BACK: a rollback of the instant began and did not end, so some of its files
+    may be gone, whatever else the timeline shows. UNREADABLE: the timeline could not be read, so nothing is known.
     """
 
     NOTHING = "NOTHING"
@@ -26,7 +26,7 @@ class InstantState(str, Enum):
 
 
 class Decision(str, Enum):
-    """What recovery does; the STOP ones are for a person, but for STOP_UNREADABLE, which is tried again."""
+    """What recovery does. A person handles the STOP decisions, except STOP_UNREADABLE, which is tried again."""
 
     NOTHING_TO_DO = "NOTHING_TO_DO"
     ABORT = "ABORT"
@@ -41,7 +41,7 @@ class Decision(str, Enum):
 
     @property
     def stops(self) -> bool:
-        """Nothing may be planned or committed until this is settled."""
+        """Whether planning and committing must wait until this is settled."""
         return self.value.startswith("STOP")
 
 

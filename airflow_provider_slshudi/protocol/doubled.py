@@ -1,4 +1,4 @@
-"""What commits of one table hold twice: two ledgers decided for it, each without knowing of the other's batches."""
+"""Finds ranges that a table holds twice, because two ledgers decided for it without knowing the other's batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DROP = "slshudi table drop-doubled"
 
 @dataclass(frozen=True)
 class Doubled:
-    """A commit and those of its ranges, merged, that were in the table when it was completed."""
+    """A commit, and those of its ranges (merged) that the table already had when it was completed."""
 
     batch: CommittedBatch
     ranges: list[Range]
@@ -27,7 +27,7 @@ class Doubled:
 
 
 def doubled(batches: Sequence[CommittedBatch]) -> list[Doubled]:
-    """The commits, of `batches` in the order of their completion, that hold what earlier ones do; gaps hold nothing."""
+    """The commits that hold ranges of earlier ones; `batches` are in the order of completion. Gaps hold nothing."""
     found, taken = [], list[Range]()
     for batch in batches:
         read = [item for item in batch.ranges if not item.gap]
@@ -38,7 +38,7 @@ def doubled(batches: Sequence[CommittedBatch]) -> list[Doubled]:
 
 
 def without_filled_gaps(batches: Sequence[CommittedBatch]) -> list[CommittedBatch]:
-    """The same batches, their gaps without what another one did read, and without gaps of earlier ones."""
+    """The same batches, with their gaps cut to cursors that no other batch read and no earlier batch has as a gap."""
     if not any(item.gap for batch in batches for item in batch.ranges):
         return list(batches)
     taken = merge(item for batch in batches for item in batch.ranges if not item.gap)

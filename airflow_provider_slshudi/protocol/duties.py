@@ -1,7 +1,7 @@
-"""Where a pipeline's duty for each shard begins, kept in the table: no commit says what was still to be read.
+"""Keeps in the table where a pipeline's duty for each shard begins, since no commit says what was still unread.
 
-A ledger that is lost would otherwise begin with what commits hold, or anew. Each pipeline has a file of its own, which
-names the source: shards of another logstore have nothing in common with these.
+Without this a rebuilt ledger would begin a shard at its first commit, or anew. Each pipeline has a file of its own,
+which names the source: shards of another logstore have nothing in common with these.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from airflow_provider_slshudi.protocol.work import Work
 
 
 def read(work: Work) -> Duties:
-    """What was kept of the pipeline's source; empty where nothing was.
+    """The duties that the table keeps for the pipeline's source; empty where it keeps none.
 
     Raises:
-        TableError: the file does not say.
+        TableError: the file is damaged.
     """
     content = duties.read(work.storage, work.pipeline.name)
     if content is None:
@@ -40,16 +40,16 @@ def read(work: Work) -> Duties:
 
 
 def keep(work: Work) -> None:
-    """Keeps what the ledger knows of the pipeline's shards in the table, which has to be there."""
+    """Writes what the ledger knows of the pipeline's shards into the table, which must exist."""
     if content := to_keep(work):
         duties.write(work.storage, work.pipeline.name, content)
 
 
 def to_keep(work: Work) -> str:
-    """What the table is to keep from now on: what the ledger knows beside what was kept before; empty: it has that.
+    """The content to keep in the table: the ledger's duties joined with those kept before; empty if nothing changed.
 
-    Of two begins of a shard the earlier one, of two ends the later one. Shards that are late are left out: what is not
-    kept is late in a ledger that is made anew.
+    Of two begins of a shard the earlier one counts, of two ends the later one. Late shards are left out: a rebuilt
+    ledger takes every shard that is not kept for late.
     """
     before, shards = read(work), work.ledger.shards(work.pipeline.name)
     now = before.joined(

@@ -1,4 +1,4 @@
-"""What the table's side shows of a transaction."""
+"""What the table shows of a transaction, and whether table and ledger agree."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_provider_slshudi.ranges import overlap
 from airflow_provider_slshudi.storage import Storage
 
 REBUILD = "slshudi ledger rebuild"
-# What moves rows into other files and changes none.
+# Operations that move rows into other files and change no row.
 _SERVICES = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT", "INDEX"})
 
 
@@ -37,10 +37,10 @@ class Evidence:
 
 
 def look(work: Work, transaction: Transaction, timeline: Timeline | None = None) -> Evidence:
-    """What the timeline, read anew unless it is given, shows of a transaction.
+    """What the timeline shows of a transaction; reads it anew unless `timeline` is given.
 
     Raises:
-        TimelineUnreadable: it could not be read, so nothing is known.
+        TimelineUnreadable: the timeline could not be read, so nothing is known.
     """
     timeline = timeline or work.timeline()
     instant = transaction.instant or _owned(work.storage, timeline, transaction.id)
@@ -48,14 +48,14 @@ def look(work: Work, transaction: Transaction, timeline: Timeline | None = None)
         return Evidence(InstantState.NOTHING)
     found = timeline.get(instant)
     if found is not None and found.phase is Phase.COMPLETED:
-        # A rollback that is to undo it makes it INFLIGHT before it deletes anything.
+        # Its files are all there: a rollback makes the instant INFLIGHT before it deletes anything.
         return Evidence(_completed(timeline.extra_metadata(found), transaction.id), instant, found.completion)
     pending = state_of_pending(timeline, instant)
     return _gone(timeline, instant, transaction.id) if pending is InstantState.NOTHING else Evidence(pending, instant)
 
 
 def state_of_pending(timeline: Timeline, instant: str) -> InstantState:
-    """How far an instant is that is not completed."""
+    """How far an uncompleted instant is."""
     if instant in timeline.rolling_back:
         return InstantState.ROLLING_BACK
     found = timeline.get(instant)
@@ -65,16 +65,16 @@ def state_of_pending(timeline: Timeline, instant: str) -> InstantState:
 
 
 def open_instant_of(work: Work, transaction: Transaction) -> str | None:
-    """The pending instant that an opener of this transaction put on the timeline, under the transaction's token."""
+    """The pending instant that was opened for this transaction under its present token; None where there is none."""
     wanted = transaction.id, transaction.token
     owners = _pending_owners(work.storage, work.timeline())
     return next((instant for instant, owner in owners if (owner.transaction, owner.token) == wanted), None)
 
 
 def pending_of(work: Work) -> list[tuple[str, str]]:
-    """(instant, transaction id) of the instants that this pipeline opened and that are pending, or half rolled back.
+    """(instant, transaction id) of this pipeline's instants that are pending or half rolled back.
 
-    An append that woke up after its instant's rollback leaves one without an owner; the ledger knows whose it was.
+    An append that wakes up after its instant's rollback leaves an instant without an owner; the ledger knows whose.
     """
     found = []
     for instant in _pending(work.timeline()):
@@ -87,10 +87,10 @@ def pending_of(work: Work) -> list[tuple[str, str]]:
 
 
 def require_agreement(work: Work) -> None:
-    """Lets nothing new begin while ledger and table disagree, or somebody else writes to the table.
+    """Refuses new work while ledger and table disagree, or somebody else writes to the table.
 
-    Settle ends with it, and plan asks again under its lease: a person may have marked settle a success, and the
-    ledger's connection may have changed since. One listing and a few small files, however long the history.
+    Settle ends with this check, and plan repeats it under its lease: a person may have marked settle a success, and
+    the ledger's connection may have changed since. Reads one listing and a few small files, however long the history.
 
     Raises:
         As `check_table_against_ledger`, `refuse_foreign_writes` and `quarantine.require_no_newer`.
@@ -102,7 +102,7 @@ def require_agreement(work: Work) -> None:
 
 
 def require_known_commits(work: Work) -> None:
-    """Lets nothing be committed beside commits of this pipeline that the ledger does not know; see `require_agreement`.
+    """Refuses a commit while the table has others of this pipeline that the ledger does not know.
 
     Raises:
         LedgerAhead, LedgerLost: ledger and table disagree.
@@ -115,9 +115,9 @@ def require_known_commits(work: Work) -> None:
 
 
 def committed_elsewhere(work: Work, timeline: Timeline, transaction: Transaction) -> str | None:
-    """A commit of this pipeline that the ledger does not know, and that holds what the transaction read.
+    """The instant of a commit of this pipeline that holds what the transaction read; None where there is none.
 
-    So it is where two ledgers planned the same ranges; None where there is none.
+    Only commits that the ledger does not know count: two ledgers planned the same ranges.
     """
     mine = work.ledger.ranges(transaction.id)
     for instant, extra in _not_in_ledger(work, timeline):
@@ -132,15 +132,15 @@ def committed_elsewhere(work: Work, timeline: Timeline, transaction: Transaction
 
 
 def refuse_foreign_writes(work: Work, timeline: Timeline | None = None) -> None:
-    """Looks at what was completed on the table beside this pipeline's own transactions and table services.
+    """Refuses a table on which somebody other than this pipeline, or a table service, completed a change.
 
-    Reads the commits that are neither in the ledger nor accepted by its rebuild, of which there mostly are none.
+    Reads the commits that the ledger neither has nor accepted in a rebuild; mostly there are none.
 
     Raises:
         PipelineConflict: another pipeline writes to the table.
         ForeignWrite: another client does.
-        LedgerLost: a commit, or a pending instant, is of a transaction that the ledger does not know; or a commit of
-            one that it thinks was never committed.
+        LedgerLost: the ledger does not know the transaction of a commit or of a pending instant, or it thinks that
+            the transaction of a commit was never committed.
     """
     name, timeline = work.pipeline.name, timeline or work.timeline()
     for instant, extra in _not_in_ledger(work, timeline):
@@ -186,12 +186,12 @@ def _refuse_pipeline(work: Work, instant: str, other: str) -> None:
 
 
 def check_table_against_ledger(work: Work, timeline: Timeline | None = None) -> None:
-    """Compares the newest commit of each side; one listing and a few small files, however long the history.
+    """Compares the newest commit of each side; reads one listing and a few small files, however long the history.
 
     Raises:
-        LedgerAhead: the newest committed transaction is not on the timeline.
-        LedgerLost: the table's newest commit of this pipeline is of a transaction that the ledger does not know, or
-            thinks was never committed.
+        LedgerAhead: the ledger's newest committed transaction is not on the timeline.
+        LedgerLost: the ledger does not know the transaction of the table's newest commit of this pipeline, or thinks
+            that it was never committed.
     """
     timeline = timeline or work.timeline()
     newest = _newest_commit(work, timeline)
@@ -225,7 +225,10 @@ def ledger_lost(work: Work, instant: str, id_: str, state: State | None = None) 
 
 
 def _require_known(work: Work, instant: str, id_: str) -> None:
-    """A replica or a backup that took the ledger's place may have the batch of a commit as planned, then as aborted."""
+    """Raises LedgerLost unless the ledger has the commit's transaction as PREPARED or COMMITTED.
+
+    A replica or a backup that took the ledger's place may have it as planned, and later as aborted.
+    """
     found = work.ledger.find(id_)
     state = found.state if found else None
     if decide(state, InstantState.COMPLETED_OURS).stops:
@@ -253,7 +256,7 @@ def _pending_owners(storage: Storage, timeline: Timeline) -> Iterator[tuple[str,
 
 
 def _pending(timeline: Timeline) -> list[str]:
-    """Pending instants, and those that a rollback took away which did not end."""
+    """Pending instants, and instants removed by an unfinished rollback."""
     pending = [instant.time for instant in timeline.pending()]
     return pending + [instant for instant in timeline.rolling_back if timeline.get(instant) is None]
 

@@ -1,7 +1,7 @@
 """Table services beside ingestion: cleaning and archival.
 
-What changes the table's metadata is done under the pipeline's lease, as commits are, and takes seconds; files are
-deleted without it. No pending batch is touched or waited for. What was cut off is carried on by the next run.
+Changes to the table's metadata hold the pipeline's lease, as commits do, and take seconds; files are deleted without
+it. Table services neither touch nor wait for pending batches. The next run goes on where one was cut off.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Archived:
 
 
 def clean(work: Work) -> Cleaned:
-    """Deletes the files that were replaced before what the pipeline's file says to keep, in the quarantine too.
+    """Deletes replaced files that are older than the pipeline's file says to keep, in the quarantine too.
 
     Raises:
         LeaseHeld, TimelineUnreadable, LedgerUnavailable, JobFailed: the next run goes on where this one ended.
@@ -69,7 +69,7 @@ def _clean(work: Work, fit: Callable[[Work], bool]) -> Cleaned:
         planned = _planned(work, lease) if fit(work) else None
     if planned is None:
         return Cleaned(None, 0, 0)
-    # Named by no snapshot that is to be kept, whoever reads or writes meanwhile; on object stores this takes minutes.
+    # Without the lease, since it takes minutes on object stores: no snapshot that is kept names these files.
     files, size = work.storage.delete_files(_files(work, planned))
     reach(Point.CLEAN_DELETED)
     with work.lease() as lease:
@@ -87,8 +87,8 @@ def _clean(work: Work, fit: Callable[[Work], bool]) -> Cleaned:
 def archive(work: Work) -> Archived:
     """Moves the oldest instants from the active timeline into the archive; raises as `clean`.
 
-    Hudi keeps on the active timeline what is later than the oldest pending instant, than what cleaning keeps, or than
-    the metadata table's last compaction.
+    Hudi leaves instants on the active timeline that are later than the oldest pending one, than the oldest one that
+    cleaning keeps, or than the metadata table's last compaction.
     """
     register(work)
     with work.lease() as lease:
@@ -112,16 +112,16 @@ def archive(work: Work) -> Archived:
 
 
 def _sweep(work: Work) -> None:
-    """Before archival goes past instants that were given up, and readers that list files take theirs for committed."""
+    """Deletes files of instants that were given up: after archival, readers that list files take them for committed."""
     if left := leftovers.sweep_all(work.storage):
         _log.warning("%s: deleted %d files of no instant: %s", work.storage.uri, len(left), ", ".join(left[:3]))
 
 
 def aside_of(work: Work) -> Work | None:
-    """The same for the quarantine; None where there is none.
+    """The work on the pipeline's quarantine; None where there is none.
 
     Raises:
-        TimelineUnreadable: there was one, and it is not there.
+        TimelineUnreadable: a quarantine was made here and is gone.
     """
     aside = replace(work, pipeline=table_of(work.pipeline))
     require_there(work.storage, aside.storage)
@@ -129,16 +129,16 @@ def aside_of(work: Work) -> Work | None:
 
 
 def _may_archive(aside: Work, main: Timeline) -> bool:
-    """Whether there is something, and no batch may yet come with an instant that is older than what is there.
+    """Whether the quarantine has commits, and no batch can still add one that is older than its newest.
 
-    What the main table has pending may come to the quarantine's timeline, where nothing of it can be seen yet.
+    A pending instant of the main table may yet come to the quarantine's timeline, which does not show it before.
     """
     commits = [instant.time for instant in Timeline.load(aside.storage).completed(*CHANGES)]
     return bool(commits) and all(instant.time > commits[-1] for instant in main.pending())
 
 
 def fit(work: Work) -> bool:
-    """Whether there is a table; one that a person has to look at is left as it is."""
+    """Whether there is a table; raises as `require_agreement` where a person has to look at it."""
     require_agreement(work)
     return work.storage.exists(PROPERTIES)
 
@@ -148,7 +148,7 @@ def _run(work: Work, lease: Lease, verb: Verb, instant: str = "") -> None:
 
 
 def _planned(work: Work, lease: Lease) -> str | None:
-    """The clean that is to be carried out: one that a run before began, else a new one."""
+    """The clean to carry out: the one that an earlier run began, else a new one; None where there is nothing to do."""
     begun = _pending_clean(work)
     if begun is None:
         _run(work, lease, Verb.PLAN_CLEAN)
@@ -160,10 +160,10 @@ def _pending_clean(work: Work) -> str | None:
 
 
 def _files(work: Work, planned: str) -> list[str]:
-    """The files that a clean is to delete.
+    """The files that a planned clean deletes.
 
     Raises:
-        ForeignWrite: somebody else did what would make deleting them wrong.
+        ForeignWrite: another client planned the clean, or restored the table since, so deleting would do harm.
     """
     timeline = work.timeline()
     plan = timeline.clean_plan(planned)

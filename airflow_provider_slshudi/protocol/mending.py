@@ -1,4 +1,4 @@
-"""What earlier versions left in a table, found and mended beside running batches."""
+"""Finds and mends, beside running batches, the faults that earlier versions left in a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_provider_slshudi.protocol.work import Work
 
 
 def check(work: Work) -> Findings:
-    """Looks for what is wrong; nothing waits for it.
+    """Looks for faults; no batch waits for it.
 
     Raises:
         TimelineUnreadable, LedgerUnavailable, JobFailed: try again later.
@@ -30,17 +30,17 @@ def check(work: Work) -> Findings:
 
 
 def mend(work: Work, told: Callable[[Rewritten], None] = lambda _: None) -> Findings:
-    """Mends what `check` finds; gives what is left. `told` hears of each clustering.
+    """Mends what `check` finds and returns what is left; calls `told` after each clustering.
 
-    Batches wait for seconds, while the index is made anew for as long as reading all footers takes. It may be cut off
-    and repeated. Files of a table with `upsert` stay in their buckets: its batches and compactions write them anew.
+    Batches wait for seconds, but while the index is made anew for as long as reading all footers takes. Mending may be
+    cut off and repeated. It leaves files of a table with `upsert` alone: batches and compactions write them anew.
 
     Raises:
         LeaseHeld: a table service is at work; and as `check`.
         LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: a person has to look.
     """
     with _found(work) as (id_, found):
-        # First: nothing else gets through a foreign index.
+        # First: a foreign index stops every other change.
         if found.foreign or found.hiding or found.lacking:
             metadata.rebuild(work, found_by=id_)
         if found.escaped:
@@ -54,7 +54,7 @@ def mend(work: Work, told: Callable[[Rewritten], None] = lambda _: None) -> Find
 
 @contextmanager
 def _found(work: Work) -> Iterator[tuple[str, Findings]]:
-    """What is wrong now, and the name under which drivers find it."""
+    """The present faults, and the id under which drivers read them."""
     register(work)
     if not fit(work):
         raise TableError(f"{work.storage.uri} has no table yet: run a batch first", table=work.storage.uri)
@@ -70,7 +70,7 @@ def _found(work: Work) -> Iterator[tuple[str, Findings]]:
 
 
 def _with_quarantine(work: Work, found: Findings) -> Findings:
-    """The same with the indexes of the quarantine, which a batch with misfits ends with."""
+    """Adds the faults of the quarantine's indexes: a batch with misfits commits there, too."""
     aside = aside_of(work)
     if aside is None:
         return found

@@ -1,4 +1,4 @@
-"""The metadata tables checked and rebuilt, under the pipeline's lease: batches wait, what is prepared stays so."""
+"""Checks and rebuilds the metadata tables under the pipeline's lease: batches wait, prepared ones stay prepared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_provider_slshudi.protocol.work import Work
 
 
 def check(work: Work) -> Comparison:
-    """Compares the metadata tables of the table and of its quarantine with what is on storage.
+    """Compares the metadata tables of the table and of its quarantine with the files on storage.
 
     Raises:
         LeaseHeld, TimelineUnreadable, LedgerUnavailable, JobFailed: try again later.
@@ -31,17 +31,17 @@ def check(work: Work) -> Comparison:
 def rebuild(work: Work, only_damaged: bool = False, found_by: str = "") -> tuple[Comparison, Comparison]:
     """Makes the metadata tables of the table and of its quarantine anew; raises as `check`.
 
-    With `only_damaged` each where a comparison finds damage. Gives what was found before and after. `found_by` names
-    what somebody found to be mended beside (`notes.mending`).
+    With `only_damaged` it leaves undamaged ones alone. Returns the comparisons before and after. `found_by` is the id
+    of findings that it mends on the way (`notes.mending`).
 
-    Files of instants that were rolled back are deleted before.
+    It deletes files of rolled-back instants first.
 
     Raises:
-        TableError: what was made anew differs, too; or there are files of which nobody knows whether they were
-            committed, which it would show to every reader.
+        TableError: the new metadata table differs from storage, too; or nobody knows whether some files were
+            committed, and a new one would show them to every reader.
     """
     with _decided(work) as lease:
-        # The quarantine's first: the table's drivers wait for the times in it.
+        # The quarantine's first: the table's drivers wait until their times are later than those in it.
         found = [_rebuilt(each, lease, only_damaged, found_by) for each in reversed(_tables(work))]
     before, after = zip(*reversed(found), strict=True)
     return _with_quarantine(before), _with_quarantine(after)

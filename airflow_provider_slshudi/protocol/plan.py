@@ -26,15 +26,21 @@ from airflow_provider_slshudi.sls.service import LogService, Shard
 _log = logging.getLogger(__name__)
 
 LEAST_RETENTION_SECONDS = 86_400
-"""What the service keeps of any logstore: a day is its shortest ttl."""
+"""The service keeps every log at least this long: its shortest ttl is a day."""
 _CLOCKS_SECONDS = 3_600
-"""More than this machine's clock and the service's may differ by: it refuses requests from a quarter of an hour on."""
+"""Margin between this machine's clock and the service's, which refuses requests that are a quarter of an hour off."""
 
 
 @dataclass(frozen=True)
 class _Shards:
-    """The service's shards with the cursor where our duty for each begins, their ends, those that are `gone`, and the
-    ids of those that may have lost logs before anybody saw them."""
+    """The service's shards.
+
+    Attributes:
+        there: each with the cursor where our duty for it begins.
+        ends: their ends, by id.
+        gone: shards that the service no longer has.
+        late: ids of shards that may have lost logs before anybody saw them.
+    """
 
     there: list[LedgerShard]
     ends: dict[int, int]
@@ -44,8 +50,8 @@ class _Shards:
 
 @dataclass(frozen=True)
 class BackfillRequest:
-    """What to read again or for the first time: cursors [begin, end) per shard, or a span of receive times
-    (unix seconds, half-open) over all shards."""
+    """What to read where no batch has: cursors [begin, end) per shard, or a span of receive times (unix seconds,
+    half-open) over all shards."""
 
     cursors: Mapping[int, tuple[int, int]] | None = None
     span: tuple[int, int] | None = None
@@ -56,8 +62,8 @@ def tail(work: Work) -> Transaction | None:
 
     Raises:
         ColumnMismatch: the table's columns cannot become the pipeline's.
-        DataExpired: the service dropped what should be read next, be it with its shard, and the pipeline says
-            `on_expired: fail`.
+        DataExpired: the service dropped unread logs, or may have (a shard is gone, or was found too late), and the
+            pipeline says `on_expired: fail`.
         PipelineConflict: the logstore is not the one that was read.
         BatchUnderWay: see `settle.require_alone`.
         LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: see `evidence.require_agreement`.
@@ -77,11 +83,11 @@ def preview(work: Work) -> list[Range]:
 
 
 def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
-    """The next batch, PLANNED, of what the request names and nobody has; None where that is nothing.
+    """The next batch, PLANNED, of requested cursors that no batch has; None where there are none.
 
     Raises:
         ColumnMismatch: the table's columns cannot become the pipeline's.
-        ConfigError: the request names what the source does not hold, or nothing.
+        ConfigError: the request names nothing, or cursors that the source does not hold.
         BatchUnderWay: see `settle.require_alone`.
         LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: see `evidence.require_agreement`.
     """
@@ -94,25 +100,25 @@ def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
 
 
 def pinned(work: Work, request: BackfillRequest) -> BackfillRequest:
-    """The request by cursors: of a span that is not over, what the service holds of it by now."""
+    """The request as cursors; a span that is not over ends where the service's shards end now."""
     if request.span is None:
         return request
     service = work.connect()
-    # Shards that nobody saved yet are saved by the plan.
+    # Saves no shard: the plan does that.
     found = _refreshed(work, service, _taken(work), save=False)
     return BackfillRequest(cursors=_wanted(request, service, found.there))
 
 
 def preview_backfill(work: Work, request: BackfillRequest) -> list[Range]:
-    """The ranges that the next batch of a backfill would read; nothing is written, and nothing is left once empty."""
+    """The ranges that a backfill's next batch would read, empty once nothing is left; writes nothing."""
     return _backfill_ranges(work, work.connect(), request, save=False)
 
 
 def _begun(work: Work) -> Transaction | None:
-    """What a try of this run planned that died right after it, with a new token; None where there is nothing.
+    """The transaction that a dead try of this run planned, with a new token; None where there is none.
 
     Raises:
-        IllegalTransition: the run's batch is further than that.
+        IllegalTransition: the run's transaction is further than PLANNED.
     """
     for live in work.ledger.live(work.pipeline.name):
         if Run(live.dag_id, live.run_id) != work.run:
@@ -178,10 +184,10 @@ def _taken(work: Work) -> list[Range]:
 
 
 def _refreshed(work: Work, service: LogService, taken: list[Range], save: bool) -> _Shards:
-    """What the service has by now.
+    """The service's shards of now; `save` puts them into the ledger.
 
-    A shard is gone where the service neither lists it nor answers for it. One that is late is saved as such: it stays
-    new to the tail's plan, which says so, and is not forgotten once the service deletes it.
+    A shard is gone if the service neither lists it nor answers for it. A late shard is saved as LATE: so the tail's
+    plan keeps reporting it, and the ledger does not forget it once the service deletes it.
 
     Raises:
         PipelineConflict: a shard is not the one that was read.
@@ -200,7 +206,7 @@ def _refreshed(work: Work, service: LogService, taken: list[Range], save: bool) 
     oldest = ask_each(service.begin, sorted(unsure & ends.keys()))
     first |= {id_: min(first[id_], begin) for id_, begin in oldest.items()}
     doubtful = [shard for id_, shard in found.items() if id_ not in known or id_ in unsure]
-    # What a listing leaves out says nothing of its age.
+    # A shard that is not listed has no known age.
     late = _late(service, doubtful) | (unsure - found.keys()) if known else frozenset()
     there = [
         LedgerShard(id_, shard.status, shard.hash_begin, shard.hash_end, first[id_], ends[id_])
@@ -210,7 +216,7 @@ def _refreshed(work: Work, service: LogService, taken: list[Range], save: bool) 
     refuse_other_shards(name, ((shard.id, shard.first, ends[shard.id]) for shard in there), taken)
     if save:
         reach(Point.PLAN_LEASED)
-        # Those too that only the table told of: what is not in the ledger would be asked for once only.
+        # Also shards that only the table told of: without the ledger they would be asked for only once.
         seen = [replace(shard, status=LATE) if shard.id in late else shard for shard in there]
         work.ledger.save_shards(name, [*seen, *gone])
         reach(Point.PLAN_SHARDS_SAVED)
@@ -218,7 +224,7 @@ def _refreshed(work: Work, service: LogService, taken: list[Range], save: bool) 
 
 
 def _known(work: Work, found: Collection[int]) -> dict[int, LedgerShard]:
-    """The shards that the ledger knows; where it lacks some that the service has, those too that the table kept."""
+    """The ledger's shards; where it lacks some of the service's, also the shards that the table keeps."""
     known = {shard.id: shard for shard in work.ledger.shards(work.pipeline.name)}
     if known.keys() >= set(found):
         return known
@@ -226,12 +232,12 @@ def _known(work: Work, found: Collection[int]) -> dict[int, LedgerShard]:
 
 
 def _late(service: LogService, doubtful: list[Shard]) -> frozenset[int]:
-    """Those of the shards that are older than what the logstore keeps, or that nobody can say this of."""
+    """Ids of the doubtful shards that are, or may be, older than the logs that the logstore keeps."""
     now = time.time()
     if all(now - shard.created < LEAST_RETENTION_SECONDS - _CLOCKS_SECONDS for shard in doubtful):
         return frozenset()
     kept, changed = _retention(service) or (LEAST_RETENTION_SECONDS, 0)
-    # What was kept before a change nobody knows.
+    # Nobody knows the retention before its last change.
     return frozenset(
         shard.id
         for shard in doubtful
@@ -247,7 +253,7 @@ def _retention(service: LogService) -> tuple[int, int] | None:
 
 
 def _last_windows(gone: list[LedgerShard], taken: list[Range]) -> list[ShardWindow]:
-    """What shards that are gone held when they were last looked at, none of which can be read."""
+    """The windows of shards that are gone, as last seen; nothing in them can be read."""
     reached = reach_of(taken)
     windows = []
     for shard in gone:
@@ -257,9 +263,9 @@ def _last_windows(gone: list[LedgerShard], taken: list[Range]) -> list[ShardWind
 
 
 def _let_go(work: Work, found: _Shards) -> None:
-    """Keeps that nothing is left to ask about the ends of shards that are gone, and the begins of those that are late.
+    """Accepts the ends of gone shards and the begins of late ones in the ledger; logs what was never read.
 
-    What is unread up to such an end is planned further on.
+    Later plans still contain whatever is unread up to such an end.
     """
     name = work.pipeline.name
     for shard in found.gone:
@@ -294,7 +300,7 @@ def _first_cursors(work: Work, service: LogService, shards: list[int], first_run
 
 
 def _windows(service: LogService, found: _Shards, left: list[Range]) -> list[ShardWindow]:
-    """The shards' windows. What expired is asked where something is `left`: only there it can be lost."""
+    """The shards' windows. Asks for the oldest retained cursor only where ranges are unread (`left`)."""
     begins = ask_each(service.begin, sorted({item.shard for item in left}))
     windows = []
     for shard in found.there:

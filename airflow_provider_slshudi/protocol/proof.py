@@ -22,14 +22,14 @@ class Counts:
         recorded: rows that the ledger recorded.
         rows: rows in the table, and in the quarantine.
         missing: recorded rows that are not there.
-        doubled: rows too many of keys that are there already.
-        foreign: rows that no transaction of the pipeline wrote: outside all that was recorded, or there under an
-            instant that is not their range's, or more than was recorded.
-        compared: log groups that were compared with the service; None where it was not asked, as the next three.
+        doubled: surplus rows, whose key another row has.
+        foreign: rows that no transaction of the pipeline wrote: outside all recorded ranges, under another instant
+            than their range's, or more than were recorded.
+        compared: log groups that were compared with the service; None, like the next three, where it was not asked.
         not_comparable: log groups that the service no longer holds, of which nothing is known.
         lacking: logs that the service has and the table has not.
-        strange: rows of log groups that the service has, without such a log.
-        quarantined: those of `rows` that are in the quarantine; None where there is none.
+        strange: rows whose log group the service has, but without such a log.
+        quarantined: how many of `rows` are in the quarantine; None where there is none.
     """
 
     recorded: int
@@ -45,17 +45,17 @@ class Counts:
 
     @property
     def ok(self) -> bool:
-        """Nothing is wrong; what could not be compared with the service is not."""
+        """Whether nothing is wrong; log groups that could not be compared with the service do not count."""
         return not (self.missing or self.doubled or self.foreign or self.lacking or self.strange)
 
     def to_dict(self) -> dict[str, int]:
-        """For JSON; without the service's figures where it was not asked."""
+        """For JSON; leaves out figures that are None."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
 class RangeProof:
-    """One recorded range. `examples` says where a kind of wrong rows begins: a row key, or a cursor."""
+    """One recorded range. `examples` has the first row key, or cursor, of each kind of wrong rows."""
 
     shard: int
     begin: int
@@ -74,7 +74,7 @@ class RangeProof:
 
 @dataclass(frozen=True)
 class ShardProof:
-    """One shard: its ranges together, and rows outside of them, which are foreign, with the key of one."""
+    """One shard: the sum of its ranges, and the rows outside of them (all foreign), with the key of one as example."""
 
     shard: int
     counts: Counts
@@ -103,7 +103,7 @@ class Proof:
 
     @property
     def ok(self) -> bool:
-        """Nothing is wrong."""
+        """Whether nothing is wrong."""
         return self.totals.ok and not self.unreadable and self.audit.ok
 
     @property
@@ -113,7 +113,7 @@ class Proof:
 
     @property
     def wrong(self) -> list[RangeProof]:
-        """The ranges that are not as recorded."""
+        """The ranges that differ from what was recorded."""
         return [item for item in self.ranges if not item.counts.ok]
 
     def to_dict(self) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def prove(
     with_quarantine: bool = False,
     audit: Audit | None = None,
 ) -> Proof:
-    """Puts what was recorded and what was found side by side."""
+    """Compares the recorded ranges with what was found."""
     by_number = {item.number: item for item in found.ranges}
     ranges = [
         _range_proof(item, by_number.get(number), with_source, with_quarantine) for number, item in enumerate(recorded)

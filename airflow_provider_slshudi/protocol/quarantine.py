@@ -1,4 +1,4 @@
-"""What the steps have to know of the quarantine: how far a transaction's part in it is, and when it is too large."""
+"""A transaction's part in the quarantine: how far it is, how to finish it, and whether both tables agree."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from airflow_provider_slshudi.storage import Storage
 
 
 def storage_of(work: Work, instant: str | None = None) -> Storage:
-    """Where the quarantine is; that which `instant` was opened with, where that is named."""
+    """The quarantine's storage; with `instant`, the one that the instant was opened with, if its owner names one."""
     owner = handover.read_owner(work.storage, instant) if instant else None
     return Storage((owner and owner.quarantine) or work.pipeline.quarantine_path)
 
 
 def timeline_of(work: Work, instant: str | None = None) -> Timeline:
-    """The quarantine's timeline; of the quarantine that `instant` was opened with, where that is named.
+    """The timeline of the quarantine, see `storage_of`.
 
     Raises:
-        TimelineUnreadable: it could not be read; or the quarantine is not where it was made, as when it is not mounted.
+        TimelineUnreadable: it could not be read; or the quarantine is not where it was made, say not mounted.
     """
     storage = storage_of(work, instant)
     loaded = Timeline.load(storage)
@@ -41,7 +41,7 @@ def timeline_of(work: Work, instant: str | None = None) -> Timeline:
 
 @contextmanager
 def swept(work: Work, instant: str) -> Iterator[None]:
-    """Around the rollback of an instant in both tables, see `leftovers.swept`."""
+    """Wraps the rollback of an instant in both tables, see `leftovers.swept`."""
     with leftovers.swept(work.storage, instant), leftovers.swept(storage_of(work, instant), instant):
         yield
 
@@ -52,7 +52,7 @@ def timelines(work: Work) -> list[tuple[Storage, Timeline]]:
 
 
 def storages(work: Work) -> tuple[Storage, Storage]:
-    """Where the table is, and its quarantine."""
+    """The storage of the table, and of its quarantine."""
     return work.storage, storage_of(work)
 
 
@@ -62,10 +62,10 @@ def is_pending(work: Work, instant: str) -> bool:
 
 
 def is_settled(work: Work, transaction: Transaction) -> bool:
-    """Whether the quarantine's part in a transaction is completed as the main instant is, or there is none.
+    """Whether the transaction's part in the quarantine is completed, or it has none.
 
     Raises:
-        TableMismatch: there was one, and somebody took it away.
+        TableMismatch: somebody took that part away.
     """
     if (transaction.manifest or {}).get("quarantined") is None:
         return True
@@ -78,22 +78,22 @@ def is_settled(work: Work, transaction: Transaction) -> bool:
 
 
 def pending(work: Work) -> list[str]:
-    """Pending commits of the quarantine, be it at a former place, and those that a rollback took away half-way."""
+    """Pending commits of the quarantine and its former places, and instants that an unfinished rollback there names."""
     return sorted(_pending(work))
 
 
 def _pending(work: Work) -> dict[str, str]:
-    """The same, each with the URI of the quarantine that has it."""
+    """The instants of `pending`, each with the URI of its quarantine."""
     found: dict[str, str] = {}
     for storage, timeline in _everywhere(work):
-        # Not its cleans: those are ended, not taken away.
+        # Without cleans: the next clean finishes those.
         commits = (instant.time for instant in timeline.pending() if instant.action == COMMIT_ACTION)
         found |= dict.fromkeys((*commits, *timeline.rolling_back), storage.uri)
     return found
 
 
 def _everywhere(work: Work) -> Iterator[tuple[Storage, Timeline]]:
-    """The quarantine and its former places, each with its timeline; of a former one that is away it is empty."""
+    """The quarantine and its former places, each with its timeline, which is empty if a former one is away."""
     here = storage_of(work)
     yield here, timeline_of(work)
     for place in quarantine.places(work.storage):
@@ -102,12 +102,12 @@ def _everywhere(work: Work) -> Iterator[tuple[Storage, Timeline]]:
 
 
 def finish(work: Work, lease: Lease, committed: Mapping[str, str]) -> list[str]:
-    """Completes what the quarantine has pending of batches that the main table has; gives their instants.
+    """Completes the quarantine's pending instants of batches that the main table has; returns these instants.
 
-    `committed` are the main table's, with their transactions.
+    `committed` has the main table's instants with their transactions.
 
     Raises:
-        TableMismatch: what that takes is not there any more.
+        TableMismatch: the batch's manifest or order is gone.
     """
     found = {instant: where for instant, where in sorted(_pending(work).items()) if instant in committed}
     for instant, where in found.items():
@@ -124,7 +124,7 @@ def finish(work: Work, lease: Lease, committed: Mapping[str, str]) -> list[str]:
 
 
 def _order(work: Work, instant: str, id_: str) -> JobOrder:
-    """The order to commit again what the main table has; the quarantine's part is what is left to do."""
+    """The order to commit a batch again: the main table has it, and only the quarantine's part is left to do."""
     extra = work.timeline().extra_of(instant) or {}
     digest = json.loads(extra.get(QUARANTINE_KEY, "{}")).get("digest")
     token = handover.token_of(work.storage, id_, instant, digest)
@@ -139,16 +139,16 @@ def require_known(work: Work) -> None:
 
 
 def require_whole(work: Work, commits: Iterable[tuple[str, Mapping[str, str]]]) -> None:
-    """Holds the quarantine against the main table's commits, each an instant with its extra metadata.
+    """Checks that the quarantine has its parts of the main table's commits, each an instant with its extra metadata.
 
-    One that was made anew knows nothing of before.
+    Skips commits that are older than the quarantine.
 
     Raises:
-        TableMismatch: the quarantine lacks a part of one; somebody restored it alone.
+        TableMismatch: the quarantine lacks a commit's part; somebody restored it alone.
         TimelineUnreadable: see `_completed`.
     """
     done, made = _completed(work), [place.since for place in quarantine.places(work.storage)]
-    # Of a quarantine of which nobody kept when it was made all that can be said is what it has.
+    # Where nobody kept when the quarantine was made, it counts as made with its oldest commit.
     since = min(made) if made and all(made) else min(done, default=None)
     for instant, extra in commits:
         if QUARANTINE_KEY in extra and since is not None and since <= instant and instant not in done:
@@ -156,10 +156,10 @@ def require_whole(work: Work, commits: Iterable[tuple[str, Mapping[str, str]]]) 
 
 
 def require_no_more(work: Work, main: Container[str]) -> None:
-    """Refuses a quarantine that has commits whose instants are not among the main table's.
+    """Refuses a quarantine with commits that are not among the main table's instants (`main`).
 
     Raises:
-        TableMismatch: it has; somebody restored the main table alone.
+        TableMismatch: it has such commits; somebody restored the main table alone.
         TimelineUnreadable: see `_completed`.
     """
     if more := sorted(instant for instant in _completed(work) if instant not in main):
@@ -167,10 +167,10 @@ def require_no_more(work: Work, main: Container[str]) -> None:
 
 
 def require_no_newer(work: Work, main: Timeline) -> None:
-    """As `require_no_more`, as far as the active timelines tell: to be asked before each batch."""
+    """As `require_no_more`, for the quarantine's active timeline alone; call it before each batch."""
     here = timeline_of(work)
     active = {instant.time for instant in main.completed(*CHANGES)}
-    # Archival takes a table's commits in their order: of those since the oldest none is archived.
+    # Archival takes a table's commits in order: none since the oldest active one is archived.
     for instant in here.completed(COMMIT_ACTION):
         if instant.time not in active and instant.time >= min(active, default=""):
             is_mine = here.extra_metadata(instant).get(PIPELINE_KEY, work.pipeline.name) == work.pipeline.name
@@ -194,13 +194,13 @@ def _completed(work: Work) -> set[str]:
     """The instants of this pipeline's commits in the quarantine, archived ones and those at former places too.
 
     Raises:
-        TimelineUnreadable: a former place does not have it any more.
+        TimelineUnreadable: the quarantine is gone from a place where it was made.
     """
     found, name = set[str](), work.pipeline.name
     for storage, timeline in _everywhere(work):
         if not any(timeline):
             quarantine.require_there(work.storage, storage)
-        # Another's may be at a place that was left.
+        # A former place may have another pipeline's quarantine by now.
         commits = timeline.commits()
         found |= {instant for instant, _, extra in commits if extra.get(PIPELINE_KEY, name) == name}
     return found

@@ -1,4 +1,4 @@
-"""The ledger made anew from the table: every commit carries its transaction and ranges, archived ones too."""
+"""Makes the ledger anew from the table: every commit, also an archived one, carries its transaction and ranges."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ from airflow_provider_slshudi.storage import Storage
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """How many committed transactions the table told of, and the pending instants that were rolled back."""
+    """How many committed transactions the table has, and the pending instants that were rolled back."""
 
     committed: int
     rolled_back: list[str]
 
 
 def rebuild(work: Work, table_is_gone: bool = False) -> Rebuilt:
-    """Replaces what the ledger says of the pipeline by what the table says, and takes other clients' writes as meant.
+    """Replaces the ledger's records of the pipeline by the table's, and accepts other clients' writes as meant.
 
-    Pending instants of the pipeline are rolled back: what was recorded of them is lost, and their ranges are read
-    again. The pipeline's DAGs have to be paused. With `table_is_gone` a person says that there is no table any more,
-    which nothing on storage can prove: all is forgotten, and read again as far as the service has it.
+    Rolls back the pipeline's pending instants: their manifests are lost, and later batches read their ranges again.
+    Pause the pipeline's DAGs first. With `table_is_gone` a person says that the table no longer exists, which nothing
+    on storage can prove: the ledger forgets everything, and batches read again what the service still has.
 
     Raises:
-        IllegalTransition: a transaction of the ledger is live and not committed on the table; recovery decides that
+        IllegalTransition: the ledger has a live transaction that the table has not committed; recovery decides it
             first.
         TimelineUnreadable: nothing is known, nothing was changed.
         TableError: an instant is still pending after its rollback; or the table that is said to be gone is there.
-        RangesDoubled: commits hold the same ranges, nothing was changed.
+        RangesDoubled: commits hold the same ranges; nothing was changed.
         TableMismatch: the table and its quarantine are of different times.
     """
     register(work)
@@ -63,10 +63,10 @@ def rebuild(work: Work, table_is_gone: bool = False) -> Rebuilt:
         if twice := doubled.doubled(batches):
             raise doubled.refuse(work, twice)
         batches = doubled.without_filled_gaps(batches)
-        # First: what the ledger calls committed has to be in the quarantine, too.
+        # First: whatever the ledger calls committed must be in the quarantine, too.
         finished = quarantine.finish(work, lease, {batch.instant: batch.id for batch in batches})
         quarantine.require_whole(work, ((instant, extra) for instant, _, extra in commits))
-        # Refuses live transactions before an instant of theirs is touched that is not committed.
+        # Refuses live transactions before anything touches their pending instants.
         work.ledger.rebuild(name, batches, duties.read(work))
         for instant in finished:
             handover.delete(work.storage, instant)
@@ -102,7 +102,7 @@ def _begin_anew(work: Work) -> Rebuilt:
 
 
 def commits_of(work: Work, timeline: Timeline) -> list[Commit]:
-    """The table's commits, see `Timeline.commits`; its quarantine has none that it lacks.
+    """The table's commits, see `Timeline.commits`; refuses a quarantine with commits that the table lacks.
 
     Raises:
         TimelineUnreadable: the quarantine is not where it was made.
@@ -115,7 +115,7 @@ def commits_of(work: Work, timeline: Timeline) -> list[Commit]:
 
 
 def committed_batches(work: Work, commits: Iterable[Commit]) -> list[CommittedBatch]:
-    """What the table's commits, see `Timeline.commits`, hold by now, in the order of their completion."""
+    """The batches that the commits (`Timeline.commits`) hold by now, in the order of completion."""
     batches, now = list[CommittedBatch](), dict[str, list[list[int]]]()
     for instant, completion, extra in sorted(commits, key=lambda item: item[1]):
         batches += _batch(work, instant, completion, extra)
@@ -124,7 +124,7 @@ def committed_batches(work: Work, commits: Iterable[Commit]) -> list[CommittedBa
 
 
 def _as_of_now(batch: CommittedBatch, left: list[list[int]]) -> CommittedBatch:
-    """A batch some of whose rows were taken away since."""
+    """The batch after a repair took rows out of it; `left` are the ranges that it still has."""
     totals = [RangeTotals(Range(shard, begin, end), rows, size, None, None) for shard, begin, end, rows, size in left]
     gaps = (item for item in batch.ranges if item.gap)
     return replace(batch, ranges=(*gaps, *(item.range for item in totals)), totals=tuple(totals))

@@ -1,4 +1,4 @@
-"""Whether what an append left may be recorded: the manifest adds up, and the batch is what the pipeline asks for."""
+"""Checks a manifest before it is recorded: it must add up, and the batch must be what the pipeline asks for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 def require_files(work: Work, manifest: Manifest) -> None:
-    """Refuses what could be recorded and never be committed: once it is recorded it is not thrown away any more."""
+    """Refuses a batch of too many files: it could never be committed, and a recorded batch is not thrown away."""
     partition = work.pipeline.table.partition
     if len(manifest.stats) > MOST_FILES:
         raise TooManyFiles(manifest.instant, len(manifest.stats), MOST_FILES, partition.column if partition else "")
@@ -30,7 +30,8 @@ def totals_of(work: Work, transaction: Transaction, manifest: Manifest) -> list[
     """The totals of each planned range.
 
     Raises:
-        ManifestError: it is another's, a range was not read to its end, or files and rows do not add up.
+        ManifestError: the manifest is of another transaction, token or instant, a range was not read to its end, or
+            files and rows do not add up.
     """
     wanted = (transaction.id, transaction.token, transaction.instant)
     if (manifest.transaction, manifest.token, manifest.instant) != wanted:
@@ -67,7 +68,7 @@ def totals_of(work: Work, transaction: Transaction, manifest: Manifest) -> list[
 def _parts(planned: list[Range], done: Iterable[RangeDone]) -> dict[Range, list[RangeDone]]:
     parts: dict[Range, list[RangeDone]] = {item: [] for item in planned}
     for part in done:
-        # The last planned range that does not begin behind the part is the only one that may hold it.
+        # Only the last planned range that begins at or before the part can hold it.
         at = bisect_right(planned, (part.shard, part.begin), key=lambda item: (item.shard, item.begin)) - 1
         if at >= 0 and planned[at].shard == part.shard and part.end <= planned[at].end:
             parts[planned[at]].append(part)
@@ -87,7 +88,7 @@ def _totals(item: Range, parts: list[RangeDone]) -> RangeTotals:
 
 
 def refused(work: Work, transaction: Transaction, why: str) -> ManifestError:
-    """The error of a manifest that is not recorded."""
+    """The error for a manifest that may not be recorded."""
     return ManifestError(
         f"{work.storage.uri}: the manifest of transaction {transaction.id} is refused: {why}. "
         "Nothing is committed; settle rolls the instant back and its ranges are planned again",
@@ -114,10 +115,10 @@ def require_share(transaction: Transaction, manifest: Manifest, share: float | N
 
 
 def judge(work: Work, transaction: Transaction, manifest: Manifest) -> dict[str, str]:
-    """The checks that only warn and did not pass, by name, with what was found.
+    """Failed warn-only checks: name to finding.
 
     Raises:
-        CheckFailed: one that may not did not pass.
+        CheckFailed: a check that does not only warn failed.
     """
     failed = [item for item in [*manifest.checks, *_freshness(work, transaction, manifest)] if not item.passed]
     warned = {item.name: item.found for item in failed if item.warns}
@@ -137,7 +138,7 @@ def judge(work: Work, transaction: Transaction, manifest: Manifest) -> dict[str,
 
 
 def _freshness(work: Work, transaction: Transaction, manifest: Manifest) -> list[CheckResult]:
-    """What a backfill reads is old."""
+    """The results of freshness checks; only a tail's batch has any, since a backfill reads old logs."""
     newest = max((done.last_time for done in manifest.ranges if done.last_time is not None), default=None)
     if newest is None or transaction.kind is not Kind.TAIL:
         return []

@@ -1,4 +1,4 @@
-"""Recovery by hand: what dangles is decided now, and what is left alone is told with the reason."""
+"""Recovery by hand: decides dangling transactions now, and tells why it leaves others alone."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from airflow_provider_slshudi.protocol.work import Run, Work
 
 _log = logging.getLogger(__name__)
 DECISION = "decision"
-"""What an event of the ledger is called that holds a decision."""
+"""Name of a ledger event that holds a decision."""
 
 
 @dataclass(frozen=True)
 class Decided:
-    """A decision with what was seen on both sides."""
+    """A decision with the states that ledger and timeline showed."""
 
     transaction: str
     at: datetime
@@ -58,12 +58,12 @@ class Recovered:
 
 
 def recover(work: Work, ended: Ended, named: Sequence[str] = ()) -> Recovered:
-    """Decides every dangling transaction, and those that are `named`, whatever their runs do.
+    """Decides every dangling transaction, and the `named` ones whatever their runs do.
 
-    Whoever works on a named transaction finds out by the fencing token and stops.
+    A new fencing token stops whoever works on a named transaction.
 
     Raises:
-        ConfigError: a named transaction is none that waits for a decision.
+        ConfigError: a named transaction is not a live one of this pipeline.
         LedgerAhead, LedgerLost, TableMismatch: a person has to look.
         TransientError: try again later.
     """
@@ -90,10 +90,10 @@ def recover(work: Work, ended: Ended, named: Sequence[str] = ()) -> Recovered:
 
 
 def break_leases(work: Work, reason: str) -> list[Holding]:
-    """Ends the pipeline's leases whose holder is not sure to live, for a reason that a person gives.
+    """Ends the pipeline's leases for a reason that a person gives, unless a holder surely lives.
 
-    What was known of each is in the log, with the reason, and in the history of every transaction that is live. A
-    holder that lives all the same finds out before it changes anything.
+    The log and the history of every live transaction get the reason and what was known of each lease. A holder that
+    lives after all finds out before it changes anything.
 
     Raises:
         LeaseHeld: a holder lives on this machine; nothing was done.

@@ -1,7 +1,7 @@
-"""The way back to each log once, for a table that two ledgers have written to.
+"""Repairs a table that two ledgers wrote to, so that it holds each log once.
 
-The ledger has no part in it until the end: it is one of two that were wrong. Whatever dies on the way leaves a pending
-instant of a transaction that no ledger knows, which stops settle and plan, and which the next try takes away.
+The ledger has no part in it until the end: it is one of the two that were wrong. A repair that dies leaves a pending
+instant of a transaction that no ledger knows. The instant stops settle and plan, and the next try rolls it back.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOKEN = 1
 
 @dataclass(frozen=True)
 class Dropped:
-    """What a commit lost: its ranges, and their rows, which an earlier commit has."""
+    """What a commit lost: ranges that an earlier commit has, and the number of their rows."""
 
     transaction: str
     instant: str
@@ -46,7 +46,7 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Repaired:
-    """What was taken out of the table, by which instant; None where nothing was doubled."""
+    """What was taken out of the table, and the instant that did it; None where nothing was doubled."""
 
     instant: str | None
     dropped: list[Dropped]
@@ -54,7 +54,7 @@ class Repaired:
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of a range that a commit recorded, and whether its rows go."""
+    """A part (`range`) of a recorded range (`of`), and whether its rows go."""
 
     of: Range
     range: Range
@@ -62,15 +62,15 @@ class _Part:
 
 
 def drop_doubled(work: Work) -> Repaired:
-    """Takes what later commits hold of earlier ones' ranges out of the table, then makes the ledger anew from it.
+    """Takes ranges that earlier commits hold out of later ones, then makes the ledger anew from the table.
 
-    Of a table with upserts, whose rows are merged, no row goes. What was read from the first doubled cursor of a shard
-    on is read again, in order, so that what was read twice leaves nothing older behind.
+    A table with upserts keeps its rows, since they are merged. Later batches read each doubled shard again, in order,
+    from its first doubled cursor on, so that no row stays in an older state.
 
-    The pipeline's DAGs have to be paused. It may be repeated.
+    Pause the pipeline's DAGs first. The repair may be repeated.
 
     Raises:
-        IllegalTransition: a transaction of the ledger is live and not committed on the table; recovery decides that
+        IllegalTransition: the ledger has a live transaction that the table has not committed; recovery decides it
             first.
         TableError: the rows are not those that the commits recorded; the table is as it was.
         CommitStateUnknown: the commit ended badly; a second try finds out.
@@ -84,7 +84,7 @@ def drop_doubled(work: Work) -> Repaired:
         batches = committed_batches(work, commits)
         found = doubled(batches)
         if found:
-            # First: what is pending afterwards is nothing of a commit, and goes.
+            # First: whatever is pending afterwards belongs to no commit, and is rolled back.
             for instant in quarantine.finish(work, lease, {batch.instant: batch.id for batch in batches}):
                 handover.delete(work.storage, instant)
             quarantine.require_whole(work, ((instant, extra) for instant, _, extra in commits))
@@ -98,7 +98,7 @@ def drop_doubled(work: Work) -> Repaired:
 
 
 def _clear(work: Work, lease: Lease, committed: set[str]) -> None:
-    """Takes pending instants away: they were written beside rows that go now."""
+    """Rolls back pending instants: they were written beside rows that go now."""
     for live in work.ledger.live(work.pipeline.name):
         if live.id not in committed:
             raise IllegalTransition(
@@ -117,7 +117,7 @@ def _clear(work: Work, lease: Lease, committed: set[str]) -> None:
 
 
 def _parts(work: Work, batches: Sequence[CommittedBatch], found: Sequence[Doubled]) -> dict[str, list[_Part]]:
-    """The parts of the ranges of each commit that loses some."""
+    """By instant, the parts of the ranges of each commit that loses some."""
     if work.pipeline.table.upsert is None:
         going = {item.batch.instant: item.ranges for item in found}
     else:
@@ -170,7 +170,7 @@ def _drop(work: Work, lease: Lease, batches: dict[str, CommittedBatch], parts: d
 
 
 def _commit(work: Work, lease: Lease, order: JobOrder) -> None:
-    """Commits the instant; the quarantine's part that a dead driver left is the rebuild's."""
+    """Commits the instant; the rebuild completes the quarantine's part if the driver died before that."""
     failed: JobFailed | None = None
     try:
         work.change(lease, Verb.COMMIT, order)
@@ -191,10 +191,10 @@ def _commit(work: Work, lease: Lease, order: JobOrder) -> None:
 def _checked(
     work: Work, manifest: Manifest, batches: dict[str, CommittedBatch], parts: dict[str, list[_Part]]
 ) -> tuple[dict[str, list[list[int]]], list[Dropped]]:
-    """What the commits' ranges are from now on, with rows and bytes; and what goes.
+    """The ranges that the commits keep, with rows and bytes, and what each commit loses.
 
     Raises:
-        TableError: there are other rows than were recorded.
+        TableError: a range has another number of rows than its commit recorded.
     """
     now: dict[str, list[list[int]]] = {}
     dropped = []
@@ -228,7 +228,7 @@ def _checked(
 def _rows(
     work: Work, manifest: Manifest, instant: str, items: Sequence[_Part], recorded: Mapping[Range, RangeTotals]
 ) -> list[int]:
-    """The rows of each part. Rows with keys of their own do not tell: then a part has its share of its range's."""
+    """The number of rows of each part; upserted rows name no cursor, so there a part gets its share by length."""
     if work.pipeline.table.upsert is None:
         return manifest.found[instant]
 

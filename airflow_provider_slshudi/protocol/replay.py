@@ -1,4 +1,4 @@
-"""Replays of quarantined logs, and what is in the quarantine."""
+"""Replays quarantined logs, and counts what is in the quarantine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from airflow_provider_slshudi.protocol.work import Work
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay did: how many logs went back, and those that were selected and do not fit, by column and reason."""
+    """What a replay did: how many logs it moved back, and how many selected ones do not fit, by column and reason."""
 
     transaction: str
     instant: str
@@ -33,14 +33,14 @@ class Replayed:
 
 
 def replay(work: Work, selection: Selection) -> Replayed | None:
-    """Puts quarantined logs that fit by now into the main table; None where there is no quarantined log at all.
+    """Moves quarantined logs that fit by now into the main table; None where the quarantine never had a log.
 
-    One that died half-way is decided by settle like any transaction; what it would have moved is still where it was.
+    Settle decides a replay that died half-way like any transaction; its logs are still where they were.
 
     Raises:
-        ReplayUnderWay: another one is not decided yet.
+        ReplayUnderWay: another replay is not decided yet.
         LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: see `evidence.require_agreement`.
-        TableMismatch: the quarantine was restored alone, and may have logs that went back before.
+        TableMismatch: somebody restored the quarantine alone, so it may have logs that a replay moved before.
     """
     begun = plan(work)
     if begun is None:
@@ -58,7 +58,7 @@ def plan(work: Work) -> Transaction | None:
     register(work)
     with work.lease():
         require_agreement(work)
-        # Two of them would both move a log, or write a file anew without what the other took from it.
+        # Two replays at once could both move a log, or undo each other's removals when both rewrite a file.
         for other in work.ledger.replays(work.pipeline.name):
             if other.state in LIVE:
                 raise ReplayUnderWay(

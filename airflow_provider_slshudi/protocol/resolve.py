@@ -96,7 +96,7 @@ def resolve(work: Work, transaction: Transaction, lease: Lease) -> Decision:
 
 
 def roll_back_orphan(work: Work, lease: Lease, transaction: Transaction, instant: str) -> None:
-    """Takes an instant off the timeline that its transaction does not go on with."""
+    """Rolls back an instant that its transaction does not go on with."""
     reason = why(State.ABORTED, InstantState.REQUESTED)
     detail = {
         "by": str(work.run),
@@ -112,10 +112,10 @@ def roll_back_orphan(work: Work, lease: Lease, transaction: Transaction, instant
 
 
 def roll_back(work: Work, lease: Lease, instant: str, id_: str, token: int = 0) -> None:
-    """Takes a pending instant off the timeline with its files, those that a living append still writes included.
+    """Takes a pending instant and its files away, also files that a living append still writes.
 
     Raises:
-        TableError: it is still there.
+        TableError: the instant is still pending.
     """
     handover.fence(work.storage, instant)
     reach(Point.SETTLE_FENCED)
@@ -135,15 +135,15 @@ def roll_back(work: Work, lease: Lease, instant: str, id_: str, token: int = 0) 
 def abort(work: Work, transaction: Transaction, lease: Lease, seen: Evidence, reason: str) -> None:
     """Frees the ranges of a transaction whose instant is not pending in the main table."""
     if seen.instant is not None and quarantine.is_pending(work, seen.instant):
-        # Somebody rolled the main table's instant back, and knew of no other.
+        # Somebody rolled back the main table's instant, and did not know of the quarantine's.
         roll_back(work, lease, seen.instant, transaction.id, transaction.token)
     elif seen.instant is not None:
-        # Whoever took the instant away, and died or left something.
+        # Whoever took the instant away may have died, or left files behind.
         with quarantine.swept(work, seen.instant):
             handover.fence(work.storage, seen.instant)
     work.ledger.aborted(transaction.id, transaction.token, f"timeline {seen.state.value}: {reason}")
     reach(Point.SETTLE_ABORTED)
-    # No other folder: its driver may put the instant on the timeline yet, and the owner's name is how that is noticed.
+    # Only this folder: a driver may yet put the instant of another on the timeline, and its owner file shows whose.
     if seen.instant is not None:
         handover.delete(work.storage, seen.instant)
     reach(Point.SETTLE_CLEANED)
@@ -212,7 +212,7 @@ def _commit_order(work: Work, transaction: Transaction) -> JobOrder:
 
 
 def _is_withdrawn(work: Work, transaction: Transaction) -> bool:
-    """Whether a prepared batch was being given up when whoever did it died: from then on nothing can commit it."""
+    """Whether somebody began to give a prepared batch up, and died: its order is gone, so nothing can commit it."""
     recorded = transaction.manifest
     if recorded is None:
         return False
@@ -221,7 +221,7 @@ def _is_withdrawn(work: Work, transaction: Transaction) -> bool:
 
 
 def _overtaken(work: Work, timeline: Timeline, instant: str) -> str | None:
-    """A write of somebody else's that was completed after an upsert began, which read the table without it."""
+    """The instant of another write that was completed after an upsert began, and that the upsert did not read."""
     table = work.pipeline.table
     if table.upsert is None:
         return None

@@ -1,9 +1,9 @@
 """Clustering and compaction beside ingestion: rows move into other files, and no batch waits for that.
 
-Planned under the pipeline's lease, written without it, completed under it again: seconds, minutes, seconds. All of it
-is done under the service lease, so a plan that is pending when somebody gets that lease is nobody's work any more:
-completed where all its files were written, rolled back otherwise. It is never written a second time under its instant,
-so a driver that comes to life late writes files that belong to nothing.
+A run plans under the pipeline's lease, writes without it, and completes under it again: seconds, minutes, seconds. It
+holds the service lease all the time. So whoever gets that lease knows that nobody works on a pending plan any more: it
+completes the plan if all its files were written, and otherwise rolls it back. Nobody writes a plan a second time under
+its instant, so a driver that wakes up late writes files that belong to nothing.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ _COMPACTION = _Service(
 
 
 def cluster(work: Work) -> Rewritten:
-    """Makes few files of many small ones, as the pipeline's `maintenance.clustering` says.
+    """Merges many small files into few, as the pipeline's `maintenance.clustering` says.
 
-    Rows that have keys stay in the files of their buckets: a table that is upserted to is left as it is.
+    Leaves a table with `upsert` alone: its rows stay in the files of their buckets.
 
     Raises:
         LeaseHeld, TimelineUnreadable, LedgerUnavailable, JobFailed: the next run goes on where this one ended.
@@ -82,12 +82,12 @@ def cluster(work: Work) -> Rewritten:
 
 
 def anew(work: Work, found: str) -> Rewritten:
-    """Writes some of the files anew that were found under this name; raises as `cluster`."""
+    """Writes some of the files anew that the findings of id `found` name; raises as `cluster`."""
     return _rewrite(work, _MENDING, True, found)
 
 
 def compact(work: Work) -> Rewritten:
-    """Makes base files of log files, of a Merge-On-Read table that had `maintenance.compact_after` commits since.
+    """Merges log files of a Merge-On-Read table into base files, after each `maintenance.compact_after` commits.
 
     Raises as `cluster`.
     """
@@ -105,7 +105,7 @@ def _rewrite(work: Work, service: _Service, wanted: bool, found: str = "") -> Re
             return Rewritten(None)
         if not rewrite.has_manifest(work.storage, instant):
             work.launcher.run(service.write, work.order(instant=instant), {})
-        # Somebody else may have rolled it back, had this process stood still.
+        # If this process stood still, somebody else may have rolled the plan back.
         mine.renew()
         written = rewrite.read_manifest(work.storage, instant)
         with work.lease() as lease:
@@ -123,7 +123,7 @@ def _rewrite(work: Work, service: _Service, wanted: bool, found: str = "") -> Re
 
 
 def _tidy(work: Work) -> None:
-    """Removes the manifests of what is completed or gone, be it this run's or a dead one's."""
+    """Removes the manifests of instants that are completed or gone, of this run and of dead ones."""
     pending = {instant.time for instant in work.timeline().pending()}
     for instant in rewrite.manifests(work.storage):
         if instant not in pending:
@@ -131,7 +131,7 @@ def _tidy(work: Work) -> None:
 
 
 def _planned(work: Work, service: _Service, lease: Lease, found: str) -> str | None:
-    """A new plan, once what was left half done is out of its way."""
+    """Rolls back what dead runs left half done, then makes a new plan; None where there is nothing to do."""
     for instant in _left(work, service):
         with leftovers.swept(work.storage, instant):
             work.change(lease, Verb.ROLLBACK, work.order(instant=instant))
@@ -140,7 +140,7 @@ def _planned(work: Work, service: _Service, lease: Lease, found: str) -> str | N
 
 
 def _written_before(work: Work, service: _Service) -> str | None:
-    """One that died before it was completed, all its files being there."""
+    """The pending plan of a dead run that wrote all its files; None where there is none."""
     undone = work.timeline().rolling_back
     found = (instant for instant in _pending(work, service) if instant not in undone)
     return next((instant for instant in found if rewrite.has_manifest(work.storage, instant)), None)
@@ -156,7 +156,7 @@ def _pending(work: Work, service: _Service) -> list[str]:
 
 
 def _left(work: Work, service: _Service) -> list[str]:
-    """What is pending of ours, and what a rollback of such took off the timeline before it died."""
+    """Our pending plans, and instants of such plans removed by an unfinished rollback."""
     timeline = work.timeline()
     gone = [
         instant

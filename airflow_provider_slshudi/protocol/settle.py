@@ -1,4 +1,4 @@
-"""Settle: before anything new starts, whatever an earlier run left undecided is decided."""
+"""Settle: decides whatever earlier runs left undecided, before anything new starts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def dangling(work: Work, ended: Ended) -> list[Transaction]:
 
 
 def require_alone(work: Work) -> None:
-    """Lets batches of rows that are merged go one after the other: each reads what the one before it left.
+    """Makes upserting batches go one after the other: each reads the rows that the one before it left.
 
     Raises:
         BatchUnderWay: the pipeline upserts, and a transaction of another run is live.
@@ -80,7 +80,7 @@ def require_alone(work: Work) -> None:
 def settle(work: Work, ended: Ended) -> list[Settled]:
     """Decides every dangling transaction of the pipeline, then checks that ledger and table agree.
 
-    An instant that two drivers completed alike has one completion afterwards.
+    Where two drivers completed an instant alike, one completion stays.
 
     Raises:
         LeaseHeld, TimelineUnreadable, LedgerUnavailable, CommitStateUnknown: try again later.
@@ -113,7 +113,7 @@ def settle(work: Work, ended: Ended) -> list[Settled]:
 
 
 def _cut_off(work: Work) -> list[Storage]:
-    """The tables whose properties a driver was changing when it died: to open, and to some readers, they are none."""
+    """The tables whose properties a driver was changing when it died: open, and some readers, see no table there."""
     return [storage for storage in quarantine.storages(work) if properties.is_cut_off(storage)]
 
 
@@ -122,10 +122,10 @@ def _twice(work: Work) -> bool:
 
 
 def _leave_one_completion(work: Work) -> None:
-    """Of completions of one instant that say the same the earliest stays: what was planned since has seen it.
+    """Keeps the earliest of an instant's completions that say the same, since later plans have seen it.
 
     Raises:
-        TimelineUnreadable: they do not say the same.
+        TimelineUnreadable: the completions do not say the same.
     """
     for storage, timeline in quarantine.timelines(work):
         for stays, *others in timeline.completed_twice():
@@ -143,15 +143,15 @@ def _leave_one_completion(work: Work) -> None:
 
 
 def _is_left(work: Work) -> bool:
-    """Whether an instant is pending that nobody goes on with."""
+    """Whether there is a pending instant that nobody goes on with."""
     waiting = quarantine.pending(work)
     return bool(_orphans(work, waiting) or _unfinished(work, waiting))
 
 
 def _unfinished(work: Work, waiting: Iterable[str]) -> dict[str, str]:
-    """Of the instants that the quarantine has pending, `waiting`, those of batches that the ledger calls committed.
+    """Pending instants of the quarantine (`waiting`) whose batches the ledger calls committed, with their transactions.
 
-    With their transactions: of a quarantine that was away, or elsewhere, when that was decided.
+    The quarantine was away, or elsewhere, when the batch was decided.
     """
     found = ((instant, work.ledger.by_instant(work.pipeline.name, instant)) for instant in waiting)
     return {instant: of.id for instant, of in found if of is not None and of.state is State.COMMITTED}
@@ -160,10 +160,10 @@ def _unfinished(work: Work, waiting: Iterable[str]) -> dict[str, str]:
 def _orphans(work: Work, waiting: Iterable[str]) -> list[tuple[Transaction, str]]:
     """Pending instants that their transaction does not go on with: a driver that was given up opened them late.
 
-    `waiting` are the quarantine's pending ones.
+    `waiting` are the quarantine's pending instants.
 
     Raises:
-        LedgerLost: a pending instant is of a transaction that the ledger does not know.
+        LedgerLost: the ledger does not know the transaction of a pending instant.
     """
     orphans = []
     for instant, id_ in pending_of(work):

@@ -20,7 +20,7 @@ from airflow_provider_slshudi.protocol.work import Work
 
 
 def open_instant(work: Work, id_: str, token: int, replay: Selection | None = None) -> str:
-    """Opens the transaction's instant and leaves the order for the append, or for the `replay`; gives the instant."""
+    """Opens the transaction's instant, leaves the order for the append or the `replay`, and returns the instant."""
     transaction = work.held(id_, token)
     if transaction.state is State.OPEN and transaction.instant is not None:
         return transaction.instant
@@ -30,7 +30,7 @@ def open_instant(work: Work, id_: str, token: int, replay: Selection | None = No
         creates = not work.ledger.has_written(work.pipeline.name)
         if instant is None:
             reach(Point.OPEN_STARTED)
-            # The plan had no table to keep them in.
+            # The plan could not keep the duties: there was no table yet.
             kept = duties.to_keep(work) if creates else ""
             work.launcher.run(Verb.OPEN, work.order(transaction=id_, token=token, creates=creates, duties=kept), {})
             instant = open_instant_of(work, transaction)
@@ -55,10 +55,10 @@ def open_instant(work: Work, id_: str, token: int, replay: Selection | None = No
 
 
 def append(work: Work, id_: str, token: int) -> None:
-    """Runs the append; a failed one is not continued, settle rolls its instant back.
+    """Runs the append. Nobody continues a failed one: settle rolls its instant back.
 
     Raises:
-        IllegalTransition: it ran before, or is not to run any more.
+        IllegalTransition: the append ran before, or the transaction or its instant is not open any more.
     """
     transaction = work.held(id_, token)
     _require(transaction, State.OPEN)
@@ -81,10 +81,10 @@ def append(work: Work, id_: str, token: int) -> None:
 
 
 def record(work: Work, id_: str, token: int) -> Transaction:
-    """Checks the manifest and makes it and the offsets durable: phase one.
+    """Checks the manifest and records it, with the totals of each range, in the ledger: phase one.
 
     Raises:
-        TooManyFiles: it spreads over more files than one commit takes.
+        TooManyFiles: the batch has more files than one commit takes.
         CheckFailed: the batch is not what the pipeline asks for.
         TooManyMisfits: more of its logs do not fit than the pipeline's file allows.
     """
@@ -102,7 +102,7 @@ def record(work: Work, id_: str, token: int) -> Transaction:
         if why:
             raise refused(work, transaction, why)
         reach(Point.RECORD_CHECKED)
-        # The ranges are in the ledger already, and what the files are the digest vouches for.
+        # The ledger has the ranges already, and the digest vouches for the list of files.
         facts = {"token": token, "digest": digest, "files": len(manifest.stats)}
         facts |= {"misfits": manifest.misfits, "seconds": manifest.seconds, "warnings": warned}
         facts |= {"unfit": manifest.unfit, "examples": manifest.examples, "dropped": manifest.dropped}
@@ -123,7 +123,7 @@ def commit(work: Work, id_: str, token: int) -> Transaction:
     work.held(id_, token)
     with work.lease() as lease:
         reach(Point.COMMIT_LEASED)
-        # Read again inside the lease: what was seen before it may be decided by now.
+        # Read again under the lease: somebody may have decided the transaction meanwhile.
         transaction = work.held(id_, token)
         if transaction.state is not State.COMMITTED:
             _require(transaction, State.PREPARED)

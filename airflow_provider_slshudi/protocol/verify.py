@@ -1,4 +1,4 @@
-"""Proof: the rows of the table, by their keys, against what the ledger recorded and what the service holds."""
+"""Proof: compares the table's rows, by their keys, with what the ledger recorded and what the service holds."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from airflow_provider_slshudi.sls.service import LogService
 def verify(work: Work, source: bool = False) -> Proof:
     """Compares the table with the ledger, and where `source` is set also with what the service still holds.
 
-    What is compared is the table as of its newest commit at this moment: batches may go on meanwhile.
+    It takes the table as of its newest commit at this moment, so batches may go on meanwhile.
 
     Raises:
         ConfigError: the pipeline upserts, so that no row says which log it came from.
-        LedgerAhead, LedgerLost: already the newest commits disagree.
+        LedgerAhead, LedgerLost: the newest commits of ledger and table disagree.
         TableError: there is no table yet.
         SourceError: the service does not answer.
         JobFailed: the job that compares did not end well.
-        ReplayUnderWay: a replay moved rows meanwhile, so what was compared is no one state of the tables.
+        ReplayUnderWay: a replay moves rows meanwhile, so there is no single state to compare.
     """
     if work.pipeline.table.upsert is not None:
         raise ConfigError(
@@ -46,13 +46,13 @@ def verify(work: Work, source: bool = False) -> Proof:
         raise TableError(
             f"{work.storage.uri} has no table yet: nothing was committed, run a batch first", table=work.storage.uri
         )
-    # The timeline first: the ledger has recorded whatever is completed on it before the instant was completed.
+    # The timeline first: the ledger records a batch before its instant is completed.
     timeline = work.timeline()
     as_of = max((item.completion or "" for item in timeline), default="")
     completed = {item.time for item in timeline if item.phase is Phase.COMPLETED}
     pending, aside_at = _quarantine(work, completed)
     recorded = work.ledger.recorded(work.pipeline.name)
-    # What the ledger calls committed is not in between, whatever the quarantine says.
+    # A batch that the ledger calls committed is decided, whatever the quarantine says.
     decided = {item.instant for item in recorded if item.state is State.COMMITTED}
     undecided = [instant for instant in pending if instant not in decided]
     recorded = [item for item in recorded if item.instant not in undecided and _is_compared(item, as_of, completed)]
@@ -87,7 +87,7 @@ def verify(work: Work, source: bool = False) -> Proof:
 def _quarantine(work: Work, completed: set[str]) -> tuple[list[str], str | None]:
     """The instants that are committed in the main table alone, and where the quarantine is; None where there is none.
 
-    The main table's timeline was read before: what it has completed and the quarantine has pending is in between.
+    These are the instants that the main table's timeline, read before, has completed and the quarantine has pending.
     Raises TimelineUnreadable where the quarantine is not where it was made.
     """
     quarantine.require_known(work)
@@ -120,14 +120,14 @@ def _replayed(work: Work, why: str, transaction: str = "") -> ReplayUnderWay:
 
 
 def _is_compared(item: RecordedRange, as_of: str, completed: set[str]) -> bool:
-    """Whether the range's instant was completed by then, be it that the ledger was not told yet."""
+    """Whether the range's instant was completed by `as_of`, even if the ledger was not told yet."""
     if item.completed is None:
         return item.instant in completed
     return item.completed <= as_of
 
 
 def _held(service: LogService, recorded: Sequence[RecordedRange]) -> list[tuple[int, int, int]]:
-    """The parts of the ranges, by number, that the service still holds; none of a shard that it lists no more."""
+    """(range number, begin, end) of the parts that the service still holds; none of shards that it no longer lists."""
     listed = {shard.id for shard in service.shards()}
     oldest = {shard: service.begin(shard) for shard in {item.range.shard for item in recorded} & listed}
     held = []

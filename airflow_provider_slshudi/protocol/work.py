@@ -1,4 +1,4 @@
-"""What every step works with."""
+"""The pipeline, ledger, launcher, service and leases that every step works with."""
 
 from __future__ import annotations
 
@@ -26,27 +26,26 @@ from airflow_provider_slshudi.storage import Storage
 
 COMMIT_SECONDS = 180.0
 COMMIT_SECONDS_PER_FILE = 0.2
-"""What each file adds to a driver's time: three times what a commit took on two very busy cores."""
+"""Seconds that each file adds to a driver's time: three times those measured on two very busy cores."""
 LONGEST_COMMIT_SECONDS = 3600.0
 LEASE_SECONDS = COMMIT_SECONDS + 15
 LEASE_WAIT_SECONDS = 60.0
 AIRFLOW = "airflow"
-"""What an event of the ledger is called that holds the name of a transaction's Airflow, see `Run.airflow`."""
+"""Name of the ledger event that holds the name of a transaction's Airflow, see `Run.airflow`."""
 PULSE_SECONDS = 10.0
 MOST_AHEAD = timedelta(hours=2)
-"""By how much a machine's clock may be ahead of the ledger's. What it writes holds up others for as long, and wrong
-clocks of databases are to stop nothing."""
+"""How far a machine's clock may be ahead of the ledger's. Its times hold up others for as long, but a database's clock
+that is a little wrong must stop nothing."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Run:
-    """The DAG run that works, or whoever else does.
+    """Who is acting: a DAG run or a command.
 
     Attributes:
-        airflow: the name of the Airflow that made the run, by which that one knows its own runs again; empty where
-            nobody said.
+        airflow: the name of the Airflow that made the run, by which it recognises its own runs; empty if unknown.
     """
 
     dag_id: str
@@ -59,7 +58,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Work:
-    """A pipeline and the ways to everything that its steps touch; `connect` makes the source's client when needed."""
+    """A pipeline and all that its steps touch; `connect` makes the source's client when needed."""
 
     pipeline: Pipeline
     ledger: Ledger
@@ -92,17 +91,17 @@ class Work:
         return loaded
 
     def require_owner(self) -> None:
-        """To be asked before anything is written, be it to the ledger.
+        """Refuses another user's table. Call it before anything is written, also to the ledger.
 
         Raises:
-            TableDenied: the table, or its quarantine, is another user's, who could not change what is written.
+            TableDenied: the table, or its quarantine, is another user's, who could not change what this one writes.
         """
         self.storage.require_owner()
         if self.pipeline.quarantines:
             Storage(self.pipeline.quarantine_path).require_owner()
 
     def require_clock(self) -> None:
-        """To be asked before drivers put this machine's times on timelines.
+        """Refuses a clock that is far ahead. Call it before drivers put this machine's times on timelines.
 
         Raises:
             ClockAhead: this machine's clock is far ahead of the ledger's.
@@ -133,7 +132,7 @@ class Work:
 
         Raises:
             Fenced: it changed hands.
-            PipelineConflict: the pipeline's name, source or table is another one by now.
+            PipelineConflict: the pipeline's name, source or table has changed since.
         """
         transaction = self.ledger.get(id_)
         self._require_same(transaction)
@@ -162,7 +161,7 @@ class Work:
     def lease(self) -> Iterator[Lease]:
         """The right to decide for the pipeline, renewed while the block runs.
 
-        It outlasts a commit's driver, so that whoever gets it next finds none alive.
+        It outlasts a commit's driver, so whoever gets it next finds no driver alive.
 
         Raises:
             LeaseHeld: somebody else has it and keeps it.
@@ -190,14 +189,14 @@ class Work:
             yield lease
 
     def change(self, lease: Lease, verb: Verb, order: JobOrder, files: int = 0) -> None:
-        """Runs a driver that changes the table's timeline: the one way of all that the lease's holder starts.
+        """Runs a driver that changes the table's timeline; the lease's holder starts all such drivers here.
 
-        Its time begins before the lease's, so it is over first, whatever stops this process or the driver. It follows
-        from the number of `files` that the driver tells the table of, and the lease outlasts it. The claim holds where
-        time does not: a driver that is still alive when the next one is started changes nothing.
+        The number of `files` that the driver tells the table of sets its time. That time begins before the lease's and
+        ends first, whatever stops this process or the driver. The claim guards where time does not: a driver that is
+        still alive when the next one starts changes nothing.
 
         Raises:
-            LeaseHeld: somebody else decides by now.
+            LeaseHeld: somebody else has the lease by now.
             ClockAhead: as `require_clock`.
             JobFailed: the driver did not end well.
         """
@@ -210,7 +209,11 @@ class Work:
 
     @contextmanager
     def heartbeat(self, id_: str, token: int) -> Iterator[None]:
-        """Says, while the block runs, that somebody works on the transaction; raises as `lease` before it writes."""
+        """Says, while the block runs, that somebody works on the transaction.
+
+        Raises:
+            TableDenied, ClockAhead: as `require_owner` and `require_clock`, before it writes.
+        """
         self.require_owner()
         self.require_clock()
         self.ledger.heartbeat(id_, token)
@@ -219,7 +222,7 @@ class Work:
 
 
 def commit_seconds(files: int) -> float:
-    """How long a driver may take that tells the table of so many files."""
+    """Seconds that a driver may take which tells the table of so many files."""
     return min(COMMIT_SECONDS + files * COMMIT_SECONDS_PER_FILE, LONGEST_COMMIT_SECONDS)
 
 
@@ -232,7 +235,7 @@ def _pulse(beat: Callable[[], None]) -> Iterator[None]:
             try:
                 beat()
             except LedgerError as error:
-                # What the beat was for ends by itself; the step's next change finds out whether it may go on.
+                # A lease or heartbeat without beats ends by itself; the step's next change finds out if it may go on.
                 _log.warning("%s", error)
                 if isinstance(error, Fenced):
                     return

@@ -1,4 +1,4 @@
-"""What the service's answers say, believed only where nothing in them contradicts the rest."""
+"""Reads the service's answers, and believes none that contradicts itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_provider_slshudi.sls import cursors, wire
 from airflow_provider_slshudi.sls.transport import LARGEST, Answer
 
 _LZ4, _ZSTD = pa.Codec("lz4_raw"), pa.Codec("zstd")
-_LZ4_RATIO = 255  # an LZ4 block cannot hold more than so many bytes in one
+_LZ4_RATIO = 255  # the most bytes that one byte of an LZ4 block can hold
 
 
 class Doubt(Exception):
@@ -48,9 +48,9 @@ class Pull:
 
 
 def pull(answer: Answer, shard: int, begin: int, end: int) -> Pull:
-    """The pull of `[begin, end)` that the answer is. Raises Doubt.
+    """Reads the answer to a pull of `[begin, end)`. Raises Doubt.
 
-    A `next` beyond `begin + groups` is no contradiction: it is how expired data shows, which the reader decides on.
+    A `next` beyond `begin + groups` is no contradiction: it shows expired data, and the reader decides about that.
     """
     groups, size = _number(answer.headers, "x-log-count"), _number(answer.headers, "x-log-bodyrawsize")
     following = _cursor(_header(answer.headers, "x-log-cursor"))
@@ -78,7 +78,7 @@ def shards(answer: Answer) -> list[Shard]:
 
 
 def retention(answer: Answer) -> tuple[int, int] | None:
-    """The seconds that the logstore of the answer keeps a log, and when it was changed; None where it does not say."""
+    """How many seconds the logstore keeps a log, and when it was changed; None where the answer does not say."""
     found = _json(answer)
     days, changed = (found.get("ttl"), found.get("lastModifyTime")) if isinstance(found, dict) else (None, None)
     if type(days) is not int or days < 1 or type(changed) is not int:
@@ -95,7 +95,7 @@ def cursor(answer: Answer) -> int:
 
 
 def error(answer: Answer) -> tuple[str, str]:
-    """Code and message of an answer that is none of success; a gateway's own page has its status for a code."""
+    """Error code and message of a failed response; for a gateway's own page the code is its status."""
     try:
         found = json.loads(answer.body)
         return str(found["errorCode"]), str(found.get("errorMessage", ""))
@@ -124,8 +124,8 @@ def _from_lz4(body: bytearray, size: int) -> bytes:
     if not 0 < size <= len(body) * _LZ4_RATIO:
         raise Doubt(f"{len(body)} compressed bytes where x-log-bodyrawsize says {size}")
     raw = _attempt(_LZ4, body, size)
-    # A block does not tell its size, and one that holds less leaves the output's end as it was in memory. That it holds
-    # no less shows in that it does not fit into one byte less; both together cost less than the `lz4` package.
+    # A block does not tell its size: one that holds less leaves stray memory at the output's end. One that does not fit
+    # into a byte less holds no less. Both calls together cost less than the `lz4` package.
     try:
         _LZ4.decompress(body, size - 1)
     except OSError:

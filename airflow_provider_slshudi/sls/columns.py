@@ -1,4 +1,4 @@
-"""The columns of a decoded pull, and what both decoders say where it is none."""
+"""The columns of a decoded pull, and the errors that both decoders share."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ META = pa.schema(
         pa.field("__source__", pa.binary(), nullable=False),
     ]
 )
-"""The columns that every log has: its row key's cursor and index, and what is not among its contents."""
+"""The columns that every log has: its row key's cursor and index, and the fields beside its contents."""
 
 REST = pa.field("__rest__", pa.map_(pa.binary(), pa.binary()), nullable=False)
 """Contents and tags that have no column of their own."""
 
 TAG = b"__tag__:"
-"""What precedes the name of a log group's tag where it stands beside content keys, as in the SDK."""
+"""Prefix of a log group's tag where its name stands beside content keys, as in the SDK."""
 
 
 def schema(keys: Sequence[str]) -> pa.Schema:
@@ -33,7 +33,7 @@ def schema(keys: Sequence[str]) -> pa.Schema:
 
 
 def names(keys: Sequence[str]) -> list[str]:
-    """Those of `keys` that get a column of their own; raises as `schema`."""
+    """The `keys` that get a column of their own; raises as `schema`."""
     columns = [key for key in keys if key not in META.names]
     if REST.name in columns or len(set(columns)) != len(columns):
         raise ValueError(f"keys {list(keys)}: every key once, and {REST.name} holds what is not named")
@@ -48,6 +48,6 @@ def checked(found: int, announced: int | None, shard: int, first: int) -> None:
 
 
 def malformed(body: bytes, why: str, shard: int, first: int) -> DecodeError:
-    """What to raise for a body that is no LogGroupList."""
+    """The error for a body that is no LogGroupList."""
     message = f"shard {shard} cursor {first}: {len(body)} bytes are no LogGroupList: {why}"
     return DecodeError(message, shard=shard, cursor=first)

@@ -1,4 +1,4 @@
-"""How to reach the log service and who asks: one value that travels through a process's environment."""
+"""The log service's endpoint and credentials: one value that travels through a process's environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_provider_slshudi.sls.credentials import Credentials, Fixed, Provide
 
 AuthVersion = Literal["v1", "v4"]
 
-# Named so that what masks secrets by name (Airflow, Spark's redaction) sees the two that are.
+# Airflow and Spark's redaction mask secrets by name: these names let them see the two secrets.
 _VARIABLES = {
     "endpoint": "SLSHUDI_SLS_ENDPOINT",
     "access_key_id": "SLSHUDI_SLS_ACCESS_KEY_ID",
@@ -28,10 +28,10 @@ _KEYS = ("access_key_id", "access_key_secret")
 class SlsConnection:
     """An endpoint and the credentials to sign with; its repr shows no secret.
 
-    `endpoint` is a host, `host:port` or `https://host[:port]`; `security_token` belongs to temporary (STS) keys;
-    `region` is signed by `auth_version` v4 only, which needs it. `credentials`, in place of keys, says where temporary
-    ones are fetched, again and again: `file:/path/of/keys.json` or `ecs:name-of-a-RAM-role`. Raises ConfigError for
-    what cannot work.
+    `endpoint` is a host, `host:port` or `https://host[:port]`; `security_token` belongs to temporary (STS) keys; only
+    `auth_version` v4 signs `region`, and needs it. `credentials`, in place of keys, says where temporary ones are
+    fetched again and again: `file:/path/of/keys.json` or `ecs:name-of-a-RAM-role`. Raises ConfigError for a connection
+    that cannot work.
     """
 
     endpoint: str
@@ -62,7 +62,7 @@ class SlsConnection:
         return {variable: value for name, variable in _VARIABLES.items() if (value := getattr(self, name))}
 
     def provider(self) -> Provider:
-        """Who is asked for credentials."""
+        """The provider of this connection's credentials."""
         if self.credentials:
             return provider_of(self.credentials)
         return Fixed(Credentials(self.access_key_id, self.access_key_secret, self.security_token))

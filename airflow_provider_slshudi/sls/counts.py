@@ -1,4 +1,4 @@
-"""How many logs each log group of a pull holds, without a look into the logs."""
+"""Counts the logs of each log group of a pull without parsing them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_provider_slshudi.sls.answers import Pull
 
 
 def _list_class() -> Any:
-    """A LogGroupList (`wire`) whose logs are bytes, so that the parser passes over what is in them."""
+    """A LogGroupList (`wire`) with logs as bytes, so that the parser skips their content."""
     kind = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="slshudi.counts.proto", package="slshudi.counts")
     group, list_ = file.message_type.add(name="Group"), file.message_type.add(name="List")
@@ -28,7 +28,7 @@ _List = _list_class()
 
 
 def count_logs(pull: Pull) -> list[int]:
-    """The logs of each log group, in the order of their cursors.
+    """The number of logs of each log group, in the order of their cursors.
 
     Raises:
         DecodeError: the body is no LogGroupList.

@@ -1,4 +1,4 @@
-"""Who asks: keys that stay, or temporary ones that are fetched again before they expire."""
+"""Credentials: keys that stay, or temporary ones that are fetched again before they expire."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METADATA = "http://100.100.100.200"
 """Where an ECS instance asks about itself: https://www.alibabacloud.com/help/en/ecs/user-guide/view-instance-metadata"""
 
 EARLY = 300.0
-"""Seconds before their end at which temporary credentials are asked for again."""
+"""How many seconds before their end temporary credentials are asked for again."""
 
 _RETRY_SECONDS = 10.0
 _TIMEOUT = 3.0
@@ -31,7 +31,7 @@ _TIMEOUT = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """An access key, with the token of a temporary (STS) one, and its end in unix seconds (None: it has none)."""
+    """An access key; a temporary (STS) one has a token, and `expires` in unix seconds (None: never)."""
 
     access_key_id: str
     access_key_secret: str = field(repr=False)
@@ -40,7 +40,7 @@ class Credentials:
 
 
 Provider = Callable[[], Credentials]
-"""Gives the credentials of this moment. Raises OSError where it may be asked again, else ConfigError."""
+"""Returns the present credentials. Raises OSError where a later call may succeed, else ConfigError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def provider_of(text: str) -> Provider:
 
 
 class Keeper:
-    """The present credentials of a provider, asked for again `EARLY` before they expire; for several threads."""
+    """Keeps a provider's present credentials; asks again `EARLY` before they expire. For several threads."""
 
     def __init__(self, provider: Provider) -> None:
         self.provider = provider
@@ -112,7 +112,7 @@ class Keeper:
             return self._present
 
     def refused(self, credentials: Credentials) -> bool:
-        """The service refused `credentials`; whether there are others now."""
+        """Asks the provider again after the service refused `credentials`; returns whether there are others now."""
         with self._lock:
             if self._present is not None and self._present != credentials:
                 return True
@@ -137,7 +137,7 @@ class Keeper:
         if found.expires is None:
             self._ask_again = float("inf")
         else:
-            # Those that are given out late are asked for again at a modest pace, not at every request.
+            # Credentials with less than `EARLY` left are asked for again after a pause, not at every request.
             self._ask_again = max(found.expires - EARLY, now + _RETRY_SECONDS)
 
 
@@ -162,7 +162,7 @@ def _parse(text: bytes, source: str) -> Credentials:
         if not all(isinstance(item, str) for item in (*given, token)) or not all(given):
             raise ValueError
         expires = None if end is None else _unix(end)
-    except (ValueError, LookupError, TypeError, AttributeError):  # none of which may show what the text held
+    except (ValueError, LookupError, TypeError, AttributeError):  # dropped: they may quote the text, which holds keys
         message = (
             f"{source} holds no credentials: expected a JSON object with AccessKeyId, AccessKeySecret and, for "
             "temporary ones, SecurityToken and Expiration (like 2026-01-31T12:00:00Z)"

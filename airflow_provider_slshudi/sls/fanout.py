@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 def ask_each(ask: Callable[[int], T], shards: Iterable[int]) -> dict[int, T]:
-    """`ask` of every shard, by shard; as many at once as one transport keeps connections.
+    """Calls `ask` for every shard and returns the answers by shard; asks up to `CONNECTIONS` shards at once.
 
-    The first error is raised as it comes, with its shard in it, and what was not asked by then is not asked any more.
+    Raises the first error as it comes, with its shard in it, and asks no further shards after that.
     """
     left = list(shards)
     if len(left) < 2:

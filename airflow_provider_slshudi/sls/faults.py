@@ -27,7 +27,7 @@ NEXT: dict[type[SourceError], str] = {
 _BUG = "this request should never have been sent: report it with the request id"
 
 # Every code of https://www.alibabacloud.com/help/en/sls/developer-reference/error-codes and of the operations' own
-# pages, the kinds of faults in which no answer came, and what to do. A code that is not here goes by its status.
+# pages, the kinds of faults without an answer, and what to do. Where a code is not here, the HTTP status decides.
 RULES: dict[str, tuple[type[SourceError], str]] = {
     # Tried again, each time after a longer pause.
     "InternalServerError": (SourceUnavailable, ""),
@@ -80,7 +80,7 @@ RULES: dict[str, tuple[type[SourceError], str]] = {
 
 
 def error_class(code: str, status: int) -> type[SourceError]:
-    """The error that an answer of the service is; `status` is its HTTP status, or 0 where there was none."""
+    """The error class for an error code; `status` is the answer's HTTP status, or 0 where no answer came."""
     if code in RULES:
         return RULES[code][0]
     if status == 429 or (status == 403 and "quota" in code.lower()):
@@ -97,10 +97,10 @@ def advice(code: str) -> str:
 
 
 def retry(budget: float, attempt: Callable[[], T]) -> T:
-    """`attempt()`, repeated while it raises what may pass, for `budget` seconds.
+    """Calls `attempt` and repeats it after errors that may pass, for up to `budget` seconds.
 
-    The pauses grow twofold and each is drawn from zero to its length (full jitter), so that tasks that failed together
-    do not come back together. The last error is raised as it is; a final one at once.
+    Pauses double, and each is drawn from zero to its length (full jitter), so that tasks that failed together do not
+    come back together. Raises the last error as it is, and a final error at once.
     """
     started, ceiling, tries = time.monotonic(), _FIRST_DELAY, 0
     while True:

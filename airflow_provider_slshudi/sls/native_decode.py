@@ -1,7 +1,6 @@
 """The fast decoder: slshudi-native fills Arrow's buffers in one walk of the bytes, without the GIL.
 
-It refuses what ptars refuses, and also field numbers and lengths that there cannot be, which ptars lets pass or
-stumbles over.
+It refuses what ptars refuses, and also impossible field numbers and lengths, which ptars lets pass or panics at.
 """
 
 from __future__ import annotations

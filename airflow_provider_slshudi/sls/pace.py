@@ -1,7 +1,7 @@
 """How fast a task may read, so that a batch does not run into the service's quotas.
 
 The limits of a shard are shared out beforehand: each of the N tasks that read it gets 1/N, so that tasks on different
-machines need not talk. A task that is done early leaves its part unused; what a quota error says counts more.
+machines need not talk. A task that is done early leaves its part unused. A quota error slows its task down further.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _RECOVER_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one reader may take of a shard in a second, and of all that it reads (None: as much as it can)."""
+    """What one reader may take of a shard in a second, and of all that it reads (None: no such limit)."""
 
     bytes_per_second: float
     reads_per_second: float
@@ -30,7 +30,7 @@ class Limits:
 
 
 class Bucket:
-    """Tokens that come back at `rate` a second, a second's worth at most; what is taken too much is waited for."""
+    """Tokens that come back at `rate` a second, up to a second's worth; whoever overdraws waits until they are back."""
 
     def __init__(self, rate: float, now: float) -> None:
         self.rate = rate
@@ -55,7 +55,7 @@ class Bucket:
 class Pacer:
     """The pace of one reader of a shard; for several threads.
 
-    A quota error halves it, down to 1/64, and it comes back evenly: the whole way takes a minute without one.
+    A quota error halves the pace, down to 1/64. It recovers evenly, the whole way in a minute without another error.
     """
 
     def __init__(
@@ -86,12 +86,12 @@ class Pacer:
             self._sleep(pause)
 
     def after(self, size: int) -> None:
-        """Count the raw bytes of an answer: how many there are is known only then."""
+        """Count the raw bytes of an answer: their number is known only then."""
         with self._lock:
             for bucket in self._bytes:
                 bucket.take(size, self._clock(), self.factor)
 
     def throttled(self) -> None:
-        """The service said that this was too fast."""
+        """Halve the pace: the service said that it was too fast."""
         with self._lock:
             self._lowered, self._lowered_at = max(_SLOWEST, self.factor * _LOWER), self._clock()

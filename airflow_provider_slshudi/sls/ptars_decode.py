@@ -71,7 +71,7 @@ class _Pairs:
 
     def columns(self) -> list[Any]:
         """For each slot, the value of its key, one per owner, NULL where it has none; None where no owner has any."""
-        # All at once, and without a NULL among what is taken: that is what costs least.
+        # One take for all columns, with no NULL among the values, costs least.
         taken = pc.take(self.values, pa.array(self._last), boundscheck=False)
         found = self._last != len(self.codes)
         columns = []

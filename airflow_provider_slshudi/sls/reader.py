@@ -1,4 +1,4 @@
-"""Reading pinned ranges to their ends: a pull of each is in flight while the caller works on the one before."""
+"""Reads pinned ranges to their ends: the next pull of each is in flight while the caller works on the one before."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from airflow_provider_slshudi.sls.service import LogService, Pull
 
 
 class _Reading:
-    """A range on its way, whose next pull is in flight until the last one came."""
+    """A range that is being read: its next pull is in flight until the last one has come."""
 
     def __init__(self, pull: Callable[[Range], Pull], range: Range) -> None:
         self._pull, self._range = pull, range
@@ -33,7 +33,7 @@ class _Reading:
         self.pending: Future[Pull] | None = self._executor.submit(pull, range)
 
     def next(self) -> Pull | None:
-        """Waits for the pull in flight and asks for the one after it; None behind the last one."""
+        """Waits for the pull in flight and asks for the one after it; None after the last one."""
         if self.pending is None:
             return None
         pull = self.pending.result()
@@ -70,8 +70,8 @@ class Reader:
 
         At most two pulls are in memory: the caller's and the next one. An empty answer inside the range is repeated
         within the service's budget, since the range's end existed when it was pinned. Raises DataExpired for log
-        groups that are gone, SourceCorrupt for a gap without that reason, SourceRefused for a range beyond the end of
-        a closed shard, and what `LogService.pull` raises.
+        groups that are gone, SourceCorrupt for other gaps, SourceRefused for a range beyond the end of a closed
+        shard, and whatever `LogService.pull` raises.
         """
         reading = self.start(range)
         try:
@@ -82,7 +82,7 @@ class Reader:
             reading.close()
 
     def decoded(self, pull: Pull, keys: Sequence[str]) -> Iterator[tuple[Pull, pa.Table]]:
-        """A pull with its logs; several, where what was asked for again came in another number of answers.
+        """A pull with its logs; several pulls where a body was asked for again and came in several answers.
 
         Raises as `tables`.
         """
@@ -118,7 +118,7 @@ class Reader:
             raise self._lost(left, refused) from refused
 
     def _empty(self, left: Range) -> SourceError:
-        """Why there was nothing: the end of a closed shard, for good, or nothing yet."""
+        """The error for an empty answer: final at the end of a closed shard, else one that may pass."""
         end = self.service.end(left.shard)
         closed = end <= left.begin and any(
             shard.id == left.shard and shard.status == "readonly" for shard in self.service.shards()
@@ -141,11 +141,11 @@ class Reader:
 
 
 def together(readers: Mapping[int, Reader], ranges: Iterable[Range], at_once: int) -> Iterator[tuple[Range, Pull]]:
-    """The pulls of all `ranges`, each with its range, of up to `at_once` shards at the same time as they come.
+    """Reads up to `at_once` shards at the same time; yields the pulls of all `ranges` as they come, with their ranges.
 
-    A shard gives ten megabytes a second, of which a core works off thirty times as many. Ranges of one shard, whose
-    reader has its pace, are read one after the other. Besides the caller's pull, one of each shard is in memory. Raises
-    as `Reader.pulls`.
+    A shard gives ten megabytes a second, and a core works off thirty times as many. Ranges of one shard share its
+    reader's pace, so they are read one after the other. Memory holds the caller's pull and one of each shard that is
+    being read. Raises as `Reader.pulls`.
     """
     shards: dict[int, deque[Range]] = {}
     for item in ranges:
@@ -161,7 +161,7 @@ def together(readers: Mapping[int, Reader], ranges: Iterable[Range], at_once: in
             while left and len(started) < at_once:
                 start(left.popleft())
             wait([reading.pending for _, reading in started if reading.pending], return_when=FIRST_COMPLETED)
-            # Who has waited longest comes first.
+            # The range that has waited longest comes first.
             place = next(at for at, (_, reading) in enumerate(started) if reading.pending and reading.pending.done())
             item, reading = started[place]
             pull = reading.next()

@@ -12,14 +12,14 @@ from airflow_provider_slshudi.sls.fanout import ask_each
 from airflow_provider_slshudi.sls.service import LogService
 
 MOST_SHARDS = 8
-"""Of so many shards at most, evenly chosen by their ids, logs are looked at."""
+"""The most shards that are looked at, chosen evenly by their ids."""
 
 
 def sample(service: LogService, groups: int) -> pa.Table:
     """Logs as `decode` gives them, all keys in `__rest__`: up to `groups` log groups of each end of some shards.
 
-    Two pulls a shard at most, so that its answer is bounded however large the logstore is. Raises SourceError, and
-    DecodeError for a body that is none.
+    It takes two pulls a shard at most, so the sample is bounded however large the logstore is. Raises SourceError, and
+    DecodeError for a body that is no LogGroupList.
     """
     shards = [shard.id for shard in service.shards()]
     chosen = shards[:: max(1, -(-len(shards) // MOST_SHARDS))]
@@ -38,5 +38,5 @@ def _ends(service: LogService, shard: int, groups: int) -> Iterator[pa.Table]:
             except SourceError:
                 if first == begin:
                     raise
-                continue  # a cursor between the ends is a computed one, which the service need not know
+                continue  # this cursor is a computed one, which the service need not know
             yield decode(pull.body, shard, pull.begin, ())

@@ -24,11 +24,11 @@ PULL_GROUPS = 1000
 
 
 class LogService:
-    """The shards and log groups of one logstore. Does not pickle: its credentials must not get into what tasks carry.
+    """The shards and log groups of one logstore. Does not pickle: its credentials must not travel with tasks.
 
-    `budget` is how many seconds a call may take with its retries before SourceUnavailable, SourceThrottled or
-    SourceCorrupt is raised; `compression` is asked for in pulls; `provider` gives credentials in place of the
-    connection's own. Every call also raises SourceRefused, and ConfigError where there are no credentials to be had.
+    `budget` is how many seconds a call may take with its retries before it raises SourceUnavailable, SourceThrottled
+    or SourceCorrupt; `compression` is asked for in pulls; `provider` gives credentials in place of the connection's
+    own. Every call also raises SourceRefused, and ConfigError where it gets no credentials.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class LogService:
         return self._cursor(shard, str(int(unix_seconds)))
 
     def pull(self, shard: int, begin: int, end: int, count: int = PULL_GROUPS, pacer: Pacer | None = None) -> Pull:
-        """Up to `count` log groups of `[begin, end)`: fewer say nothing about the end, which is where `next` is `end`.
+        """Up to `count` log groups of `[begin, end)`; only `next == end` tells that the end is reached.
 
         Every try waits for `pacer`.
         https://www.alibabacloud.com/help/en/sls/developer-reference/api-sls-2020-12-30-pulllogs

@@ -27,7 +27,7 @@ def sign(
     headers: Mapping[str, str],
     now: float,
 ) -> dict[str, str]:
-    """`headers` of a GET without a body, with all that its signature adds; `now` is in unix seconds."""
+    """The `headers` of a GET without a body, with those of its signature added; `now` is in unix seconds."""
     signed = dict(headers)
     if credentials.security_token:
         signed["x-acs-security-token"] = credentials.security_token

@@ -30,8 +30,8 @@ LARGEST = 256 * 2**20
 """The most bytes of an answer that are taken into memory, sent or decompressed; pulls have some 10 MB."""
 
 CONNECTIONS = 16
-"""The most connections that stay open: few beside the service's limits, enough that its latency is not waited for
-shard by shard. They are made as they are needed; a task that reads needs two."""
+"""The most connections that stay open: few against the service's limits, but enough not to wait for its latency shard
+by shard. They are made as they are needed; a task that reads needs two."""
 
 _PIECE = 256 * 1024
 _API_VERSION = "0.6.0"
@@ -39,7 +39,7 @@ _API_VERSION = "0.6.0"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back; the names of `headers` are in lower case."""
+    """A whole answer; the names of `headers` are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -47,7 +47,7 @@ class Answer:
 
 
 class NoAnswer(Exception):
-    """Nothing whole came back. Attribute: code, the kind of fault, a key of the table in `faults`."""
+    """No whole answer came back. Attribute: code, the kind of fault, a key of `faults.RULES`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -129,7 +129,7 @@ def _read(answer: urllib3.BaseHTTPResponse, deadline: float) -> bytearray:
 
 
 def _pool(scheme: str, host: str) -> urllib3.PoolManager:
-    """Connections by way of the proxy that the environment names, if any, trusting whom the environment says."""
+    """Connections through the environment's proxy, if any; trusts the certificates that the environment names."""
     context = ssl.create_default_context(
         cafile=os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE") or certifi.where()
     )

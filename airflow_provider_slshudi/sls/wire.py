@@ -1,7 +1,7 @@
 """The protobuf messages of the log service, with every text as bytes.
 
-The SDK's own classes say `string` for keys, topic, source and tags, and parsers then refuse, or leave to chance, what
-is not UTF-8; producers do send it. The numbers and labels are those of
+The SDK's own classes say `string` for keys, topic, source and tags. Parsers then refuse text that is not UTF-8, or
+leave it to chance, and producers do send such text. The numbers and labels are those of
 https://www.alibabacloud.com/help/en/sls/developer-reference/data-encoding.
 """
 
@@ -52,19 +52,19 @@ FILE = _build()
 """The file descriptor."""
 
 LOG_GROUP_LIST = FILE.message_types_by_name["LogGroupList"]
-"""The descriptor of what a pull answers with."""
+"""The descriptor of a pull's body."""
 
 LogGroup: Any = message_factory.GetMessageClass(FILE.message_types_by_name["LogGroup"])
-"""The message class of what a put carries: one log group, which gets one cursor."""
+"""The message class of a put's body: one log group, which gets one cursor."""
 
 GROUP_TAG = b"\x0a"
-"""What precedes the length of every log group in a LogGroupList: field 1, length-delimited."""
+"""The byte before the length of every log group in a LogGroupList: field 1, length-delimited."""
 
 _FIXED_SIZES = {1: 8, 5: 4}
 
 
 def frame(size: int) -> bytes:
-    """What turns a LogGroup of `size` bytes into an element of a LogGroupList when put before it."""
+    """The prefix that makes a LogGroup of `size` bytes an element of a LogGroupList."""
     out = bytearray(GROUP_TAG)
     while size > 0x7F:
         out.append(size & 0x7F | 0x80)
@@ -74,7 +74,7 @@ def frame(size: int) -> bytes:
 
 
 def count_groups(body: bytes) -> int:
-    """How many log groups a LogGroupList frames, without a look into them. Raises ValueError where it is none."""
+    """Counts the log groups of a LogGroupList without parsing them. Raises ValueError for a malformed body."""
     at = groups = 0
     while at < len(body):
         if body[at] == GROUP_TAG[0] and at + 2 < len(body) and body[at + 2] < 0x80 <= body[at + 1]:
@@ -97,7 +97,7 @@ def count_groups(body: bytes) -> int:
 
 
 def _varint(body: bytes, at: int) -> tuple[int, int]:
-    """The number at `at`, and where what follows it begins."""
+    """The number at `at`, and the position after it."""
     value = shift = 0
     for place in range(at, min(at + 10, len(body))):
         value |= (body[place] & 0x7F) << shift
