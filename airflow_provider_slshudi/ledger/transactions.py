@@ -30,7 +30,7 @@ def begin(
 ) -> Transaction:
     """See `Ledger.begin`."""
     if not ranges and kind is not Kind.REPLAY:
-        raise LedgerError(f"pipeline {pipeline}: a transaction without ranges moves nothing", pipeline=pipeline)
+        raise LedgerError(f"pipeline {pipeline}: cannot begin a transaction without ranges", pipeline=pipeline)
     reads.lock_pipeline(connection, pipeline)
     for other in reads.live(connection, pipeline):
         if (other.dag_id, other.run_id) == (dag_id, run_id):
@@ -109,7 +109,8 @@ def _check_totals(id: str, ranges: Sequence[Range], totals: Sequence[RangeTotals
         missing = ", ".join(str(item) for item in wanted if item not in found) or "none"
         extra = ", ".join(str(item) for item in found if item not in wanted or found.count(item) > 1) or "none"
         raise LedgerError(
-            f"transaction {id}: the totals are not those of its ranges; missing: {missing}; strange or twice: {extra}",
+            f"transaction {id}: the totals do not match its ranges; without totals: {missing}; unknown, or twice: "
+            f"{extra}",
             transaction=id,
         )
     for item in totals:

@@ -34,6 +34,6 @@ def require_claim(storage: Storage, name: str, what: str) -> None:
     if found.get("claim") != name:
         others = ", ".join(f"{key} {value}" for key, value in found.items() if key != "claim") or "nobody"
         raise TableError(
-            f"{storage.uri}: this driver may not {what} any more, and did nothing: {_CLAIM} is of another ({others})",
+            f"{storage.uri}: this driver may not {what} any more, and did nothing: {_CLAIM} names another ({others})",
             table=storage.uri,
         )

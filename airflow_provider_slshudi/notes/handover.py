@@ -288,8 +288,8 @@ def token_of(storage: Storage, transaction: str, instant: str, digest: str | Non
             if hashlib.sha256(content).hexdigest() == digest:
                 return int(name.removeprefix(_MANIFEST).removesuffix(".json"))
     raise ManifestError(
-        f"{storage.uri}/{folder(instant)}: the manifest with SHA-256 {digest} is gone, which lists what instant "
-        f"{instant} wrote into the quarantine",
+        f"{storage.uri}/{folder(instant)}: the manifest with SHA-256 {digest} is gone. It listed the files that "
+        f"instant {instant} wrote into the quarantine",
         table=storage.uri,
         transaction=transaction,
         instant=instant,

@@ -47,7 +47,7 @@ def plan_backfill(
                 pipeline_name,
                 f"ranges.{item.shard}",
                 wanted[item.shard],
-                f"[{item.begin}, {item.end}) was never read and reaches out of what the service holds, "
+                f"[{item.begin}, {item.end}) was never read, but the service holds only "
                 f"[{window.service_begin}, {window.service_end})",
             )
     return limit(left[:MOST_RANGES], density, limits.max_bytes)

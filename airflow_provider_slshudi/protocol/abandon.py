@@ -30,7 +30,7 @@ def evidence(work: Work, id_: str) -> tuple[Transaction, Evidence]:
     live = {found.id: found for found in work.ledger.live(pipeline.name)}
     if id_ not in live:
         raise ConfigError(
-            f"transaction: {id_!r} is none of pipeline {pipeline.name} that may be given up; those are "
+            f"transaction: pipeline {pipeline.name} has no live transaction {id_!r} to give up; its live ones: "
             f"{', '.join(live) or 'none'}",
             source="transaction",
             field="transaction",
@@ -53,8 +53,8 @@ def abandon(work: Work, id_: str, reason: str) -> Evidence:
         transaction, seen = evidence(work, id_)
         if seen.state in _COMPLETED:
             raise IllegalTransition(
-                f"transaction {id_} is {transaction.state.value}, but its instant {seen.instant} is {seen.state.value} "
-                f"on {work.storage.uri}, and what is committed is not given up. Run `slshudi recover "
+                f"transaction {id_} is {transaction.state.value} in the ledger, but its instant {seen.instant} is "
+                f"{seen.state.value} on {work.storage.uri}: a completed batch cannot be given up. Run `slshudi recover "
                 f"{transaction.pipeline} --transaction {id_}`",
                 transaction=id_,
                 found=seen.state.value,

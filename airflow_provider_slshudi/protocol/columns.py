@@ -61,8 +61,8 @@ def promise(work: Work, transaction: Transaction) -> str:
         return ""
     if now is not None and now.instant > instant:
         return (
-            f"it has columns that commit {now.instant} lacks, which began later and completed first, with an older "
-            "state of the pipeline's file"
+            f"commit {now.instant} began later but completed first, with an older version of the pipeline's file, and "
+            "lacks columns of this batch"
         )
     handover.write_schema(work.storage, instant, schema)
     return ""

@@ -54,10 +54,10 @@ def without_filled_gaps(batches: Sequence[CommittedBatch]) -> list[CommittedBatc
 def refuse(work: Work, found: Sequence[Doubled]) -> RangesDoubled:
     """The error for a table that holds logs twice."""
     return RangesDoubled(
-        f"{work.storage.uri}: {len(found)} commits of pipeline {work.pipeline.name} hold ranges that earlier commits "
-        f"hold, too, so their logs were written twice: {'; '.join(map(str, found[:5]))}"
-        f"{'; and more' if len(found) > 5 else ''}. Nothing was changed, since a rebuilt ledger would call them "
-        f"read once. `{DROP} {work.pipeline.name}` takes what the later commits doubled out of the table",
+        f"{work.storage.uri}: {len(found)} commits of pipeline {work.pipeline.name} repeat ranges of earlier commits, "
+        f"so these logs are in the table twice: {'; '.join(map(str, found[:5]))}"
+        f"{'; and more' if len(found) > 5 else ''}. Nothing was changed: a rebuilt ledger would count them once. "
+        f"Run `{DROP} {work.pipeline.name}` to take the later copies out of the table",
         table=work.storage.uri,
         instant=found[0].batch.instant,
         ranges=[(item.batch.id, part) for item in found for part in item.ranges],

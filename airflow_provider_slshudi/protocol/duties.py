@@ -32,8 +32,8 @@ def read(work: Work) -> Duties:
         file = work.storage.full(duties.path_of(work.pipeline.name))
         raise TableError(
             f"{file} is damaged ({type(error).__name__}: {error}). It says where the duty for each "
-            "shard begins. Put it back from a backup; where there is none delete it: a ledger that is whole "
-            "leaves it anew with its next plan. One that is rebuilt without it says of each shard what it may lack",
+            "shard begins. Restore it from a backup. If there is none, delete it: an intact ledger writes it again "
+            "with its next plan. A ledger that is rebuilt without it reports for each shard which logs it may lack",
             table=work.storage.uri,
         ) from error
     return Duties(first, gone) if source == work.pipeline.source.identity else Duties()

@@ -152,9 +152,9 @@ def refuse_foreign_writes(work: Work, timeline: Timeline | None = None) -> None:
         operation = timeline.operation(instant)
         if other is None and operation not in _SERVICES:
             raise ForeignWrite(
-                f"{work.storage.uri}: instant {instant.time} ({operation}) was written by somebody else than pipeline "
-                f"{name}. Nothing is written until it is known to be meant: then `{REBUILD} {name}` takes the table as "
-                "it is; otherwise find out who writes there, and restore the table to before it",
+                f"{work.storage.uri}: pipeline {name} did not write instant {instant.time} ({operation}). Nothing more "
+                f"is written until you decide: if the write was meant, run `{REBUILD} {name}`, which takes the table "
+                "as it is; if not, find out who writes there, and restore the table to before it",
                 table=work.storage.uri,
                 instant=instant.time,
                 operation=operation,
@@ -214,10 +214,10 @@ def check_table_against_ledger(work: Work, timeline: Timeline | None = None) -> 
 
 def ledger_lost(work: Work, instant: str, id_: str, state: State | None = None) -> LedgerLost:
     """The error for an instant of ours that the ledger does not know, or whose transaction it has in another state."""
-    known = f"has as {state.value}: the ledger is older than the table" if state else "does not know: it was lost"
+    known = f"has it as {state.value}: it is older than the table" if state else "does not know it: it was lost"
     return LedgerLost(
-        f"{work.storage.uri}: instant {instant} carries transaction {id_} of pipeline {work.pipeline.name}, which the "
-        f"ledger {known}. Nothing is written until `{REBUILD} {work.pipeline.name}` has made it anew from the table",
+        f"{work.storage.uri}: instant {instant} carries transaction {id_} of pipeline {work.pipeline.name}, but the "
+        f"ledger {known}. Nothing is written until `{REBUILD} {work.pipeline.name}` has rebuilt it from the table",
         table=work.storage.uri,
         instant=instant,
         transaction=id_,

@@ -170,8 +170,8 @@ def _files(work: Work, planned: str) -> list[str]:
     why = ""
     if plan.partitions:
         why = (
-            f"would delete the folders of {', '.join(plan.partitions[:3])}, and a batch may be writing there: finish "
-            "it with the client that planned it, while the pipeline's DAGs are paused"
+            f"would delete the whole folders {', '.join(plan.partitions[:3])}, where a batch may be writing: pause the "
+            "pipeline's DAGs, then finish the clean with the client that planned it"
         )
     if plan.outside:
         why = (

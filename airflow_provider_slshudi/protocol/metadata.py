@@ -57,7 +57,7 @@ def _rebuilt(work: Work, lease: Lease, only_damaged: bool, found_by: str) -> tup
     after = _compared(work, lease)
     if not after.ok:
         raise TableError(
-            f"{work.storage.uri}: the metadata table was made anew and differs from what is on storage again "
+            f"{work.storage.uri}: the metadata table was made anew, but still differs from the files on storage "
             f"({', '.join(after.examples) or after.unreadable})",
             table=work.storage.uri,
         )
@@ -78,10 +78,10 @@ def _with_quarantine(found: Sequence[Comparison]) -> Comparison:
 def _refuse_unknown(work: Work, found: Comparison) -> None:
     if found.unknown:
         raise TableError(
-            f"{work.storage.uri}: {found.unknown} files are of instants that neither timeline nor archive knows, and "
-            f"that were not rolled back, for example {found.examples[-1]}. A metadata table that is made anew would "
-            "show their rows to every reader: move the files of that instant out of the table's folder, then run this "
-            "again",
+            f"{work.storage.uri}: nobody knows whether {found.unknown} files were committed: their instants are on "
+            f"neither timeline nor archive, and were not rolled back, for example {found.examples[-1]}. A new metadata "
+            "table would show their rows to every reader. Move that instant's files out of the table's folder, then "
+            "run this again",
             table=work.storage.uri,
         )
 

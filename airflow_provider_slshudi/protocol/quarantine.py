@@ -181,10 +181,10 @@ def require_no_newer(work: Work, main: Timeline) -> None:
 def _restored_alone(work: Work, instant: str) -> TableMismatch:
     path = storage_of(work).uri
     return TableMismatch(
-        f"{path}: instant {instant} is completed here, and {work.storage.uri} does not have it: that table was "
-        "restored or replaced, or is not mounted, and the quarantine was not. What is read again would be put aside a "
-        "second time. Restore both tables to before this instant with Hudi, then run `slshudi ledger rebuild "
-        f"{work.pipeline.name}`; what was committed since is read again",
+        f"{path}: the quarantine has completed instant {instant}, but {work.storage.uri} does not have it: somebody "
+        "restored or replaced that table alone, or it is not mounted. Logs that are read again would be quarantined "
+        "twice. Restore both tables to before this instant with Hudi, then run `slshudi ledger rebuild "
+        f"{work.pipeline.name}`; later logs are read again",
         table=path,
         instant=instant,
     )

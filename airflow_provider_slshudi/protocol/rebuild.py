@@ -87,9 +87,9 @@ def _begin_anew(work: Work) -> Rebuilt:
         for storage in (work.storage, Storage(work.pipeline.quarantine_path)):
             if storage.exists(PROPERTIES) or any(Timeline.load(storage)) or next(storage.walk(), None) is not None:
                 raise TableError(
-                    f"{storage.uri}: the table is said to be gone, and is there, or files of it are, which readers of "
-                    "a new one would take for its own. Remove what is left of it; or leave --table-is-gone out to "
-                    "rebuild the ledger from it; where only the quarantine is left, move it away first, since its logs "
+                    f"{storage.uri}: --table-is-gone was given, but the table or files of it are here, and readers of "
+                    "a new table would take them for its own. Either remove them, or leave --table-is-gone out to "
+                    "rebuild the ledger from the table. If only the quarantine is left, move it away first: its logs "
                     "are read again with all others",
                     table=storage.uri,
                 )

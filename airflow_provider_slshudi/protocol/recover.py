@@ -144,7 +144,7 @@ def _why_left(over: bool | None, silent: timedelta) -> str:
         return "its run has not ended"
     seconds = max(0, int(silent.total_seconds()))
     limit = int(SILENT_AFTER.total_seconds())
-    return f"its heartbeat is {seconds} s old, and only one of more than {limit} s means that nobody works on it"
+    return f"its last heartbeat is {seconds} s old; only after {limit} s nobody counts as working on it"
 
 
 def _runs(work: Work, named: Sequence[str]) -> set[Run]:
@@ -153,7 +153,7 @@ def _runs(work: Work, named: Sequence[str]) -> set[Run]:
     for id_ in named:
         if id_ not in live:
             raise ConfigError(
-                f"transactions: {id_!r} is none of pipeline {work.pipeline.name} that waits for a decision; those are "
+                f"transactions: {id_!r} does not wait for a decision in pipeline {work.pipeline.name}; these do: "
                 f"{', '.join(live) or 'none'}",
                 source="transactions",
                 field="transactions",

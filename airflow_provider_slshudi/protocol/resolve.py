@@ -126,7 +126,8 @@ def roll_back(work: Work, lease: Lease, instant: str, id_: str, token: int = 0) 
     left = state_of_pending(work.timeline(), instant) is not InstantState.NOTHING
     if left or quarantine.is_pending(work, instant):
         raise TableError(
-            f"{work.storage.uri}: instant {instant} is still on the timeline after its rollback, or the quarantine's",
+            f"{work.storage.uri}: instant {instant} is still on the timeline of the table, or of its quarantine, after "
+            "its rollback",
             table=work.storage.uri,
             instant=instant,
         )
@@ -176,8 +177,8 @@ def _commit(work: Work, transaction: Transaction, lease: Lease) -> None:
         )
     if not quarantine.is_settled(work, transaction):
         raise CommitStateUnknown(
-            f"instant {transaction.instant} is committed, but its part in {work.pipeline.quarantine_path} is not yet; "
-            "the next settle commits that",
+            f"instant {transaction.instant} is committed in the table, but not yet in the quarantine "
+            f"{work.pipeline.quarantine_path}; the next settle commits it there",
             table=work.storage.uri,
             instant=transaction.instant,
         )

@@ -82,8 +82,8 @@ class Work:
         name = self.pipeline.name
         if not any(loaded) and not self.storage.exists(PROPERTIES) and self.ledger.has_written(name):
             raise TimelineUnreadable(
-                f"{self.storage.uri}: there is no table here ({PROPERTIES} is missing), and the ledger knows that "
-                f"pipeline {name} wrote one. That says nothing of its commits: see whether it is mounted, and whether "
+                f"{self.storage.uri}: there is no table here ({PROPERTIES} is missing), but the ledger knows that "
+                f"pipeline {name} wrote one, so its commits cannot be checked. See whether it is mounted, and whether "
                 "this machine's settings lead to the right store. If it was really deleted, `slshudi ledger rebuild "
                 f"{name} --table-is-gone` begins anew",
                 table=self.storage.uri,
@@ -109,9 +109,9 @@ class Work:
         ledger, now = self.ledger.now(), datetime.now(timezone.utc)
         if now - ledger > MOST_AHEAD:
             raise ClockAhead(
-                f"{self.storage.uri}: this machine's clock says {now:%Y-%m-%d %H:%M:%S} UTC, and the ledger's "
-                f"{ledger:%Y-%m-%d %H:%M:%S} UTC. Nothing was written: each time on the timelines is later than "
-                "all before, so everybody would have to wait for this one. Correct the clock that is wrong",
+                f"{self.storage.uri}: this machine's clock says {now:%Y-%m-%d %H:%M:%S} UTC, the ledger's "
+                f"{ledger:%Y-%m-%d %H:%M:%S} UTC. Nothing was written: times on a timeline increase, so every other "
+                "machine would have to wait for this one's. Correct the wrong clock",
                 table=self.storage.uri,
                 now=now,
                 ledger=ledger,

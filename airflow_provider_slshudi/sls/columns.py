@@ -36,7 +36,7 @@ def names(keys: Sequence[str]) -> list[str]:
     """The `keys` that get a column of their own; raises as `schema`."""
     columns = [key for key in keys if key not in META.names]
     if REST.name in columns or len(set(columns)) != len(columns):
-        raise ValueError(f"keys {list(keys)}: every key once, and {REST.name} holds what is not named")
+        raise ValueError(f"keys {list(keys)}: name each key once, and not {REST.name}, which holds all others")
     return columns
 
 

@@ -78,7 +78,7 @@ def test_a_machine_whose_clock_is_days_ahead_of_the_ledgers_writes_nothing(
             lambda: settle(pipeline.by("run-2"), lambda run: True),
             lambda: maintain.archive(pipeline.by("archive")),
         ):
-            with pytest.raises(ClockAhead, match="Correct the clock that is wrong"):
+            with pytest.raises(ClockAhead, match="Correct the wrong clock"):
                 act()
     assert not pipeline.work.storage.exists(PROPERTIES)
     monkeypatch.setattr(type(pipeline.work.ledger), "now", lambda self: right(self) - timedelta(hours=1))

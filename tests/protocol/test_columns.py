@@ -113,7 +113,7 @@ def test_a_batch_that_one_of_an_older_file_overtook_is_read_again(
     prepared = pipeline.prepare(quick)
     steps.commit(quick, prepared.id, prepared.token)
     steps.append(wide, slow.id, slow.token)
-    with pytest.raises(ManifestError, match=f"columns that commit {prepared.instant} lacks"):
+    with pytest.raises(ManifestError, match=f"commit {prepared.instant} began later .* lacks columns of this batch"):
         steps.record(wide, slow.id, slow.token)
 
     settle(wide, lambda run: True)

@@ -292,7 +292,7 @@ def test_a_clean_that_somebody_else_planned_is_carried_out_unless_it_would_delet
             maintain.clean(pipeline.by("maintenance"))
     assert outside.exists() and base_files(pipeline) == there
     plan(partitionsToBeDeleted=["event_date=2026-01-01"])
-    with pytest.raises(ForeignWrite, match=rf"pending clean {planned} would delete the folders of event_date="):
+    with pytest.raises(ForeignWrite, match=rf"pending clean {planned} would delete the whole folders event_date="):
         maintain.clean(pipeline.by("maintenance"))
     assert base_files(pipeline) == there
     file.write_bytes(ours)

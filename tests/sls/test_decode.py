@@ -93,7 +93,7 @@ def test_columns_come_in_the_order_of_the_keys_with_the_rest_last(decode: Decode
 
 @pytest.mark.parametrize("keys", [["a", "a"], ["__rest__"]])
 def test_keys_that_cannot_all_be_columns_are_refused(decode: Decode, keys: list[str]) -> None:
-    with pytest.raises(ValueError, match="every key once"):
+    with pytest.raises(ValueError, match="name each key once"):
         decode(b"", 0, 0, keys)
 
 
