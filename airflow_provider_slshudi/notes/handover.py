@@ -30,7 +30,7 @@ def folder(instant: str) -> str:
 
 @dataclass(frozen=True)
 class Owner:
-    """The transaction that opened an instant; `quarantine` is the path for its misfits, empty before 0.2."""
+    """The transaction that opened an instant; `quarantine` is the path for its misfits, empty where there is none."""
 
     transaction: str
     pipeline: str
