@@ -47,11 +47,11 @@ _TIME: dict[str, Any] = {"type": ["string", "null"], "format": "date-time"}
 
 
 def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
-    """`{name}_tail`: reads what is new, as often as the pipeline's `schedule` says, one run at a time.
+    """`{name}_tail`: reads new logs, as often as the pipeline's `schedule` says, one run at a time.
 
     Args:
         pipeline: a pipeline's name or file.
-        dag_kwargs: of the DAG, instead of ours.
+        dag_kwargs: the DAG's arguments; they replace ours.
 
     Raises:
         ConfigError: the pipeline file is missing or wrong.
@@ -64,9 +64,9 @@ def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
 
 
 def backfill_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
-    """`{name}_backfill`: reads what the params name and nobody has read; arguments and errors as `tail_dag`.
+    """`{name}_backfill`: reads the unread ranges that the params name; arguments and errors as `tail_dag`.
 
-    One run is one batch; where more is left, it triggers the run that goes on.
+    One run is one batch; if more is left, it triggers the next run.
     """
     found = settings.pipeline(pipeline)
     params = {
@@ -103,7 +103,7 @@ def recovery_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
 
 
 def verify_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
-    """`{name}_verify`: proves the table and fails where it cannot; arguments and errors as `tail_dag`."""
+    """`{name}_verify`: proves that every log is in the table once, or fails; arguments and errors as `tail_dag`."""
     found = settings.pipeline(pipeline)
     params = {
         "source": Param(
@@ -123,7 +123,7 @@ def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     found = settings.pipeline(pipeline)
     given = {"schedule": found.maintenance.every, "description": f"{found.table.path}: files and timeline stay few"}
     with _dag(found, "maintenance", dag_kwargs, **given) as dag:
-        # Side by side: each looks for itself what there is to do, and one that fails holds up nothing else.
+        # Side by side: each service finds its own work, and one that fails does not hold up the others.
         cleaned = SlsHudiCleanOperator(task_id="clean", pipeline=pipeline)
         cleaned >> SlsHudiArchiveOperator(task_id="archive", pipeline=pipeline)
         if found.clusters:
@@ -136,7 +136,7 @@ def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
 def micro_batch(
     pipeline: str, plan: Callable[..., SlsHudiPlanOperator] = SlsHudiPlanOperator, group_id: str = "batch"
 ) -> TaskGroup:
-    """The steps of one transaction, to be called within a DAG; one batch per DAG run and pipeline.
+    """The steps of one transaction; call it within a DAG, for one batch per DAG run and pipeline.
 
     Args:
         pipeline: a pipeline's name or file.

@@ -1,7 +1,7 @@
-"""Everything that can go wrong, told apart by what a caller may do about it.
+"""All errors of the package, by what a caller can do about them.
 
 `TransientError`: the same call may succeed later. `TerminalError`: it will not, until a person or a
-configuration changes something. Every class carries the ids it speaks of as attributes.
+configuration changes something. Every class carries the ids that it speaks of as attributes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ConfigError(TerminalError):
 
 
 class SourceError(SlsHudiError):
-    """An answer of the log service, or none.
+    """The log service answered with an error, or not at all.
 
     Attributes: project, logstore, shard, cursor (integer, None where the call has none), code (the
     service's errorCode, or the kind of network fault), request_id.
@@ -58,7 +58,7 @@ class SourceUnavailable(SourceError, TransientError):
 
 
 class SourceThrottled(SourceUnavailable):
-    """A quota was exceeded; repeat more slowly."""
+    """The call exceeded a quota; repeat it more slowly."""
 
 
 class SourceRefused(SourceError, TerminalError):
@@ -66,7 +66,7 @@ class SourceRefused(SourceError, TerminalError):
 
 
 class SourceCorrupt(SourceError, TransientError):
-    """An answer contradicts itself (sizes, counts or cursors disagree) and was not believed."""
+    """An answer contradicts itself (sizes, counts or cursors disagree), so nobody uses it."""
 
 
 class CursorError(TerminalError):
@@ -89,9 +89,9 @@ class DataExpired(TerminalError):
     """Logs that the pipeline should read next are gone from the service.
 
     Attributes: pipeline, shard, begin, end (the lost half-open range of cursors, which may be empty), more (the shard
-    is gone, and was still open when its end was last asked: what it got afterwards was never read either, and nobody
-    knows how much that is), unseen (the shard is older than what the logstore keeps, and was never looked at before:
-    what it got before `begin` was never read, and nobody knows how much that is).
+    is gone, and was still open when its end was last asked: an unknown number of later logs is lost too), unseen (the
+    shard is older than the logstore's retention, and was never looked at before: an unknown number of logs before
+    `begin` is lost).
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class DataExpired(TerminalError):
 class ValueMisfit(TerminalError):
     """A log does not fit its table and the pipeline says that this fails the batch.
 
-    Attributes: column, type, value (shortened, None where there is none), key (row key
+    Attributes: column, type, value (shortened, None if there is none), key (row key
     `{shard}-{cursor}-{index}`), reason (`rows.misfits.Reason`).
     """
 
@@ -141,7 +141,7 @@ class ValueMisfit(TerminalError):
 class TooManyMisfits(TerminalError):
     """More of a batch's logs do not fit than the pipeline's `max_misfits` allows; nothing is committed.
 
-    Attributes: transaction, misfits (logs that do not fit), logs (all of the batch's), share (what is allowed).
+    Attributes: transaction, misfits (logs that do not fit), logs (all of the batch's), share (the greatest allowed).
     """
 
     def __init__(self, message: str, *, transaction: str, misfits: int, logs: int, share: float) -> None:
@@ -152,7 +152,7 @@ class TooManyMisfits(TerminalError):
 class TooManyFiles(TerminalError):
     """A batch spreads over more files than one commit takes; nothing of it is committed.
 
-    Attributes: instant, files (so many, or more), most, column (that rows are parted by; empty: none is).
+    Attributes: instant, files (at least so many), most, column (the partition's, empty without one).
     """
 
     def __init__(self, instant: str, files: int, most: int, column: str) -> None:
@@ -166,7 +166,7 @@ class TooManyFiles(TerminalError):
 
 
 def reason_text(reason: str, type_: str) -> str:
-    """Why a value does not fit, to go behind it in a sentence."""
+    """Why a value does not fit: the part of a sentence that follows the value."""
     return {
         "not_utf8": "is no UTF-8",
         "too_large": "is longer than max_bytes",
@@ -179,7 +179,7 @@ def reason_text(reason: str, type_: str) -> str:
 
 
 class KeyMissing(TerminalError):
-    """A log has no value for a column that its row is upserted by.
+    """A log has no value for a column by which its row is upserted.
 
     Attributes: column, key (`{shard}-{cursor}-{index}` of the log).
     """
@@ -194,7 +194,7 @@ class KeyMissing(TerminalError):
 
 
 class LedgerError(SlsHudiError):
-    """Something about the ledger. Attributes: pipeline, transaction (None where none is meant)."""
+    """An error about the ledger. Attributes: pipeline, transaction (None if it is about no single one)."""
 
     def __init__(self, message: str, *, pipeline: str = "", transaction: str | None = None) -> None:
         super().__init__(message)
@@ -206,7 +206,9 @@ class LedgerUnavailable(LedgerError, TransientError):
 
 
 class LedgerDenied(LedgerError, TerminalError):
-    """This process's user may not use the ledger's file. Attributes: path (what refuses), owner, user."""
+    """This process's user may not use the ledger's file. Attributes: path (the file or folder that refuses), owner,
+    user.
+    """
 
     def __init__(self, message: str, *, path: str, owner: str, user: str) -> None:
         super().__init__(message)
@@ -224,7 +226,7 @@ class LeaseHeld(LedgerError, TransientError):
 class BatchUnderWay(LedgerError, TransientError):
     """Another batch is between its plan and its end, and batches that upsert go one after the other.
 
-    Attribute: transaction, the other one.
+    Attribute: transaction, of the other batch.
     """
 
 
@@ -265,7 +267,7 @@ class PipelineConflict(LedgerError, TerminalError):
 
 
 class TableError(SlsHudiError):
-    """Something about the Hudi table. Attributes: table (base path), instant (None where none is meant)."""
+    """An error about the Hudi table. Attributes: table (base path), instant (None if it is about no single one)."""
 
     def __init__(self, message: str, *, table: str, instant: str | None = None) -> None:
         super().__init__(message)
@@ -277,7 +279,7 @@ class TimelineUnreadable(TableError, TransientError):
 
 
 class ClockAhead(TableError, TransientError):
-    """This machine's clock is far ahead of the ledger's; what it writes would stop all others until that time.
+    """This machine's clock is far ahead of the ledger's; its writes would stop all others until that time.
 
     Attributes: now (this machine's clock, UTC), ledger (the ledger's, UTC).
     """
@@ -288,7 +290,7 @@ class ClockAhead(TableError, TransientError):
 
 
 class ClockBehind(TableError, TransientError):
-    """This machine's clock is behind the newest time on the timelines; what is written now would not be seen.
+    """This machine's clock is behind the newest time on the timelines; readers would not see rows written now.
 
     Attributes: instant (that time, as Hudi writes it), now (this machine's clock, UTC).
     """
@@ -301,7 +303,7 @@ class ClockBehind(TableError, TransientError):
 class TableDenied(TableError, TerminalError):
     """This process's user may not use a file of the table, or would leave files that the table's owner may not use.
 
-    Attributes: path (what refuses), owner, user.
+    Attributes: path (the file or folder that refuses), owner, user.
     """
 
     def __init__(self, message: str, *, table: str, path: str, owner: str, user: str) -> None:
@@ -314,7 +316,7 @@ class TableMismatch(TableError, TerminalError):
 
 
 class ColumnMismatch(TableMismatch):
-    """The table's columns cannot become those that the pipeline asks for.
+    """The table's columns cannot become the ones that the pipeline asks for.
 
     Attribute: columns, each (name, type there, type in the file).
     """
@@ -327,7 +329,7 @@ class ColumnMismatch(TableMismatch):
 class ForeignWrite(TableError, TerminalError):
     """Somebody else wrote to a table of ours.
 
-    Attributes: operation (Hudi's name of it).
+    Attributes: operation (Hudi's name of the write).
     """
 
     def __init__(self, message: str, *, table: str, instant: str | None, operation: str) -> None:
@@ -336,7 +338,7 @@ class ForeignWrite(TableError, TerminalError):
 
 
 class CommitStateUnknown(TableError, TransientError):
-    """A commit was asked for and it is not known whether it happened. The next run's settle finds out."""
+    """Nobody knows whether a commit that was asked for happened. The next run's settle finds out."""
 
 
 class LedgerAhead(TableError, TerminalError):
@@ -370,7 +372,7 @@ class RangesDoubled(TableError, TerminalError):
 
 
 class ManifestError(TableError, TerminalError):
-    """What an append left behind is missing, old, or does not add up. Attribute: transaction."""
+    """An append's manifest is missing, old, or does not add up. Attribute: transaction."""
 
     def __init__(self, message: str, *, table: str, transaction: str, instant: str | None = None) -> None:
         super().__init__(message, table=table, instant=instant)
@@ -378,9 +380,9 @@ class ManifestError(TableError, TerminalError):
 
 
 class CheckFailed(TerminalError):
-    """A batch is not what the pipeline's `checks` ask for; nothing of it is committed.
+    """A batch does not meet the pipeline's `checks`; nothing of it is committed.
 
-    Attributes: pipeline, transaction, checks (those that failed: name to what was found).
+    Attributes: pipeline, transaction, checks (failed ones: name to finding).
     """
 
     def __init__(self, message: str, *, pipeline: str, transaction: str, checks: dict[str, str]) -> None:
@@ -400,7 +402,7 @@ class CatalogFailed(TransientError):
 
 
 class JobFailed(SlsHudiError):
-    """A Spark job ended without success. Attributes: verb, returncode, tail (last lines of its log)."""
+    """A Spark job failed. Attributes: verb, returncode, tail (last lines of its log)."""
 
     def __init__(self, message: str, *, verb: str, returncode: int | None = None, tail: str = "") -> None:
         super().__init__(message)
@@ -408,7 +410,7 @@ class JobFailed(SlsHudiError):
 
 
 class JobDenied(JobFailed, TerminalError):
-    """A Spark job ended since its user may not use a file of the table; the message names file, owner and user."""
+    """A Spark job failed since its user may not use a file of the table; the message names file, owner and user."""
 
 
 class RuntimeMissing(TerminalError):

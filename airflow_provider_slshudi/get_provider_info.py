@@ -1,4 +1,4 @@
-"""What Airflow is told about this provider.
+"""The description of this provider for Airflow.
 
 https://airflow.apache.org/docs/apache-airflow-providers/howto/create-custom-providers.html
 """

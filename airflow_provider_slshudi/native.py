@@ -1,4 +1,4 @@
-"""The Rust package slshudi-native, which is optional: whoever uses it has a slower way without it."""
+"""The optional Rust package slshudi-native; all code that uses it has a slower way without it."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from importlib.util import find_spec
 from typing import Any
 
 native: Any = import_module("slshudi_native") if find_spec("slshudi_native") else None
-"""The package, None where it is not installed."""
+"""The package, None if it is not installed."""

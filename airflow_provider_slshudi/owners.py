@@ -1,4 +1,4 @@
-"""Whose files are on this machine, and who is kept from them."""
+"""Who owns files on this machine, and who may not use them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-# How Java's own file classes, Hadoop's and Hudi's say that the system refused.
+# The texts by which Java's own file classes, Hadoop's and Hudi's say that the system refused a path.
 _JAVA = (
     re.compile(r"(/[^\n]*?) \(Permission denied\)"),
     re.compile(r"AccessDeniedException: (/[^\n:]*)"),
@@ -20,7 +20,7 @@ _JAVA = (
 
 
 def name_of(user: int) -> str:
-    """A user's name; its number where the system knows none."""
+    """A user's name, or its number if the system knows no name."""
     try:
         return pwd.getpwuid(user).pw_name
     except KeyError:
@@ -28,12 +28,12 @@ def name_of(user: int) -> str:
 
 
 def this_user() -> str:
-    """The name of the user that this process works as."""
+    """The name of this process's user."""
     return name_of(os.geteuid())
 
 
 def is_nameless() -> bool:
-    """Whether the system knows no name of this process's user, as OpenShift gives user ids to containers."""
+    """Whether the system knows no name of this process's user, such as the user ids that OpenShift gives containers."""
     try:
         pwd.getpwuid(os.getuid())
     except KeyError:
@@ -42,12 +42,12 @@ def is_nameless() -> bool:
 
 
 def hadoop_name() -> str:
-    """The name by which others than this machine's system know a user without a name."""
+    """The name by which Hadoop and Spark know a user who has none on this machine."""
     return os.environ.get("HADOOP_USER_NAME") or os.environ.get("SPARK_USER") or str(os.getuid())
 
 
 def umask() -> str:
-    """Read from where reading does not set it, which would be seen by other threads."""
+    """The umask, empty if unknown. From /proc: os.umask() would set it for a moment, which other threads would see."""
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("Umask:"):
@@ -61,7 +61,7 @@ def may(path: str | Path, how: int) -> bool:
 
 
 def refusing(path: str | Path) -> tuple[str, str]:
-    """What keeps this process from `path`, be that the file or a folder above it; and its owner."""
+    """The file or folder that keeps this process from `path`, and its owner."""
     parts = [*reversed(Path(path).parents), Path(path)]
     last = parts[0]
     for part in parts:
@@ -77,30 +77,30 @@ def refusing(path: str | Path) -> tuple[str, str]:
 
 
 def refused(path: str | Path) -> str:
-    """Who is kept from what, as a sentence's beginning; `path` is what could not be used."""
+    """The beginning of a sentence that says who may not use `path`, and who owns the file or folder that refuses."""
     found, owner = refusing(path)
     return f"{found} belongs to {owner}, and this process works as {this_user()}, who may not use it so"
 
 
 def refused_in_java(text: str) -> str | None:
-    """The path that an error of Java's says it was kept from, None where it says no such thing."""
+    """The path that the system refused Java, from Java's error text; None if the text names none."""
     for pattern in _JAVA:
         for found in pattern.findall(text):
             path, _ = refusing(found)
-            # Folders are not made for other reasons, too.
+            # Java fails to make folders for other reasons, too.
             if not may(path, os.R_OK | os.W_OK):
                 return str(found)
     return None
 
 
 def keeps_out(folder: str | Path) -> str | None:
-    """The owner of a folder who could not change what this process makes there; None where there is no such trouble.
+    """The folder's owner, if they could not change the files that this process makes there; else None.
 
-    A folder is made there for a moment where it is another user's: groups, umask, access lists and what some file
-    systems make of them all have a part in the answer.
+    In another user's folder this makes a folder for a moment: groups, umask, access lists and the ways of some file
+    systems all have a part in the answer.
 
     Raises:
-        OSError: nothing can be made there.
+        OSError: this process can make nothing there.
     """
     there = _named(folder).stat()
     if there.st_uid in (os.geteuid(), 0):
@@ -118,7 +118,7 @@ def keeps_out(folder: str | Path) -> str | None:
 
 
 def _named(path: str | Path) -> Path:
-    """A path as Java and Arrow name it, in UTF-8, where this process's locale would have it encoded otherwise."""
+    """A path as Java and Arrow name it, in UTF-8, even if this process's locale has another encoding."""
     return Path(os.fsdecode(os.fspath(path).encode("utf-8", "surrogateescape")))
 
 

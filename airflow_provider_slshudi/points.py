@@ -1,9 +1,9 @@
-"""The points of the protocol at which state changes: one place that names them, for tests of crashes.
+"""Names the points of the protocol at which state changes, for tests of crashes.
 
-A process whose environment has SLSHUDI_POINTS set to a folder looks there, at each point that it reaches, for a file
-of the point's name: `die` in it kills the Spark driver (JVM and Python) with SIGKILL, `hold` lets the process that
-comes first wait until somebody removes the file that it then turns into, `{point}.{pid}`. Without the variable a
-point is one look into the environment.
+If SLSHUDI_POINTS names a folder, a process looks there, at each point that it reaches, for a file of the point's name.
+If the file says `die`, SIGKILL ends the Spark driver (JVM and Python). If it says `hold`, the first process to come
+renames the file to `{point}.{pid}`, and waits until somebody removes it. Without the variable a point is one look into
+the environment.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Point(str, Enum):
     where: Where
 
     def __new__(cls, name: str, where: Where) -> Point:
-        """A member whose value is its name, as a file's name has it."""
+        """A member whose value is its name, as files are named after it."""
         made = str.__new__(cls, name)
         made._value_ = name
         made.where = where
@@ -117,7 +117,7 @@ class Point(str, Enum):
 
 
 def reach(point: Point) -> None:
-    """Dies or waits here where that was asked for."""
+    """Dies or waits here if a test asks for it."""
     folder = os.environ.get(FOLDER)
     if folder is not None:
         _meet(Path(folder) / point.value)
@@ -126,13 +126,13 @@ def reach(point: Point) -> None:
 def _meet(armed: Path) -> None:
     held = armed.with_name(f"{armed.name}.{os.getpid()}")
     try:
-        armed.rename(held)  # one process gets it
+        armed.rename(held)  # only one process succeeds
         asked = held.read_text(encoding="utf-8")
     except FileNotFoundError:
         return
     if asked == "die":
         held.unlink()
-        # spark-submit's JVM started this interpreter; the JVM is what the driver is.
+        # spark-submit's JVM started this interpreter, and is the driver.
         os.kill(os.getppid(), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
     while held.exists():

@@ -1,6 +1,6 @@
-"""Who a process is beyond its number, and children that end with their parent or at a time; Linux.
+"""Tells processes apart beyond their numbers, and ends children with their parent or at a time; Linux.
 
-Elsewhere nothing is known of other processes, and children are on their own.
+On other systems this knows nothing of other processes, and children are on their own.
 """
 
 from __future__ import annotations
@@ -20,36 +20,37 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 _UNREADABLE = "unreadable"
 _KERNEL_BOOT = Path("/proc/sys/kernel/random/boot_id")
 _NUMBERING = Path("/proc/self/ns/pid")
-# The kernel numbers this one itself (PROC_PID_INIT_INO): it is no container's.
+# The kernel gives this number to the machine's own namespace (PROC_PID_INIT_INO), to no container's.
 _OF_THE_MACHINE = "pid:[4026531836]"
 _MACHINE_ID = Path("/etc/machine-id")
 _NETWORK = Path("/sys/class/net")
-# Where a machine sleeps the usual monotonic clock stands still, and the database's does not.
+# While a machine sleeps, the usual monotonic clock stands still, and the database's does not.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def clock() -> float:
-    """Seconds since this machine's boot, those that it slept through included: what deadlines of drivers are by."""
+    """Seconds since this machine's boot, including sleep; the clock of drivers' deadlines."""
     return time.clock_gettime(_CLOCK)
 
 
 def this_process() -> str:
-    """Names this process among all of all machines and times; empty where that is not known."""
+    """A name of this process that no other has, on any machine, at any time; empty if unknown."""
     if _libc is None:
         return ""
     return f"{_machine()}/{_boot()}/{os.getpid()}/{_started(os.getpid())}"
 
 
 def is_here(process: str) -> bool:
-    """Whether a process that `this_process` named is, or was, of this machine and boot, and can be asked for here."""
+    """Whether a process that `this_process` named is of this machine, boot and numbering: we can look for it here."""
     return _libc is not None and process.count("/") >= 3 and process.rsplit("/", 2)[0].endswith(_boot())
 
 
 def is_gone(process: str) -> bool:
-    """Whether a process that `this_process` named is surely no more; False for one of which nothing is known.
+    """Whether a process that `this_process` named has surely ended; False if nothing is known of it.
 
-    Gone is what the kernel says is gone, what has ended, what began at another time under the same number, and what
-    ran before this very machine was started anew. A process that cannot be looked at, another user's say, lives.
+    It has ended if the kernel has no such process, if it is a zombie, if its number belongs to a process that began at
+    another time, or if this very machine was started anew since. A process that we cannot look at, say another user's,
+    counts as alive.
     """
     if _libc is None or process.count("/") < 3:
         return False
@@ -63,9 +64,9 @@ def is_gone(process: str) -> bool:
 def ends_with_parent(how: signal.Signals, until: float | None = None) -> Callable[[], None]:
     """For Popen's `preexec_fn`: the child gets `how` once the thread that started it is gone.
 
-    `until`, on `clock`'s, is when the child is ended at the latest, by the kernel's own timer, which goes on while the
-    child is stopped, but not while the machine sleeps (https://man7.org/linux/man-pages/man2/setitimer.2.html): whoever
-    started the child has to look at the clock too. Timer and signal outlive the child's `exec`
+    At `until`, by `clock`, the kernel's own timer ends the child. The timer goes on while the child is stopped, but not
+    while the machine sleeps (https://man7.org/linux/man-pages/man2/setitimer.2.html), so the child's starter has to
+    look at the clock too. Timer and signal outlive the child's `exec`
     (https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html).
     """
     parent = os.getpid()
@@ -77,20 +78,20 @@ def ends_with_parent(how: signal.Signals, until: float | None = None) -> Callabl
             signal.setitimer(signal.ITIMER_REAL, max(until - clock(), 1e-3))
         if _libc is not None:
             _libc.prctl(_PR_SET_PDEATHSIG, how)
-            if os.getppid() != parent:  # it ended before it could be asked for
+            if os.getppid() != parent:  # the parent ended before prctl was called
                 os.kill(os.getpid(), signal.SIGKILL)
 
     return set_up
 
 
 def end_with_parent() -> None:
-    """Lets this very process get SIGKILL once its parent is gone."""
+    """Makes the kernel send this process SIGKILL once its parent is gone."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of whatever loses its parent below it, so that nothing gets out of sight.
+    """Makes this process the parent of all its descendants that lose their own, so that none gets out of sight.
 
     https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html
     """
@@ -99,16 +100,16 @@ def adopt_orphans() -> None:
 
 
 def _boot() -> str:
-    """The boot, and what numbers its processes: containers of one machine have numbers of their own."""
+    """The boot, and the namespace that numbers processes: containers of one machine have numbers of their own."""
     boot = _KERNEL_BOOT.read_text(encoding="ascii").strip()
     return f"{boot}/{_NUMBERING.readlink()}"
 
 
 def _machine() -> str:
-    """What a machine keeps when it is started anew and no other has; empty where nothing is sure to be that.
+    """A name that the machine keeps when it is started anew and no other machine has; empty if there is none.
 
-    Its id, which copies of an image share, together with the addresses of its network cards, which they do not. A
-    container has neither of its own.
+    It is made of the machine's id, which copies of an image share, and the addresses of its network cards, which they
+    do not share. A container has neither of its own.
     """
     try:
         if str(_NUMBERING.readlink()) != _OF_THE_MACHINE:

@@ -38,7 +38,7 @@ class Density:
 
 
 def merge(ranges: Iterable[Range]) -> list[Range]:
-    """The same cursors in as few ranges as possible, sorted; `gap` is forgotten, since a gap is covered too."""
+    """The cursors of `ranges` in as few ranges as possible, sorted; drops `gap`, since a gap is covered too."""
     merged: list[Range] = []
     for item in sorted(ranges):
         last = merged[-1] if merged else None

@@ -21,16 +21,16 @@ def ledger_conn_id() -> str:
 
 
 def pipelines_folder() -> Path:
-    """Where pipeline files are looked for by name."""
+    """The folder of pipeline files that are given by name."""
     named = conf.get(SECTION, "pipelines_folder", fallback="")
     return Path(named).expanduser() if named else Path(str(conf.get("core", "dags_folder"))) / "pipelines"
 
 
 def pipeline_path(name_or_path: str) -> Path:
-    """The file that a name (`NAME.yaml` in the pipelines folder) or a path to a .yaml or .yml file means.
+    """The file of a pipeline, by its name (`NAME.yaml` in the pipelines folder) or by a path to a .yaml or .yml file.
 
     Raises:
-        ConfigError: there is no such file; the message lists the names that there are.
+        ConfigError: there is no such file; the message lists the known names.
     """
     given, folder = Path(name_or_path).expanduser(), pipelines_folder()
     if given.suffix in _SUFFIXES:

@@ -30,8 +30,8 @@ _SCHEME = re.compile(r"^[a-z0-9]+:(//)?")
 class Storage:
     """Files below one table, named by paths relative to its base. Picklable: tasks open their own connection.
 
-    Every fault of the file system but "not there" is `TimelineUnreadable`: it says nothing about the file. What the
-    system refuses to this process's user is `TableDenied`.
+    Every fault of the file system but "not there" is `TimelineUnreadable`: it says nothing about the file. If the
+    system refuses a file to this process's user, that is `TableDenied`.
     """
 
     def __init__(self, uri: str) -> None:
@@ -47,7 +47,7 @@ class Storage:
     def _parts(self) -> tuple[fs.FileSystem, str]:
         from pyarrow import fs
 
-        # As Hadoop takes it: nothing in it is a query, a fragment, or stands for another letter.
+        # As Hadoop takes it: no part is a query or a fragment, and no letter stands for another.
         path = _SCHEME.sub("", self.uri)
         if self.uri.startswith("file:"):
             return fs.LocalFileSystem(), path
@@ -62,7 +62,7 @@ class Storage:
         """`path` as the file system names it.
 
         Raises:
-            TableError: it leads out of the table's folder.
+            TableError: the path leads out of the table's folder.
         """
         if ".." in path.split("/"):
             raise TableError(f"{self.uri}: {path} leads out of the table's folder", table=self.uri)
@@ -70,7 +70,7 @@ class Storage:
         return f"{base}/{path}" if path else base
 
     def read(self, path: str) -> bytes | None:
-        """The file's content, None where there is no such file."""
+        """The file's content, None if there is no such file."""
         try:
             with self.filesystem.open_input_stream(self.full(path)) as stream:
                 return bytes(stream.read())
@@ -80,10 +80,10 @@ class Storage:
             raise self._unreadable(path, error) from error
 
     def write(self, path: str, content: bytes, via: str | None = None) -> None:
-        """Replaces the file at once: a reader sees all of it or what was there before.
+        """Replaces the file at once: a reader sees the whole new content or the old one.
 
-        A writer that is killed may leave a file of another name, in the folder `via`; without it beside the file, which
-        is then to be a folder that nobody else reads.
+        A killed writer may leave a file of another name: in the folder `via`, or without it beside the file. So leave
+        `via` out only in folders that nobody else reads.
         """
         target = self.full(path)
         folder, _, name = target.rpartition("/")
@@ -100,18 +100,18 @@ class Storage:
                 self.filesystem.move(written, target)
         except OSError as error:
             if local:
-                # On a full disk it would stay for good, and take what is needed.
+                # On a full disk it would stay for good, and take the space that others need.
                 with suppress(OSError):
                     self.filesystem.delete_file(unfinished)
             raise self._unreadable(path, error) from error
 
     def names(self, path: str) -> list[str] | None:
-        """The names of files and folders directly in a folder, None where there is no such folder."""
+        """The names of files and folders directly in a folder, None if there is no such folder."""
         found = self._within(path)
         return None if found is None else [info.base_name for info in found]
 
     def folders(self, path: str) -> list[str]:
-        """The names of folders directly in a folder; none where there is no such folder."""
+        """The names of folders directly in a folder; empty if there is no such folder."""
         return [info.base_name for info in self._within(path) or [] if not info.is_file]
 
     def _within(self, path: str) -> list[fs.FileInfo] | None:
@@ -125,7 +125,7 @@ class Storage:
             raise self._unreadable(path, error) from error
 
     def walk(self) -> Iterator[tuple[str, int]]:
-        """Path and bytes of every file of the table but Hudi's own under .hoodie; a listing of all folders."""
+        """Path and bytes of every file of the table, except Hudi's own under .hoodie; lists all folders."""
         from pyarrow import fs
 
         for name in self.names("") or []:
@@ -151,7 +151,7 @@ class Storage:
             raise self._unreadable(path, error) from error
 
     def files(self, path: str) -> list[str]:
-        """Paths within the table of all files in a folder and in those within; none where there is no such folder."""
+        """Paths within the table of all files in a folder and its subfolders; empty if there is no such folder."""
         from pyarrow import fs
 
         selector = fs.FileSelector(self.full(path), recursive=True, allow_not_found=True)
@@ -164,7 +164,7 @@ class Storage:
         return [info.path.removeprefix(f"{self.full('')}/") for info in found if info.is_file]
 
     def existing(self, paths: Sequence[str]) -> list[str]:
-        """Those of the paths at which there is a file."""
+        """The paths at which there is a file."""
         try:
             found = self.filesystem.get_file_info([self.full(path) for path in paths])
         except OSError as error:
@@ -172,7 +172,7 @@ class Storage:
         return [path for path, info in zip(paths, found, strict=True) if info.is_file]
 
     def create(self, path: str) -> pa.NativeFile:
-        """A stream that writes a new file under its own name; its folder is made."""
+        """A stream that writes a new file under its own name; makes the file's folder."""
         target = self.full(path)
         try:
             self._make_parent(target)
@@ -188,7 +188,7 @@ class Storage:
         """A file's path within the table, from its path as Hadoop names it.
 
         Raises:
-            TimelineUnreadable: it is not within the table.
+            TimelineUnreadable: the file is not within the table.
         """
         found = _SCHEME.sub("", path)
         base = f"{self.full('')}/"
@@ -197,13 +197,13 @@ class Storage:
         return found.removeprefix(base)
 
     def delete_files(self, paths: Sequence[str]) -> tuple[int, int]:
-        """Removes files side by side; gives how many there were, and their bytes."""
+        """Removes files side by side; returns how many there were, and their bytes."""
         with ThreadPoolExecutor(_DELETES_AT_ONCE) as pool:
             sizes = [size for size in pool.map(self._delete, paths) if size is not None]
         return len(sizes), sum(sizes)
 
     def delete(self, path: str) -> None:
-        """Removes a file; nothing happens where there is none."""
+        """Removes a file, if there is one."""
         try:
             self.filesystem.delete_file(self.full(path))
         except FileNotFoundError:
@@ -212,7 +212,7 @@ class Storage:
             raise self._unreadable(path, error) from error
 
     def delete_folder(self, path: str) -> None:
-        """Removes a folder and what is in it; nothing happens where there is none."""
+        """Removes a folder with its content, if there is one."""
         try:
             self.filesystem.delete_dir(self.full(path))
         except FileNotFoundError:
@@ -221,7 +221,7 @@ class Storage:
             raise self._unreadable(path, error) from error
 
     def _delete(self, path: str) -> int | None:
-        """Removes a file and gives its bytes, None where there was none."""
+        """Removes a file and returns its bytes, None if there was no file."""
         from pyarrow import fs
 
         try:
@@ -238,10 +238,10 @@ class Storage:
             self.filesystem.create_dir(target.rpartition("/")[0], recursive=True)
 
     def require_owner(self) -> None:
-        """Lets nobody write who would leave what the table's owner could not change: root, as a rule.
+        """Stops a user, as a rule root, who would leave files that the table's owner could not change.
 
         Raises:
-            TableDenied: the table is another user's, who would be kept out, or keeps this process's user out.
+            TableDenied: the table belongs to another user, who could not change our files, or whose folder refuses us.
         """
         folder = self.full(".hoodie")
         if self.filesystem.type_name != "local" or not self.exists(".hoodie"):
@@ -269,7 +269,7 @@ class Storage:
 
 
 def denied(uri: str, path: str) -> TableDenied:
-    """The error of a table of which the system refuses a path."""
+    """The error for a path of a table that the system refuses."""
     found, owner = owners.refusing(path)
     return TableDenied(
         f"{uri}: {owners.refused(path)}. Give it back to the table's owner (`chown -R`), and run everything that "

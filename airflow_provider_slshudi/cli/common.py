@@ -1,4 +1,4 @@
-"""What commands share: their way to a pipeline, and tables and JSON on standard output."""
+"""Helpers of all commands: their way to a pipeline, and tables and JSON on standard output."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.protocol.work import Work
 
 Commands = Any
-"""What argparse's `add_subparsers` returns."""
+"""The result of argparse's `add_subparsers`."""
 
 
 def add_pipeline(command: argparse.ArgumentParser) -> None:
-    """The argument that names a pipeline."""
+    """Adds the argument that names a pipeline."""
     command.add_argument("pipeline", help="a pipeline's name or file")
 
 
 def add_json(command: argparse.ArgumentParser) -> None:
-    """The option that asks for JSON."""
+    """Adds the option that asks for JSON."""
     command.add_argument("--json", action="store_true", help="JSON instead of a table")
 
 
 def work_of(name_or_path: str) -> Work:
-    """What a command works with; raises as `hooks.work.work_of`."""
+    """The pipeline, ledger, Spark and log service of a command; raises as `hooks.work.work_of`."""
     from airflow_provider_slshudi.hooks.work import work_of
     from airflow_provider_slshudi.protocol.work import Run
 
-    # Containers share process numbers, and a run may only go on with what is its own.
+    # Containers share process numbers, and a run may only go on with its own work.
     return work_of(name_or_path, Run("slshudi", f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}"))
 
 
 def print_json(out: TextIO, value: Any) -> None:
-    """One JSON value, indented."""
+    """Prints one JSON value, indented."""
     print(json.dumps(value, default=_plain, indent=2), file=out)
 
 
 def print_table(out: TextIO, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table, or that there is nothing in it."""
+    """Prints a table, or that it is empty."""
     from rich.console import Console
     from rich.table import Table
 
@@ -53,7 +53,7 @@ def print_table(out: TextIO, title: str, columns: Sequence[str], rows: Iterable[
         table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
-    # What reads a pipe has no width to keep to.
+    # A pipe has no width to keep to.
     console = Console(file=out, highlight=False, markup=False, width=None if out.isatty() else 240)
     console.print(table if table.row_count else f"{title}: none")
 

@@ -79,7 +79,7 @@ def _show_one(ledger: Ledger, options: argparse.Namespace) -> None:
 
 
 def _told(event: Event) -> str:
-    """An event's detail as a person reads it: `name value, ...` where it is a JSON object."""
+    """An event's detail as a person reads it: `name value, ...` if it is a JSON object."""
     try:
         detail = json.loads(event.detail)
     except ValueError:

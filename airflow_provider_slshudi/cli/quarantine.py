@@ -70,7 +70,7 @@ def _replay(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.protocol.replay import replay
 
     work = work_of(options.pipeline)
-    # As a batch's first step: what an earlier run left is decided before anything new is written.
+    # As in a batch's first step: recovery decides what earlier runs left before anything new is written.
     recover(work, lambda run: None)
     selection = Selection(options.transaction, options.column, options.reason, options.since, options.until)
     done = replay(work, selection)

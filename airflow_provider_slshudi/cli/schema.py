@@ -120,7 +120,7 @@ def _source(options: argparse.Namespace) -> tuple[Pipeline | None, LogService]:
 
 
 def _yaml(pipeline: Pipeline | None, options: argparse.Namespace, found: Sequence[Suggestion], logs: int) -> list[str]:
-    """A pipeline's file, or its further columns, with what is known of each key behind a #."""
+    """A pipeline's file, or its further columns, with a comment on each key."""
     if pipeline is not None:
         if not found:
             return [f"# {logs} logs looked at: no key that no column of {pipeline.name} names"]

@@ -33,7 +33,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _print(out: TextIO, name: str, proof: Proof) -> None:
-    """The totals, and of the ranges those that are wrong."""
+    """Prints the totals, and the wrong ranges."""
     title = f"{name} as of {proof.as_of or 'no commit'}: {'every log once' if proof.ok else 'NOT every log once'}"
     totals = proof.totals.to_dict()
     rows: list[tuple[object, ...]] = [

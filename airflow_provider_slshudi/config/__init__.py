@@ -1,1 +1,1 @@
-"""What a pipeline is: a YAML file, checked when it is loaded, before anything runs."""
+"""The model of a pipeline: a YAML file, checked when it is loaded, before anything runs."""

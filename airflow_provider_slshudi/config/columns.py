@@ -1,4 +1,4 @@
-"""The columns of a pipeline: what of a log fills each."""
+"""The columns of a pipeline, and the part of a log that fills each."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ REST = "map<string,string>"
 
 
 class Column(Model):
-    """A column and what of a log fills it: the value of a key (the column's own name unless given), or a part of it.
+    """A column, filled by the value of a log's key (the column's own name unless given), or by a part of it.
 
-    `type` is one of Spark's as its DDL writes it (`types.datatypes`); arrays, maps and structs are made of JSON.
+    `type` is one of Spark's as its DDL writes it (`types.datatypes`); arrays, maps and structs come from JSON.
     `format` says how timestamps are written in the log: a count since 1970, ISO 8601, or a pattern
-    (`types.timepattern`); dates may have a pattern. `timezone` is that of times that name no offset. `path` leads into
-    a JSON value (`types.jsonpath`). A log without a value does not fit where it is `required`, nor one whose value is
-    longer than `max_bytes`. `renamed_from` are former names, under which the table has the same values further on.
+    (`types.timepattern`); dates may have a pattern. `timezone` is the zone of times without offset. `path` leads into a
+    JSON value (`types.jsonpath`). A log does not fit if it has no value for a `required` column, or one longer than
+    `max_bytes`. `renamed_from` are former names, under which the table goes on to have the same values.
     """
 
     name: ColumnName

@@ -89,7 +89,7 @@ def _locate(node: yaml.Node, loc: tuple[int | str, ...]) -> tuple[str, int]:
 
 
 def _repeated_keys(node: yaml.Node, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """YAML lets a key stand twice and keeps the last one silently."""
+    """Keys that stand twice, with their lines: YAML would silently keep the last one."""
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             yield from _repeated_keys(item, f"{prefix}[{index}]")

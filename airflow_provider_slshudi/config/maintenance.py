@@ -11,7 +11,7 @@ from airflow_provider_slshudi.config.values import Model, Schedule, Size, every,
 
 
 class Keep(Model):
-    """How long replaced files stay for whoever reads an older snapshot: hours, or until so many later commits."""
+    """How long replaced files stay for readers of older snapshots: some hours, or until so many later commits."""
 
     hours: Annotated[int, Field(gt=0)] | None = None
     commits: Annotated[int, Field(gt=0)] | None = None
@@ -26,8 +26,8 @@ class Keep(Model):
 class Clustering(Model):
     """Files below `small_file` become files of up to `target_file` bytes (hudi.apache.org/docs/clustering).
 
-    With `sort` their rows are put in the order of these columns, one after the other (`linear`) or along a curve
-    through all of them (`zorder`), so that queries that filter by them skip files.
+    `sort` puts their rows in the order of these columns, one after the other (`linear`) or along a curve through all of
+    them (`zorder`), so that queries that filter by them skip files.
     """
 
     small_file: Size = parse_size("64MiB")
@@ -48,11 +48,11 @@ class Clustering(Model):
 
 
 class Maintenance(Model):
-    """How often the table's services run, and what they keep.
+    """How often the table's services run, and how much they keep.
 
-    Cleaning deletes replaced files (hudi.apache.org/docs/cleaning). Beyond `max_commits` on the active timeline
-    archival moves the oldest into the archive, down to `min_commits` (hudi.apache.org/docs/archival). With
-    `clustering: null` small files stay as they are. After `compact_after` commits the log files of a Merge-On-Read
+    Cleaning deletes replaced files (hudi.apache.org/docs/cleaning). Once the active timeline has more than
+    `max_commits`, archival moves the oldest into the archive, down to `min_commits` (hudi.apache.org/docs/archival).
+    With `clustering: null` small files stay as they are. After `compact_after` commits the log files of a Merge-On-Read
     table become base files (hudi.apache.org/docs/compaction).
     """
 

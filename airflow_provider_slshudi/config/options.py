@@ -1,10 +1,10 @@
-"""Hudi's options: those that every write of ours has, and those that a pipeline may not set."""
+"""Hudi's options: the ones that all our writes have, and the ones that a pipeline may not set."""
 
 from __future__ import annotations
 
 import re
 
-# What every write client of ours runs with: an instant that is written but not committed stays until somebody decides
+# All our write clients run with these: an instant that is written but not committed stays until somebody decides it
 # (hudi.apache.org/docs/concurrency_control, docs/design.md). A pipeline that changed one could lose data.
 PROTOCOL_OPTIONS = {
     "hoodie.write.concurrency.mode": "SINGLE_WRITER",
@@ -20,7 +20,7 @@ PROTOCOL_OPTIONS = {
     "hoodie.clustering.inline": "false",
     "hoodie.write.markers.type": "DIRECT",
 }
-# What Hudi does in a commit of its own, and ours does not; and how only Hudi's own writers write.
+# Hudi serves these in its own commits or writers; our commits and writers do not.
 _NOT_SERVED = (
     "hoodie.write.commit.callback.on",
     "hoodie.schema.on.read.enable",
@@ -31,7 +31,7 @@ _NOT_SERVED = (
     "hoodie.datasource.write.drop.partition.columns",
     "hoodie.metadata.auto.delete.partitions",
 )
-# Set from the pipeline's own fields.
+# The pipeline's own fields set these.
 _TABLE_OPTIONS = (
     "hoodie.base.path",
     "hoodie.avro.schema",
@@ -74,7 +74,7 @@ _TABLE_OPTIONS = (
 )
 BOUNDS = "hoodie.metadata.index.column.stats.enable"
 BOUNDS_OF = "hoodie.metadata.index.column.stats.column.list"
-"""Options by which Hudi keeps the least and the greatest value of columns in its metadata table, for each file."""
+"""Whether, and of which columns, Hudi keeps the least and the greatest value per file in its metadata table."""
 _OTHER_INDEX = re.compile(
     r"hoodie\.metadata\.(index\.(?!column\.stats\.|partition\.stats\.).*|([a-z]+\.)?record\.(level\.)?index)\.enable"
 )
@@ -82,7 +82,7 @@ PROTECTED_OPTIONS = frozenset((*PROTOCOL_OPTIONS, *_NOT_SERVED, *_TABLE_OPTIONS)
 
 
 def require_allowed(key: str, value: str) -> None:
-    """Refuses an option of `table.options` by a ValueError that says why."""
+    """Raises ValueError, which says why, if `table.options` may not have this option."""
     if not key.startswith("hoodie.") or key in PROTECTED_OPTIONS:
         raise ValueError(
             f"option {key} may not be set: options start with hoodie. and are none that exactly-once rests on "

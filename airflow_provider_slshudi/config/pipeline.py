@@ -30,24 +30,24 @@ from airflow_provider_slshudi.types.datatypes import DataType, Decimal, Scalar, 
 
 SHARD_BYTES_PER_SECOND = 10_000_000
 SHARD_READS_PER_SECOND = 100.0
-"""What a shard gives: https://www.alibabacloud.com/help/en/sls/product-overview/shard. Bytes are counted raw, since it
-is not said whether the service counts compressed ones."""
+"""The rates that a shard serves: https://www.alibabacloud.com/help/en/sls/product-overview/shard. We count raw bytes,
+since the page does not say whether the service counts compressed ones."""
 MOST_FILES = 10_000
-"""Of a batch: its commit tells the table of each, within a time that a lease covers."""
+"""The most files of a batch: its commit lists each of them, and must end while the lease lasts."""
 KEY_TYPES = ("string", "int", "bigint")
-"""Types of a record key's columns: their text is the same to every writer."""
+"""The types of a record key's columns: every writer makes the same text of their values."""
 ORDERING_TYPES = ("int", "bigint", "timestamp")
 
 
 class Source(Model):
-    """Where the logs are.
+    """The logstore to read, and how.
 
-    `start`: where a shard that exists when the pipeline first runs is read from: its first retained log
-    (`begin`), only what comes after (`end`), or a receive time in unix seconds. A shard that appears later is
-    always read from its first log.
+    `start` says where to begin in a shard that exists when the pipeline first runs: at its first retained log
+    (`begin`), at its end (`end`), or at a receive time in unix seconds. A shard that appears later is always read from
+    its first log.
 
-    `read_bytes_per_second` (raw) and `reads_per_second` are taken of each shard at most, by all tasks of a batch
-    together; `total_bytes_per_second` of all shards.
+    All tasks of a batch together read each shard at most at `read_bytes_per_second` (raw) and `reads_per_second`, and
+    all shards at most at `total_bytes_per_second`.
     """
 
     connection: str = "sls_default"
@@ -61,7 +61,7 @@ class Source(Model):
 
     @property
     def identity(self) -> str:
-        """What the ledger knows the source by."""
+        """The source's name in the ledger."""
         return f"sls://{self.project}/{self.logstore}"
 
 
@@ -87,10 +87,10 @@ class Spark(Model):
 
 
 class Check(Model):
-    """What is asked of a batch before it is committed, in one of three ways, as SQL of Spark where it is an expression.
+    """A condition that a batch must meet before it is committed, in one of three ways.
 
-    `every` holds of each row, `batch` is made of aggregates over all of them; NULL passes, as in SQL's CHECK.
-    `freshness` is how old the newest log of a tail's batch may be.
+    `every` is an expression of Spark's SQL over each row, `batch` one of aggregates over all rows; NULL passes, as in
+    SQL's CHECK. `freshness` is how old the newest log of a tail's batch may be.
     """
 
     name: ColumnName
@@ -112,7 +112,7 @@ class Check(Model):
 
 
 class Catalog(Model):
-    """The Hive metastore that knows the table by name; `table` is its name there, the table's own unless given."""
+    """The Hive metastore that lists the table; `table` is its name there, the table's own unless given."""
 
     metastore: Metastore
     database: ColumnName = "default"
@@ -120,7 +120,7 @@ class Catalog(Model):
 
 
 class Quarantine(Model):
-    """The table beside the main one that takes the logs which do not fit; by default named after the main one."""
+    """The table beside the main one for the logs that do not fit; by default named after the main one."""
 
     path: Uri | None = None
     name: ColumnName | None = None
@@ -130,8 +130,8 @@ class Pipeline(Model):
     """One logstore into one table.
 
     `rest_column` keeps the keys that no column names, as map<string, string>; without it they are dropped.
-    `misfits` says what becomes of a log that does not fit: a value that does not convert to its column's type, say. A
-    batch fails of whose logs more than the share `max_misfits` do not fit. `checks` is what is asked of a batch before
+    `misfits` says what becomes of a log that does not fit, say with a value that does not convert to its column's type.
+    A batch fails if a greater share of its logs than `max_misfits` does not fit. A batch must meet its `checks` before
     it is committed.
     """
 
@@ -152,12 +152,12 @@ class Pipeline(Model):
 
     @property
     def clusters(self) -> bool:
-        """Whether small files are made larger ones; rows that have keys stay in the files of their buckets."""
+        """Whether clustering makes larger files of small ones; rows with keys stay in their buckets' files."""
         return self.maintenance.clustering is not None and self.table.upsert is None
 
     @property
     def compacts(self) -> bool:
-        """Whether there are log files that become base files."""
+        """Whether compaction makes base files of log files."""
         return self.table.type == "merge_on_read"
 
     @model_validator(mode="after")
@@ -271,8 +271,8 @@ class Pipeline(Model):
     def bounded(self) -> frozenset[str]:
         """The columns of which Hudi is to keep bounds.
 
-        As it comes those that files are sorted by: there they pay, and each costs (docs/decisions/0028). Timestamps
-        only where an option names them: Hudi's bounds of old times are off.
+        By default the columns by which clustering sorts: there bounds pay, and each costs (docs/decisions/0028).
+        Timestamps only if an option names them: Hudi's bounds of old times are wrong.
         """
         options = self.table.options
         if options.get(BOUNDS, "true").lower() != "true":
@@ -287,9 +287,9 @@ class Pipeline(Model):
 
     @property
     def escapes_folders(self) -> bool:
-        """Whether Hudi is told that folders' names are escaped, as only those of texts need it.
+        """Whether the table says that its folders' names are escaped; only partitions by text need that.
 
-        Where it is, Spark fails at a filter of a table with a row without a partition (docs/decisions/0028).
+        If it says so, Spark fails at filters once a row has no partition (docs/decisions/0028).
         """
         partition = self.table.partition
         types = {column.name: column.type for column in self.columns}
@@ -297,7 +297,7 @@ class Pipeline(Model):
 
     @property
     def quarantine_path(self) -> str:
-        """Where the quarantine is."""
+        """The quarantine's path."""
         return self.quarantine.path or f"{self.table.path}_quarantine"
 
     @property

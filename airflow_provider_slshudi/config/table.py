@@ -1,4 +1,4 @@
-"""The table of a pipeline: where it is, its partitions, and whether rows have keys."""
+"""The table of a pipeline: its path, its partitions, and whether rows have keys."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from airflow_provider_slshudi.config.values import (
 )
 
 MOST_BUCKETS = 10_000
-"""Of a partition; each is a file at least."""
+"""The most buckets of a partition; each has at least one file."""
 
 
 class Bounds(Model):
-    """How far event times may lie before (`late`) and after (`future`) the moment when their batch was planned.
+    """How far event times may lie before (`late`) and after (`future`) the time at which their batch was planned.
 
-    `rule` says what becomes of logs beyond; the pipeline's `misfits` where it is left out.
+    `rule` says what becomes of logs beyond that; by default the pipeline's `misfits`.
     """
 
     late: Pause | None = None
@@ -41,7 +41,7 @@ class Bounds(Model):
 
     @property
     def seconds(self) -> tuple[int | None, int | None]:
-        """`late` and `future`."""
+        """`late` and `future` in seconds."""
         late, future = (limit and int(pause(limit).total_seconds()) for limit in (self.late, self.future))
         return late or None, future or None
 
@@ -75,12 +75,12 @@ Partition = Annotated[EventTimePartition | FieldPartition, Field(discriminator="
 class Upsert(Model):
     """Rows have keys: a log inserts, updates or deletes the row of its key, which is in one of a partition's buckets.
 
-    `merge_mode` says which of two rows of a key wins (hudi.apache.org/docs/record_merger): that of the greater
-    `ordering_field`, the later one among equals (`event_time`, the default where there is such a field), or the one
-    that was written later (`commit_time`). With `partial_update` a NULL in the winner leaves the other's value as it
-    is. A row whose `delete_marker` is true deletes its key's. A key's bucket is its hash modulo `buckets`
-    (hudi.apache.org/docs/indexes). `missing_key` says what becomes of a log without a value for its key or for the
-    ordering field: it fails the batch, or is dropped and counted.
+    `merge_mode` says which of two rows of a key wins (hudi.apache.org/docs/record_merger): the row with the greater
+    `ordering_field`, of equal ones the later (`event_time`, the default if there is such a field), or the row that was
+    written later (`commit_time`). With `partial_update` a NULL in the winner keeps the other's value. A row whose
+    `delete_marker` is true deletes the row of its key. A key's bucket is its hash modulo `buckets`
+    (hudi.apache.org/docs/indexes). A log without a value for its key or for the ordering field fails the batch, or is
+    dropped and counted, as `missing_key` says.
     """
 
     record_key: Annotated[Names, Field(min_length=1)]
@@ -105,17 +105,17 @@ class Upsert(Model):
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """The columns for which every row has a value."""
+        """The columns for which every row must have a value."""
         return (*self.record_key, *([self.ordering_field] if self.ordering_field else []))
 
     @property
     def mode(self) -> Literal["event_time", "commit_time"]:
-        """The merge mode that is meant."""
+        """The merge mode, given or by default."""
         return "commit_time" if self.ordering_field is None else "event_time"
 
 
 class Table(Model):
-    """The Hudi table. `options` are passed to Hudi's write client, but for those the protocol rests on.
+    """The Hudi table. `options` go to Hudi's write client, except options that the protocol rests on.
 
     Without `upsert` every log becomes a row of its own.
     """

@@ -1,4 +1,4 @@
-"""Values of a pipeline file: sizes, times, paths, names; each refusal says what is expected."""
+"""Values of a pipeline file: sizes, times, paths, names; each error says what is expected."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _check_metastore(value: str) -> str:
 
 
 def _check_path(value: str) -> str:
-    """Taken as it stands, as Hadoop does: `#`, `%`, spaces and letters of any script are parts of names."""
+    """The path as it stands, as Hadoop takes it: `#`, `%`, spaces and letters of any script are parts of names."""
     if not re.fullmatch(r"(file:(//)?(?=/[^/])|s3a?://[^/]+(?=//?[^/]))/.+", value, re.DOTALL):
         raise ValueError("expected a URI like file:///lake/events or s3a://bucket/lake/events")
     path = value.rstrip("/")
@@ -114,13 +114,13 @@ def _check_json_path(value: str) -> str:
 
 
 def refuse_secret(key: str) -> None:
-    """Refuses the name of a setting that sounds like a secret, by a ValueError."""
+    """Raises ValueError if the name of a setting sounds like a secret."""
     if re.search(r"secret|password|token|access\.?key", key, re.IGNORECASE):
         raise ValueError(f"{key} looks like a secret, which does not belong into a file: use a connection")
 
 
 def listed(names: Iterable[str]) -> str:
-    """The names for a message, in their order."""
+    """The names for a message, sorted."""
     return ", ".join(sorted(names)) or "there is none"
 
 
@@ -128,7 +128,7 @@ Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
 Schedule = Annotated[str, BeforeValidator(parse_schedule)]
 Pause = Annotated[str, AfterValidator(_check_pause)]
 Rule = Literal["nullify", "fail", "quarantine"]
-"""What becomes of a log that does not fit its table."""
+"""The rule for a log that does not fit its table."""
 ColumnName = Annotated[str, AfterValidator(_check_column)]
 Uri = Annotated[str, AfterValidator(_check_path)]
 Zone = Annotated[str, AfterValidator(_check_zone)]
@@ -140,6 +140,6 @@ ColumnType = Annotated[str, AfterValidator(lambda text: str(parse_type(text)))]
 
 
 class Model(BaseModel):
-    """A part of a pipeline: no field that is not known, and nothing changes."""
+    """A part of a pipeline: takes known fields only, and never changes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

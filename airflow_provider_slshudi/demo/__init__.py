@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the demo; 0 where its proof holds."""
+    """Runs the demo; 0 if its proof holds."""
     from airflow_provider_slshudi.demo.run import run
 
     return run(arguments)

@@ -47,10 +47,10 @@ class LocalAirflow:
     of this package do not need. Components end with the thread that started them, even one that is killed (Linux).
 
     Args:
-        directory: AIRFLOW_HOME; what is in it goes on.
-        dags_folder: where the DAG files are.
+        directory: AIRFLOW_HOME; an Airflow that is in it goes on.
+        dags_folder: the folder of the DAG files.
         environment: more variables, connections for example (AIRFLOW_CONN_*).
-        port: of the API server and the pages; 0 takes a free one.
+        port: the port of the API server and the pages; 0 takes a free one.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class LocalAirflow:
 
     @property
     def url(self) -> str:
-        """Of the pages."""
+        """The address of the pages."""
         return f"http://{HOST}:{self.port}"
 
     def __enter__(self: Airflow) -> Airflow:
@@ -88,7 +88,7 @@ class LocalAirflow:
         """Starts all and waits until scheduler, DAG processor and API server say that they are well.
 
         Raises:
-            RuntimeMissing: one of them ended, or did not become well in time; with its last words.
+            RuntimeMissing: one of them ended, with its last words, or did not become well in time.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         self._make_database()
@@ -115,14 +115,14 @@ class LocalAirflow:
         for process in tree:
             _signal(process, psutil.Process.terminate)
         _, alive = psutil.wait_procs(tree, timeout=_STOP_SECONDS)
-        # What was started while the tree was being ended.
+        # Processes that started while the tree was ending.
         late = {process for parent in alive for process in _tree(parent)}
         for process in {*alive, *late}:
             _signal(process, psutil.Process.kill)
         psutil.wait_procs({*alive, *late}, timeout=_STOP_SECONDS)
 
     def get(self, path: str, **query: Any) -> Any:
-        """The JSON answer of GET /api/v2/`path`; as the other calls, raises AirflowRefused."""
+        """The JSON answer of GET /api/v2/`path`; raises AirflowRefused, as the other calls do."""
         return self._call("GET", path, params=query)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
@@ -137,7 +137,7 @@ class LocalAirflow:
         """Waits until the DAG processor has made the DAG known.
 
         Raises:
-            AirflowRefused: it did not in time; with the import errors.
+            AirflowRefused: the DAG is not known in time; with the import errors.
         """
         deadline = time.monotonic() + seconds
         while dag_id not in {dag["dag_id"] for dag in self.get("dags", limit=1000)["dags"]}:
@@ -151,7 +151,7 @@ class LocalAirflow:
         self.patch(f"dags/{dag_id}", {"is_paused": paused})
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None, run_id: str | None = None) -> str:
-        """Starts a run; gives its id."""
+        """Starts a run; returns its id."""
         body: dict[str, Any] = {"logical_date": None, "conf": conf or {}}
         if run_id:
             body["dag_run_id"] = run_id
@@ -163,10 +163,10 @@ class LocalAirflow:
         return {task["task_id"]: task["state"] for task in found}
 
     def wait_for_run(self, dag_id: str, run_id: str, seconds: float = 300) -> str:
-        """Waits until a run is over; gives `success` or `failed`.
+        """Waits until a run is over; returns `success` or `failed`.
 
         Raises:
-            AirflowRefused: it is not over in time.
+            AirflowRefused: the run is not over in time.
         """
         deadline = time.monotonic() + seconds
         while (state := str(self.get(f"dags/{dag_id}/dagRuns/{run_id}")["state"])) not in _OVER:
@@ -200,7 +200,7 @@ class LocalAirflow:
                 answer = self._session.request(method, f"{self.url}/api/v2/{path}", timeout=30, **request)
             except requests.RequestException as error:
                 raise AirflowUnreachable(f"Airflow at {self.url} does not answer: {error}") from error
-            # Its SQLite may be locked on a busy machine; what is asked for again here may be asked for twice.
+            # Its SQLite may be locked on a busy machine; these requests may be sent twice.
             if answer.status_code != 500 or method == "POST" or time.monotonic() > deadline:
                 break
             time.sleep(0.5)
@@ -236,7 +236,7 @@ class LocalAirflow:
 
 
 class AirflowRefused(SlsHudiError):
-    """Airflow did not do what was asked."""
+    """Airflow refused a request, or did not do it in time."""
 
 
 class AirflowUnreachable(TransientError):
@@ -244,7 +244,7 @@ class AirflowUnreachable(TransientError):
 
 
 def _settings(directory: Path, dags_folder: Path, port: int) -> dict[str, str]:
-    """Few processes, and no pauses that a machine of one's own does not need."""
+    """Airflow's settings: few processes, and no pauses that a machine of one's own does not need."""
     return {
         "AIRFLOW_HOME": str(directory),
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder),
@@ -263,7 +263,7 @@ def _settings(directory: Path, dags_folder: Path, port: int) -> dict[str, str]:
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
-        # Whoever kills a driver here finds the one of the batch, and nothing stays when Airflow stops.
+        # No resident process: so each batch has a driver to kill, and nothing stays when Airflow stops.
         "SLSHUDI_RESIDENT_SECONDS": "0",
         "NO_PROXY": HOST,
         "no_proxy": HOST,

@@ -1,4 +1,4 @@
-"""How fast this machine decodes the demo's own logs, by the decoder that is installed."""
+"""Measures how fast this machine decodes the demo's own logs, with the installed decoder."""
 
 from __future__ import annotations
 

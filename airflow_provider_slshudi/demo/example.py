@@ -1,4 +1,4 @@
-"""The example pipeline of dags/, with a table somewhere else."""
+"""The example pipeline of dags/, with its table at another path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DAGS = Path(__file__).parents[2] / "dags"
 
 
 def write_example(dags: Path, folder: Path, table: str, schedule: str | None = None) -> Pipeline:
-    """Writes the example of `dags` into `folder` with the table at `table`, and another schedule where one is given.
+    """Writes the example of `dags` into `folder` with the table at `table`, and with `schedule` if given.
 
     Raises:
         RuntimeMissing: `dags` has no example.
@@ -23,7 +23,7 @@ def write_example(dags: Path, folder: Path, table: str, schedule: str | None = N
         raise RuntimeMissing(f"{example} is missing: run this from a checkout of the project, which has dags/")
     found = load_pipeline(example)
     text = example.read_text(encoding="utf-8").replace(found.table.path, table)
-    # The local server, which is what an example reads, has no quota to keep to.
+    # The example reads the local server, which has no quota to keep to.
     text = text.replace("source:\n", "source:\n  read_bytes_per_second: 1GB\n")
     if schedule is not None:
         text = text.replace(f"schedule: {found.schedule}", f"schedule: {schedule}")

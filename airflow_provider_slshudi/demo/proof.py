@@ -1,4 +1,4 @@
-"""Counts by witnesses that know nothing of each other."""
+"""Counts the demo's logs and rows in independent ways."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_provider_slshudi.protocol.work import Work
 
 @dataclass(frozen=True)
 class Proof:
-    """Logs that the service acknowledged, rows by Spark and by hudi-rs, distinct row keys, and what `verify` says."""
+    """Logs that the service acknowledged, rows by Spark and by hudi-rs, distinct row keys, and `verify`'s verdict."""
 
     put: int
     by_spark: int
@@ -21,7 +21,7 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        """All counts are one."""
+        """Whether all counts are equal."""
         return self.verified and len({self.put, self.by_spark, self.by_hudi_rs, self.distinct_keys}) == 1
 
 

@@ -1,9 +1,9 @@
-"""Puts ad events into a logstore with the official SDK, as a process of its own; says how far it is, a line a step.
+"""Puts ad events into a logstore with the official SDK, as a process of its own; prints its progress line by line.
 
     python -m airflow_provider_slshudi.demo.put PROJECT LOGSTORE
 
-Puts up to as many logs as the last line of its standard input says, until that ends. The connection is in the
-environment (`SlsConnection.to_env`). More than half of the logs go to one shard.
+Each line of its standard input is a number of logs: it puts logs until it has put that many in all. It ends with its
+input. The connection is in the environment (`SlsConnection.to_env`). More than half of the logs go to one shard.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HOT_KEY = "0" * 32
 
 
 def sdk_client(connection: SlsConnection) -> LogClient:
-    """The SDK's client as it is, its retries included."""
+    """The SDK's client as it comes, with its retries."""
     client: Any = LogClient(
         connection.endpoint, connection.access_key_id, connection.access_key_secret, source="10.0.0.1"
     )
@@ -38,7 +38,7 @@ def sdk_client(connection: SlsConnection) -> LogClient:
 
 
 def main(arguments: list[str]) -> int:
-    """Puts what it is asked for."""
+    """Puts as many logs as standard input asks for."""
     project, logstore = arguments
     client = sdk_client(SlsConnection.from_env(os.environ))
     now = int(time.time())

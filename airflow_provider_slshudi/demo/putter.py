@@ -1,4 +1,4 @@
-"""The process that puts the demo's logs, and how far it is."""
+"""The process that puts the demo's logs, and its progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_provider_slshudi.sls.connection import SlsConnection
 class Putter:
     """Makes the logstore, then puts `count` logs into it, in a process of its own and in `parts`.
 
-    The first part is put at once, each further one once `allow` has asked for it.
+    It puts the first part at once, and each further one when `allow` asks for it.
     """
 
     def __init__(self, connection: SlsConnection, source: Source, shards: int, count: int, parts: int) -> None:
@@ -52,7 +52,7 @@ class Putter:
         self._follower.join()
 
     def allow(self, parts: int) -> None:
-        """Lets the first `parts` of all parts be put."""
+        """Lets the process put the first `parts` of all parts."""
         if parts > self._allowed and self._allowed < self._parts and self._process.stdin:
             self._allowed = min(parts, self._parts)
             self._process.stdin.write(f"{self.count * self._allowed // self._parts}\n")
@@ -63,7 +63,7 @@ class Putter:
         """Whether all logs are acknowledged.
 
         Raises:
-            SlsHudiError: the process ended before.
+            SlsHudiError: the process failed.
         """
         if self._process.poll() not in (None, 0):
             raise SlsHudiError(

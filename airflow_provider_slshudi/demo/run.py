@@ -36,7 +36,7 @@ SCHEDULE = "10s"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs the demo; 0 where its proof holds, 1 where not."""
+    """Runs the demo; 0 if its proof holds, 1 if not."""
     options = _options(arguments)
     show = Show()
     try:
@@ -105,7 +105,7 @@ def _ledger_file(directory: Path) -> Path:
 
 
 def variables_of(directory: Path, connection: SlsConnection) -> Mapping[str, str]:
-    """What Airflow is told: connections, the folder of pipelines."""
+    """The variables for Airflow: connections, the folder of pipelines."""
     connections = {
         "SLS_DEFAULT": {
             "conn_type": "sls",
@@ -127,7 +127,7 @@ def variables_of(directory: Path, connection: SlsConnection) -> Mapping[str, str
 
 
 def work_of(pipeline: Pipeline, directory: Path, connection: SlsConnection) -> Work:
-    """The ways to the same ledger and log service without Airflow; makes the ledger."""
+    """Opens the same ledger and log service without Airflow; makes the ledger."""
     engine = open_engine(f"sqlite:///{_ledger_file(directory)}")
     migrate(engine)
     source = pipeline.source

@@ -1,4 +1,4 @@
-"""What the demo says."""
+"""The demo's output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IDLE_SECONDS = 20.0
 
 
 class Show:
-    """Lines with the seconds since the start before them; tables at the end."""
+    """Prints lines that begin with the seconds since the start, and tables at the end."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, soft_wrap=True)
@@ -29,15 +29,15 @@ class Show:
         self._progress = (0, 0)
 
     def say(self, text: str, style: str = "") -> None:
-        """One line."""
+        """Prints one line."""
         self._console.print(f"{time.monotonic() - self._started:6.1f} s  {text}", style=style, markup=False)
 
     def error(self, text: str) -> None:
-        """Why the demo ends."""
+        """Prints why the demo ends."""
         self.say(text, "bold red")
 
     def progress(self, put: int, of: int, committed: int) -> None:
-        """How far it is: every few seconds, more rarely while nothing changes."""
+        """Prints the progress: every few seconds, more rarely while nothing changes."""
         pause = _PROGRESS_SECONDS if (put, committed) != self._progress else _IDLE_SECONDS
         if time.monotonic() - self._last_progress < pause:
             return
@@ -45,7 +45,7 @@ class Show:
         self.say(f"{put:>9,} of {of:,} logs put, {committed:>9,} rows committed", "dim")
 
     def change(self, transaction: Transaction, recovered: bool) -> None:
-        """A batch is in another state."""
+        """Prints a batch's new state."""
         rows = f", {transaction.rows:,} rows" if transaction.rows else ""
         after = " by the recovery" if recovered else ""
         style = "green" if transaction.state is State.COMMITTED else ""
@@ -53,7 +53,7 @@ class Show:
         self.say(f"batch {batch}: {transaction.state.value}{after} (instant {instant}{rows})", style)
 
     def killed(self, pid: int, transaction: Transaction, phase: str) -> None:
-        """A driver was killed."""
+        """Prints that a driver was killed."""
         self.say(
             f"killed (SIGKILL) the Spark driver {pid} that was about to commit instant {transaction.instant}: ledger "
             f"{transaction.state.value}, timeline {phase}, {transaction.rows:,} rows written and not visible",
@@ -61,7 +61,7 @@ class Show:
         )
 
     def decisions(self, events: list[Event]) -> None:
-        """What was decided for a transaction, and on what evidence."""
+        """Prints the decisions about a transaction, with their evidence."""
         for event in events:
             if event.what == "decision":
                 detail = json.loads(event.detail)
@@ -72,7 +72,7 @@ class Show:
                 )
 
     def batches(self, ledger: Ledger, pipeline: str) -> None:
-        """A row per committed batch; seconds from its plan to its commit."""
+        """Prints a table with a row per committed batch; its seconds count from plan to commit."""
         table = Table(title="Committed batches")
         for name in ("batch", "instant", "shards", "rows", "raw MB", "MB/s", "seconds"):
             table.add_column(name, justify="left" if name in ("batch", "instant") else "right")
@@ -92,7 +92,7 @@ class Show:
         self._console.print(table)
 
     def proof(self, proof: Proof) -> None:
-        """The counts, side by side."""
+        """Prints the counts, side by side."""
         table = Table(title="Proof", show_header=False)
         table.add_column()
         table.add_column(justify="right")
@@ -108,7 +108,7 @@ class Show:
             self.error("the counts differ: this should never happen")
 
     def decoding(self, found: Decoding) -> None:
-        """How fast this machine decodes, and what would make it faster."""
+        """Prints how fast this machine decodes, and what would make it faster."""
         by = "slshudi-native" if found.by_native else "ptars"
         self.say(f"decoding: {found.mb_s:,.0f} MB of raw logs a second and core, by {by}")
         if not found.by_native:
@@ -119,7 +119,7 @@ class Show:
             )
 
     def addresses(self, airflow: str, table: str, directory: Path) -> None:
-        """Where to look next."""
+        """Prints where to look next."""
         self.say(f"Airflow: {airflow}/dags/ad_events_tail")
         self.say(f"table:   {table}")
         self.say(f"ledger:  sqlite:///{directory / 'ledger.db'} (state of {datetime.now():%H:%M:%S})")

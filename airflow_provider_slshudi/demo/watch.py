@@ -20,7 +20,7 @@ _PATIENCE_SECONDS = 420.0
 
 
 class Watch:
-    """The demo's eye on the ledger, and its hand on one driver."""
+    """Watches the demo's ledger, and kills one driver."""
 
     def __init__(self, work: Work, airflow: LocalAirflow, putter: Putter, show: Show) -> None:
         self._work, self._airflow, self._putter, self._show = work, airflow, putter, show
@@ -32,10 +32,10 @@ class Watch:
         return f"{self._work.pipeline.name}_tail"
 
     def until_all_is_committed(self) -> None:
-        """Lets the DAG run on its schedule until every log is committed, which takes a batch for each part that is put.
+        """Lets the DAG run on its schedule until every log is committed, one batch per part of the logs.
 
         Raises:
-            SlsHudiError: that takes too long.
+            SlsHudiError: this takes too long.
         """
         self._airflow.pause(self._dag_id, False)
         deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -51,7 +51,7 @@ class Watch:
         transactions = self._work.ledger.last(self._work.pipeline.name, 100)
         for transaction in reversed(transactions):
             self._tell(transaction)
-        # A batch reads what was put before it was planned, so the part that is put meanwhile is left for the next.
+        # A batch reads the logs that came before its plan, so a part that is put meanwhile is left for the next batch.
         self._putter.allow(1 + len([item for item in transactions if item.state is not State.ABORTED]))
         committed = [item for item in transactions if item.state is State.COMMITTED]
         if self._killed is None and committed:
@@ -75,7 +75,7 @@ class Watch:
             self._show.decisions(self._work.ledger.events(transaction.id))
 
     def _kill_a_committing_driver(self, transactions: list[Transaction]) -> None:
-        """SIGKILL to the JVM of a commit whose data is written and recorded."""
+        """Sends SIGKILL to the JVM of a commit whose data is written and recorded."""
         prepared = {item.instant: item for item in transactions if item.state is State.PREPARED}
         for process in psutil.process_iter(["cmdline"]) if prepared else ():
             command = process.info["cmdline"] or []

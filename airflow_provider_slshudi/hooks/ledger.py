@@ -18,7 +18,7 @@ DIALECTS = ("sqlite", "postgresql", "mysql")
 
 
 class LedgerHook(BaseHook):
-    """The ledger's database: extra `dialect` is sqlite, postgresql or mysql, `schema` the database.
+    """The ledger's database: extra `dialect` is sqlite, postgresql or mysql, `schema` names the database.
 
     For SQLite `schema` is the absolute path of the file and the other fields stay empty.
     """
@@ -33,11 +33,11 @@ class LedgerHook(BaseHook):
         self.ledger_conn_id = ledger_conn_id
 
     def ledger(self) -> Ledger:
-        """The ledger, its tables brought to this package's version.
+        """Opens the ledger and brings its tables to this package's version.
 
         Raises:
             ConnectionMissing: Airflow gives no such connection.
-            ConfigError: it cannot work; the message says why.
+            ConfigError: the connection cannot work; the message says why.
             LedgerUnavailable: the database does not answer.
         """
         return _open(self._url())
@@ -79,7 +79,7 @@ class LedgerHook(BaseHook):
 
 @cache
 def _open(url: str) -> Ledger:
-    """One engine per process and database."""
+    """The ledger at `url`; cached, so that a process has one engine per database."""
     from airflow_provider_slshudi.ledger.engine import migrate, open_engine
     from airflow_provider_slshudi.ledger.ledger import Ledger
 

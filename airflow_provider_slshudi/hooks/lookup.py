@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 class ConnectionMissing(TransientError):
-    """Airflow gives no connection of this id. A worker is told so too when the API server is away: ask again."""
+    """Airflow gives no connection of this id. It also says so to a worker when the API server is away: ask again."""
 
 
 def find_connection(conn_id: str, conn_type: str) -> Connection:
     """The connection of an id.
 
     Raises:
-        ConnectionMissing: Airflow gives none.
-        ConfigError: it is of another type.
+        ConnectionMissing: Airflow gives no such connection.
+        ConfigError: the connection is of another type.
     """
     try:
         connection = BaseHook.get_connection(conn_id)

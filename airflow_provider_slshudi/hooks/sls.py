@@ -19,8 +19,8 @@ _NO_PROJECT = "slshudi-connection-test"
 class SlsHook(BaseHook):
     """The log service: host is the endpoint, login the AccessKey ID, password its secret.
 
-    Extra: `region`, `auth_version` (v1 or v4), `security_token` (of temporary credentials), `credentials` (where keys
-    are fetched and renewed from, instead of login and password).
+    Extra: `region`, `auth_version` (v1 or v4), `security_token` (of temporary credentials), `credentials` (the source
+    that gives and renews keys, instead of login and password).
     """
 
     conn_name_attr = "sls_conn_id"
@@ -37,7 +37,7 @@ class SlsHook(BaseHook):
 
         Raises:
             ConnectionMissing: Airflow gives no such connection.
-            ConfigError: it cannot work; the message says why.
+            ConfigError: the connection cannot work; the message says why.
         """
         from airflow_provider_slshudi.sls.connection import SlsConnection
 
@@ -64,7 +64,7 @@ class SlsHook(BaseHook):
         return self.connection()
 
     def test_connection(self) -> tuple[bool, str]:
-        """Asks for a project that does not exist: no name of one is known here. Airflow's test button."""
+        """Asks for a project that does not exist, since a connection names no project; Airflow's test button."""
         try:
             self.service(_NO_PROJECT, "none").shards()
         except SourceError as error:

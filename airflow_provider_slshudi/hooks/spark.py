@@ -23,13 +23,12 @@ _log = logging.getLogger(__name__)
 
 
 class SparkLauncher:
-    """Runs distributed verbs by `SparkSubmitHook` under the connection's master, in client mode; the others, a
-    decision's seconds, on this machine.
+    """Runs distributed verbs by `SparkSubmitHook` under the connection's master, in client mode; runs the others, which
+    take seconds, on this machine.
 
-    Secrets are in the environment of the driver, which is a child of this process, whatever the master: neither in
-    the configuration nor in the arguments, which process lists and Spark's web pages show. A driver ends with the
-    process that started it, where the system can do that (Linux); what runs in a resident process on behalf of a task
-    ends with that task's process too.
+    The driver is a child of this process, whatever the master. It gets secrets in its environment only: process lists
+    and Spark's web pages show arguments and configuration. A driver ends with the process that started it, if the
+    system can do that (Linux); a task's job in a resident process ends with the task's process too.
     """
 
     def __init__(self, conn_id: str) -> None:
@@ -41,7 +40,7 @@ class SparkLauncher:
         """Runs the job and waits for it.
 
         Raises:
-            JobFailed: it did not end well; the message says why.
+            JobFailed: the job failed; the message says why.
             ConfigError: the connection cannot be used.
         """
         if verb.is_distributed:
@@ -50,7 +49,7 @@ class SparkLauncher:
             self._control.run(verb, order, secrets)
 
     def kill(self) -> None:
-        """Ends the driver that runs, if one does."""
+        """Ends the running driver, if there is one."""
         self._control.kill()
         if self._hook is not None:
             self._hook.on_kill()
@@ -61,7 +60,7 @@ class SparkLauncher:
             conf=made.conf, conn_id=self._conn_id, name=made.name, application_args=made.arguments, deploy_mode="client"
         )
         try:
-            # Not `env_vars`, which become --conf on YARN and Kubernetes. PATH is searched in this environment.
+            # Not `env_vars`, which become --conf on YARN and Kubernetes. Popen searches PATH in this environment.
             with order.as_input() as given:
                 hook.submit(
                     APPLICATION,
@@ -77,7 +76,7 @@ class SparkLauncher:
             self._hook = None
 
     def _master(self) -> str:
-        """The master as SparkSubmitHook reads it; what depends on the master is configured before that."""
+        """The master as SparkSubmitHook reads it; settings depend on it, and are made before the hook runs."""
         found = find_connection(self._conn_id, "spark")
         if found.extra_dejson.get("deploy-mode") == "cluster":
             raise ConfigError(
@@ -93,7 +92,7 @@ class SparkLauncher:
 
 
 class _Hook(SparkSubmitHook):
-    """Remembers the last lines, which its exception does not tell."""
+    """Remembers the last lines of the log, which SparkSubmitHook's exception leaves out."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)

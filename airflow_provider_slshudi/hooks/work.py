@@ -1,4 +1,4 @@
-"""From a pipeline's name to all that its steps touch, by Airflow's connections."""
+"""From a pipeline's name to its ledger, Spark and log service, by Airflow's connections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_provider_slshudi.protocol.work import Run, Work
 
 
 def work_of(name_or_path: str, run: Run) -> Work:
-    """What the steps of a pipeline work with.
+    """The pipeline, ledger, Spark and log service that a pipeline's steps work with.
 
     Raises:
         ConfigError: the pipeline, a setting or a connection is wrong.

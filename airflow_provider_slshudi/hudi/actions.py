@@ -1,4 +1,4 @@
-"""What Hudi's timeline calls the actions that pipelines take (hudi.apache.org/docs/timeline), and which are ours."""
+"""Hudi's names for the actions that pipelines take (hudi.apache.org/docs/timeline), and which plans are ours."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ CLUSTERING = "clustering"
 COMPACTION = "compaction"
 COMMIT_ACTION = "commit"
 OWNER = "slshudi.service"
-"""What the plan of a table service carries: the pipeline's name."""
+"""Key in a table service's plan; its value is the pipeline's name."""
 
 
 def action(table: Table) -> str:
-    """What Hudi calls a commit of the table."""
+    """Hudi's name for a commit of the table."""
     return "deltacommit" if table.type == "merge_on_read" else COMMIT_ACTION
 
 
 def planned_by_us(timeline: Timeline, instant: Instant, pipeline: str) -> bool:
-    """Whether this pipeline's services planned a pending instant; a plan that was cut off is nobody else's work."""
+    """Whether this pipeline planned a pending instant; a plan that was cut off counts as its own."""
     plan = timeline.plan(instant)
     return not plan or (plan.get("extraMetadata") or {}).get(OWNER) == pipeline

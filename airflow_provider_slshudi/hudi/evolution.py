@@ -1,9 +1,9 @@
 """How a table's columns change with the pipeline's file, and which changes are refused.
 
-A table has the schema that its newest commit carries, by the time of the instant's request: so Spark and hudi-rs take
-it. Columns are added to it and become wider, and are never taken away: of a column that a file lacks all readers make
-NULL, so files of any age can be read. What may become what was found by runs (docs/decisions/0016): each pair reads
-alike by Spark and hudi-rs, in snapshot and incremental queries and through every filter, and survives clustering.
+A table's schema is the one that its newest commit by request time carries: Spark and hudi-rs take it so. Columns are
+added or become wider; none is taken away. Readers give NULL for a column that a base file lacks, so files of any age
+can be read. Runs showed which type may become which (docs/decisions/0016): Spark and hudi-rs read each such pair
+alike, in snapshot and incremental queries and through every filter, and the pair survives clustering.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from airflow_provider_slshudi.storage import Storage
 from airflow_provider_slshudi.types.datatypes import MOST_DIGITS, DataType, Decimal, Scalar, Struct, parse_type
 
 SCHEMA_KEY = "schema"
-"""Where a commit's extra metadata has the table's schema; Hudi's own name of it."""
+"""Hudi's key for the table's schema in a commit's extra metadata."""
 
 _WRITTEN_ANEW = "rows of a table with `upsert` are written anew with the file's columns: keep this one in the file"
 _WIDER = {"int": ("bigint", "double"), "float": ("double",)}
@@ -44,9 +44,9 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """A column that is not alike in table and file; types as text, empty where there is no such column.
+    """A column that differs between table and file; types are text, empty where the column is missing.
 
-    `note` says what becomes of it, or where it is refused what to do.
+    `note` says what becomes of the column, or what to do if the change is refused.
     """
 
     kind: Kind
@@ -58,7 +58,7 @@ class Change:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """The table's schema, an Avro record, as readers take it; `instant` carries it, empty where none does."""
+    """The table's schema as readers take it, an Avro record; `instant` carries it, and is empty if none does."""
 
     record: dict[str, Any]
     instant: str
@@ -70,9 +70,9 @@ class TableSchema:
 
 
 def schema_of_now(storage: Storage, timeline: Timeline) -> TableSchema | None:
-    """The table's schema; None where there is no table, or one that does not tell.
+    """The table's schema; None if there is no table, or it states no schema.
 
-    Reads one commit as a rule: the newest one that carries a schema.
+    Reads commits from the newest on until one carries a schema, as a rule the first.
     """
     for instant in reversed(timeline.completed(*CHANGES)):
         text = timeline.extra_metadata(instant).get(SCHEMA_KEY)
@@ -83,7 +83,7 @@ def schema_of_now(storage: Storage, timeline: Timeline) -> TableSchema | None:
 
 
 def changes(now: TableSchema, pipeline: Pipeline) -> list[Change]:
-    """What differs between the table and the pipeline's file: the file's columns first, in its order."""
+    """The differences between the table and the pipeline's file: the file's columns first, in its order."""
     there = {field["name"]: field["type"] for field in now.record["fields"]}
     former = {name for column in pipeline.columns for name in column.renamed_from}
     renamed = {column.name: column.renamed_from for column in pipeline.columns if column.renamed_from}
@@ -100,7 +100,7 @@ def require_fit(storage: Storage, timeline: Timeline, pipeline: Pipeline) -> lis
     """The changes that the next batch brings; none where there is no table yet.
 
     Raises:
-        ColumnMismatch: one of them is not possible; the message names each with both types.
+        ColumnMismatch: a change is not possible; the message names each such column with both types.
     """
     now = schema_of_now(storage, timeline)
     found = changes(now, pipeline) if now is not None else []
@@ -111,11 +111,11 @@ def require_fit(storage: Storage, timeline: Timeline, pipeline: Pipeline) -> lis
 
 
 def schema_to_commit(storage: Storage, timeline: Timeline, pipeline: Pipeline | None = None) -> str | None:
-    """The schema that whatever is committed next has to carry: the table's, with what recorded batches will bring.
+    """The schema that the next commit has to carry: the table's, joined with those recorded for pending instants.
 
-    With `pipeline` also its columns, be they those of a file that changed since. None where nothing is known of a
-    schema. The newest commit by request may be of an older file than one that completes later; since it carries what
-    was recorded by then, readers still see all columns.
+    With `pipeline` also its columns, even if the pipeline's file has changed since. None if no schema is known. The
+    newest commit by request time may come from an older file than a commit that completes later; since it carries all
+    schemas recorded by then, readers still see all columns.
 
     Raises:
         ColumnMismatch: the pipeline's columns and the table's have no type in common.
@@ -148,11 +148,11 @@ def shows(now: TableSchema | None, schema: str) -> bool:
 
 
 def evolved(there: DataType, wanted: DataType) -> DataType | None:
-    """The type of a column that was `there` and that the file has as `wanted`; None where that cannot be.
+    """The type that joins `there`, the table's type, with `wanted`, the pipeline file's; None if no type does.
 
-    It is `wanted`, with the fields of a struct that only the table has. Fields of a column that is a struct may come
-    and go; all else within a column is as it was: there Spark's vectorised reader fails at other types than the
-    file's, and its reader by rows at fields within arrays and maps that a file lacks.
+    It is `wanted`; a struct also keeps the fields that only the table has. Fields of a struct column may come and go.
+    Nothing else within a column may change: there Spark's vectorised reader fails at types other than the base file's,
+    and its row reader fails at fields within arrays and maps that the base file lacks.
     """
     if there == wanted or _is_wider(wanted, there):
         return wanted
@@ -167,21 +167,21 @@ def evolved(there: DataType, wanted: DataType) -> DataType | None:
 
 
 def _join(one: DataType, other: DataType) -> DataType | None:
-    """The type by which files of both are read."""
+    """The type that reads base files of either type; None if there is none."""
     return evolved(one, other) or evolved(other, one)
 
 
 def _is_wider(type_: DataType, than: DataType) -> bool:
     if isinstance(type_, Decimal) and isinstance(than, Decimal):
         if type_.scale == than.scale:
-            # Spark looks for a number in the bytes that a file's have, and fails where it needs more.
+            # Spark reads a decimal from as many bytes as the file has for it, and fails if the new type needs more.
             return type_.precision > than.precision and decimal_bytes(type_) == decimal_bytes(than)
         return type_.scale > than.scale and type_.precision - type_.scale >= than.precision - than.scale
     return isinstance(type_, Scalar) and isinstance(than, Scalar) and type_.name in _WIDER.get(than.name, ())
 
 
 def _joined(record: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[dict[str, Any], list[Change]]:
-    """The first record with the columns of the other, all nullable, and those for which there is no common type."""
+    """The first record with the other's columns, all nullable; and the columns that have no common type."""
     fields: dict[str, dict[str, Any]] = {field["name"]: _nullable(field) for field in record["fields"]}
     conflicts = []
     for field in other["fields"]:
@@ -255,7 +255,7 @@ def _wider_names(type_: DataType | None) -> Iterator[str]:
 
 
 def _kept(pipeline: Pipeline) -> set[str]:
-    """The columns whose values keys or partitions are made of, or that say which row wins."""
+    """The columns that keys or partitions are made of, or that decide which row wins."""
     partition, upsert = pipeline.table.partition, pipeline.table.upsert
     kept = {partition.name} if partition is not None else set()
     if upsert is not None:
@@ -265,7 +265,7 @@ def _kept(pipeline: Pipeline) -> set[str]:
 
 
 def _named(avro: Any) -> str:
-    """A field's type as a pipeline's file would have it, as Avro's where that has no such."""
+    """A field's type as a pipeline file spells it; as Avro's JSON if no pipeline file can have it."""
     type_ = type_of_avro(avro)
     return str(type_) if type_ is not None else json.dumps(avro)
 

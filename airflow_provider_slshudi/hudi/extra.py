@@ -1,4 +1,4 @@
-"""What a commit of ours says of itself: its extra metadata, by which the ledger can be made anew."""
+"""The extra metadata of our commits, from which the ledger can be made anew."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ KIND_KEY = "slshudi.kind"
 DAG_KEY = "slshudi.dag"
 RUN_KEY = "slshudi.run"
 QUARANTINE_KEY = "slshudi.quarantine"
-"""Where a commit has a part in the quarantine: its rows there, and the SHA-256 of the manifest that lists its files."""
+"""Only if a commit has quarantined rows: how many, and the SHA-256 of the manifest that lists their files."""
 
 
 RANGES_NOW_KEY = "slshudi.ranges_now"
-"""Where a commit took rows of earlier ones out of the table: what ranges those hold since, by their instants, each
-[shard, begin, end, rows, raw bytes]."""
+"""Only if a commit took rows of earlier commits out of the table: instant of the earlier commit -> the ranges that it
+still holds, each [shard, begin, end, rows, raw bytes]."""
 
 
 def ranges_of(extra: Mapping[str, str]) -> Iterator[tuple[Range, int | None, int | None]]:
-    """The ranges that a commit's extra metadata tells of, with rows and raw bytes; both are None of a gap."""
+    """The ranges in a commit's extra metadata, with rows and raw bytes; both are None for a gap."""
     for shard, rows in json.loads(extra[RANGES_KEY]).items():
         for begin, end, count, size in rows:
             yield Range(int(shard), begin, end, gap=count is None), count, size
 
 
 def ranges_text(ranges: Iterable[tuple[Range, int | None, int | None]]) -> str:
-    """What `ranges_of` reads: shard -> [[begin, end, rows, raw bytes], ...]; rows and bytes of a gap are null."""
+    """JSON for `ranges_of`: shard -> [[begin, end, rows, raw bytes], ...]; a gap's rows and bytes are null."""
     by_shard: dict[str, list[list[int | None]]] = {}
     for item, rows, size in sorted(ranges, key=lambda told: told[0]):
         by_shard.setdefault(str(item.shard), []).append([item.begin, item.end, rows, size])
@@ -45,12 +45,12 @@ def extra_of(
     ranges: str,
     quarantined: tuple[int, str] | None = None,
 ) -> dict[str, str]:
-    """All that every commit of ours says.
+    """The extra metadata that each of our commits carries.
 
     Args:
         run: the DAG and its run.
         ranges: as `ranges_text` gives them.
-        quarantined: rows in the quarantine and the manifest's SHA-256, where the commit has a part there.
+        quarantined: rows in the quarantine and the manifest's SHA-256, if the commit has a part there.
     """
     extra = {
         TRANSACTION_KEY: transaction,

@@ -1,9 +1,9 @@
-"""Files of instants that were given up: remembered before a rollback, looked for after it and before archival.
+"""Files of instants that were given up: recorded before a rollback, deleted after it and before archival.
 
-Hudi's rollback deletes what its JVM sees, and believes that it is gone. A task that stood still may write after it. No
-reader shows such a file while its instant is on the timeline or younger than all that is; once archival has gone past,
-those that list files take it for a committed one. The markers of the instant name all of them, so nothing has to be
-listed (hudi.apache.org/docs/markers).
+Hudi's rollback deletes only the files that its JVM sees. A task that stood still may write one after it. No reader
+shows such a file while its instant is on the timeline, or is younger than every instant there. Once archival has
+passed the instant, readers that list files take the file for a committed one. The instant's markers name all its
+files, so no folder has to be listed (hudi.apache.org/docs/markers).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _log = logging.getLogger(__name__)
 
 
 def instant_of(path: str) -> str | None:
-    """The instant that wrote a file of the table, by the file's name; None of what is no file of rows."""
+    """The instant that wrote a base or log file, by the file's name; None for any other file."""
     match = _FILE.fullmatch(path.rpartition("/")[2])
     return None if match is None else match["base"] or match["log"]
 
 
 @contextmanager
 def swept(storage: Storage, instant: str) -> Iterator[None]:
-    """Around the rollback of an instant: what its markers name is gone after it, whatever the rollback saw.
+    """Wraps the rollback of an instant: afterwards deletes the files that its markers named and the rollback left.
 
     Raises:
-        TimelineUnreadable: a file can be neither looked for nor deleted; what is to be deleted stays on record.
+        TimelineUnreadable: the storage cannot look for a file or delete it; the files stay on record.
     """
     remember(storage, instant)
     yield
@@ -51,14 +51,14 @@ def swept(storage: Storage, instant: str) -> Iterator[None]:
 
 
 def remember(storage: Storage, instant: str) -> None:
-    """Puts on record which files the instant's markers name; to be done once nobody begins another one."""
+    """Records the files that the instant's markers name; call it once no task begins another file."""
     known, marked = _remembered(storage, instant), markers.marked(storage, instant)
     if not set(marked) <= set(known):
         storage.write(_path(instant), json.dumps(sorted({*known, *marked})).encode())
 
 
 def sweep(storage: Storage, instant: str) -> list[str]:
-    """Deletes the files on record of an instant that was taken off the timeline; gives those that were there."""
+    """Deletes the recorded files of an instant that was taken off the timeline; returns those that existed."""
     files = _remembered(storage, instant)
     if not files or not Timeline.load(storage).is_gone(instant):
         return []
@@ -68,12 +68,12 @@ def sweep(storage: Storage, instant: str) -> list[str]:
 
 
 def sweep_all(storage: Storage) -> list[str]:
-    """The same of every instant on record, and of what wrote after its rollback; to be done before archival.
+    """Sweeps every recorded instant, and those whose tasks wrote after the rollback; call it before archival.
 
-    A record goes once archival went past its instant, and what it names was looked for since.
+    Deletes a record once archival has passed its instant and its files were swept since.
     """
     marked, left = markers.instants(storage), []
-    # After the listing: who has markers is on the timeline already.
+    # Loaded after the listing: an instant that has markers is on the timeline already.
     timeline = Timeline.load(storage)
     for instant in marked:
         if timeline.is_gone(instant):

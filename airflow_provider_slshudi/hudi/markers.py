@@ -1,4 +1,4 @@
-"""Markers: which files an instant began, and what keeps more from coming (hudi.apache.org/docs/markers)."""
+"""Markers name the files that an instant began; `bar` keeps it from beginning more (hudi.apache.org/docs/markers)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_provider_slshudi.storage import Storage
 _FOLDER = ".hoodie/.temp"
 
 
-# A value in the path may hold the same word.
+# A partition's value in the path may hold `.marker.` too.
 _MARKER = re.compile(r"(?P<file>.+)\.marker\.[A-Z]+", re.DOTALL)
 
 
@@ -27,7 +27,7 @@ def marked(storage: Storage, instant: str) -> list[str]:
 
 
 def instants(storage: Storage) -> list[str]:
-    """The instants that have markers, or had some until their end; not those that are barred."""
+    """The instants that have a marker folder, even an empty one; a barred instant has a file there instead."""
     return [name for name in storage.folders(_FOLDER) if name.isdigit()]
 
 
@@ -37,10 +37,10 @@ def forget(storage: Storage, instant: str) -> None:
 
 
 def drop_misread(storage: Storage, instant: str) -> None:
-    """Deletes markers of earlier versions that Hudi reads wrongly, with their files; to be done before a rollback.
+    """Deletes markers of earlier versions that Hudi misreads, and the files that they name; call it before a rollback.
 
-    A killed writer left some under a name that fails every rollback; of others Hudi takes a part of the partition's
-    value for the marker's own ending, and deletes something else.
+    A killed writer may have left a marker under a name that fails every rollback. In other markers Hudi takes a part of
+    the partition's value for the marker's ending, and deletes another file.
     """
     for path, file in _markers(storage, instant):
         if _UNFINISHED.fullmatch(path):
@@ -51,11 +51,11 @@ def drop_misread(storage: Storage, instant: str) -> None:
 
 
 def bar(storage: Storage, instant: str) -> None:
-    """Takes the place of the marker folder of an instant that was rolled back, so that no file of it begins any more.
+    """Puts a file in the place of a rolled back instant's marker folder, so that its tasks begin no more files.
 
-    Hudi's own tasks ask for no order, but leave a marker before each file, which they cannot below a file; an object
-    store, which has no folders, does not hold them up. Files that were begun between the rollback's listing and this
-    are named by the markers in the folder that is there again, and go.
+    Hudi's own tasks do not ask for an order, but leave a marker before each file, and cannot do so below a file. An
+    object store has no folders, so it does not stop them. Tasks may have begun files between the rollback's listing and
+    this call: then the marker folder exists again, and this deletes the files that its markers name.
     """
     place = folder(instant)
     for left in reversed(range(_TRIES)):
@@ -70,7 +70,7 @@ def bar(storage: Storage, instant: str) -> None:
 
 
 def _markers(storage: Storage, instant: str) -> Iterator[tuple[str, str]]:
-    """What is in the instant's marker folder, each with the file that it names; "" where it is no marker."""
+    """Each path in the instant's marker folder, with the file that it names; "" if it is no marker."""
     within = f"{folder(instant)}/"
     for path in storage.files(folder(instant)):
         match = _MARKER.fullmatch(path.removeprefix(within))
@@ -78,5 +78,5 @@ def _markers(storage: Storage, instant: str) -> Iterator[tuple[str, str]]:
 
 
 def folder(instant: str) -> str:
-    """Where an instant's markers are."""
+    """The folder of an instant's markers."""
     return f"{_FOLDER}/{instant}"

@@ -1,4 +1,4 @@
-"""The file that says what a table is, replaced at once; Hudi's own way deletes it before it writes the next one."""
+"""`hoodie.properties`, which describes a table, replaced at once; Hudi deletes it before it writes the next one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from airflow_provider_slshudi.hudi.timeline import PROPERTIES
 from airflow_provider_slshudi.storage import Storage
 
-# What Hudi keeps while it changes the file (read in 1.2.0).
+# The copy that Hudi keeps while it changes the file (read in 1.2.0).
 _BEFORE = f"{PROPERTIES}.backup"
 # Hadoop's checksum of the old content.
 _CHECKSUM = ".hoodie/.hoodie.properties.crc"
@@ -18,7 +18,7 @@ _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read(storage: Storage) -> dict[str, str] | None:
-    """What the file says, None where there is none."""
+    """The file's values by name; None if there is no file."""
     content = storage.read(PROPERTIES)
     if content is None:
         return None
@@ -27,7 +27,7 @@ def read(storage: Storage) -> dict[str, str] | None:
 
 
 def put(storage: Storage, name: str, value: str) -> None:
-    """Changes one of its values, plain text, where it is another; for whoever holds the lease."""
+    """Sets one value, plain text, if it differs; the caller holds the lease."""
     content = storage.read(PROPERTIES)
     if content is None or (read(storage) or {}).get(name) == value:
         return
@@ -36,18 +36,18 @@ def put(storage: Storage, name: str, value: str) -> None:
 
 
 def replace(storage: Storage, content: bytes) -> None:
-    """Puts another content in the file's place; for whoever holds the lease."""
+    """Replaces the file's content; the caller holds the lease."""
     storage.delete(_CHECKSUM)
     storage.write(PROPERTIES, content)
 
 
 def is_cut_off(storage: Storage) -> bool:
-    """Whether a driver died while Hudi changed the file, or is about it."""
+    """Whether Hudi is changing the file, or its driver died while it did."""
     return not storage.exists(PROPERTIES) and storage.exists(_BEFORE)
 
 
 def restore(storage: Storage) -> None:
-    """Puts back what was there before a change that was cut off; for whoever holds the lease."""
+    """Restores the file from Hudi's copy after a change that was cut off; the caller holds the lease."""
     content = storage.read(_BEFORE)
     if content is not None and not storage.exists(PROPERTIES):
         replace(storage, content)

@@ -1,7 +1,7 @@
 """The quarantine: a Hudi table beside the main one for the logs that do not fit it.
 
-A batch has the same instant time in both tables. The main table's instant decides: the quarantine's follows it, to its
-commit or back. So it is never asked whose an instant of the quarantine is, and recovery finds it by the main one's.
+A batch has the same instant time in both tables. The main table's instant decides: the quarantine's is committed or
+rolled back as it is. So nobody asks who owns an instant of the quarantine; recovery finds it by the main table's.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ COLUMNS: tuple[tuple[str, str], ...] = (
     ("reason", "string"),
     ("value", "binary"),
 )
-"""The quarantine's columns. `contents` are the log's own keys and its tags; what a log holds is kept as bytes."""
+"""The quarantine's columns. `contents` are the log's own keys and its tags; a log's values are kept as bytes."""
 
 _PLACE = f"{ROOT}/quarantine"
-"""Says where quarantines were made, and for which instant, a line for each: an absent one is not taken for none."""
+"""Lists quarantines that were made, one line each: instant and URI. So a missing one is told from one never made."""
 
-# Of the main table's options those that are about no column of it.
+# The quarantine gets these of the main table's options, since they concern no column.
 _SHARED_OPTIONS = "hoodie.metadata.compact."
 
 
 def table_of(pipeline: Pipeline, path: str = "") -> Pipeline:
-    """The quarantine as a pipeline's table; `path` is where it is, if that is not what the file says by now."""
+    """The pipeline with the quarantine as its table; `path` overrides the quarantine path of the pipeline's file."""
     name = pipeline.quarantine.name or f"{pipeline.table.name}_quarantine"
     options = {key: value for key, value in pipeline.table.options.items() if key.startswith(_SHARED_OPTIONS)}
     table = Table(path=path or pipeline.quarantine_path, name=name, options=options)
@@ -58,18 +58,18 @@ def table_of(pipeline: Pipeline, path: str = "") -> Pipeline:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a quarantine was made; `since` is the first instant that may have a part in it, empty where nobody said."""
+    """Where a quarantine was made; `since` is the first instant that may have a part in it, empty if not recorded."""
 
     storage: Storage
     since: str
 
     def is_at(self, storage: Storage) -> bool:
-        """Whether it is there, by whatever spelling of the URI."""
+        """Whether it is at `storage`, however the URI is spelled."""
         return self.storage.full("") == storage.full("")
 
 
 def require_there(main: Storage, aside: Storage) -> None:
-    """Raises TimelineUnreadable where a quarantine was made at this very place, and is not there."""
+    """Raises TimelineUnreadable if a quarantine was made at `aside` and is missing now."""
     if aside.exists(PROPERTIES) or not any(place.is_at(aside) for place in places(main)):
         return
     if properties.is_cut_off(aside):
@@ -87,10 +87,10 @@ def require_there(main: Storage, aside: Storage) -> None:
 
 
 def require_known(main: Storage, aside: Storage) -> None:
-    """As `require_there`; of a table of which nobody kept where its quarantine is, its commits are asked.
+    """As `require_there`; if no quarantine's place is recorded, looks through the main table's commits.
 
     Raises:
-        TimelineUnreadable: one of them put logs aside, and there is no quarantine here.
+        TimelineUnreadable: the quarantine is missing, or a commit put logs aside and there is no quarantine here.
     """
     require_there(main, aside)
     if aside.exists(PROPERTIES) or main.exists(_PLACE):
@@ -107,7 +107,7 @@ def require_known(main: Storage, aside: Storage) -> None:
 
 
 def places(main: Storage) -> list[Place]:
-    """Where quarantines of this table were made."""
+    """The recorded quarantines of this table."""
     found = []
     for line in filter(None, map(str.strip, (main.read(_PLACE) or b"").decode().splitlines())):
         since, _, uri = line.partition(" ")
@@ -116,7 +116,7 @@ def places(main: Storage) -> list[Place]:
 
 
 def keep_place(main: Storage, aside: Storage, instant: str) -> None:
-    """Keeps that a quarantine was made there, for an instant that is about to be opened."""
+    """Records that a quarantine was made at `aside`, for an instant that is about to be opened."""
     known = places(main)
     if not any(place.is_at(aside) for place in known):
         lines = (f"{place.since} {place.storage.uri}".strip() for place in [*known, Place(aside, instant)])
@@ -124,7 +124,7 @@ def keep_place(main: Storage, aside: Storage, instant: str) -> None:
 
 
 def require_part(pipeline: Pipeline, instant: str) -> None:
-    """To be asked before the main table's instant is completed: whether its part can be completed afterwards.
+    """Checks that the quarantine's part can be completed; call it before the main table's instant is completed.
 
     Raises:
         TimelineUnreadable: the quarantine is not there.
@@ -146,7 +146,7 @@ def require_part(pipeline: Pipeline, instant: str) -> None:
 
 
 def may_complete(timeline: Timeline, instant: str) -> bool:
-    """Whether the quarantine's instant is there to be completed."""
+    """Whether the quarantine's instant is INFLIGHT and no rollback of it is pending."""
     found = timeline.get(instant)
     return found is not None and found.phase is Phase.INFLIGHT and instant not in timeline.rolling_back
 

@@ -1,4 +1,4 @@
-"""A table's columns in the languages that have to agree: Arrow for base files, Avro for commits (and back)."""
+"""A table's columns as Arrow has them in base files and as Avro has them in commits, and back from Avro."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def avro_schema(pipeline: Pipeline) -> str:
 
 
 def complete_schema(pipeline: Pipeline) -> str:
-    """The same with Hudi's own columns first, as log files name it."""
+    """As `avro_schema`, with Hudi's own columns first, as log files carry it."""
     record = _table_record(pipeline)
     record["fields"] = [
         *({"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS),
@@ -85,7 +85,7 @@ def nullable_field(name: str, type_: DataType, record: Mapping[str, Any]) -> dic
 
 
 def type_of_avro(avro: Any) -> DataType | None:
-    """The type of a field's schema, be it nullable or not; None where it is none that a column can have."""
+    """The column type of a field's Avro schema, nullable or not; None if no column can have it."""
     if isinstance(avro, list):
         parts = [part for part in avro if part != "null"]
         return type_of_avro(parts[0]) if len(parts) == 1 else None

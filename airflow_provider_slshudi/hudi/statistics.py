@@ -1,7 +1,7 @@
-"""Of which columns Hudi's metadata table keeps bounds (hudi.apache.org/docs/indexes, read in 1.2.0).
+"""The columns of which Hudi's metadata table keeps bounds (hudi.apache.org/docs/indexes, read in 1.2.0).
 
-Readers leave out files by these bounds with every option at its default. A bound that is wrong or missing hides rows,
-so a column is there only where all its bounds are right, and where somebody gains by it: docs/design.md has the types.
+Readers leave out files by these bounds with every option at its default. A wrong or missing bound hides rows, so a
+column has bounds only if all of them are right and a query gains by them: docs/design.md has the types.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _FOREIGN = ("expr_index_", "secondary_index_")
 
 
 def options(pipeline: Pipeline, schema: str, columns: Collection[str] | None = None) -> dict[str, str]:
-    """What a writer is told of bounds, where the table has those of `columns`. `schema` is the table's, as Avro.
+    """A writer's options about bounds, for a table that has bounds of `columns`. `schema` is the table's, as Avro.
 
-    It gets none beside these, since files that are there would lack them. Where one of these is not wanted any more
-    all go: partitions keep theirs of that one, and rows of others are hidden by it.
+    No further column gets bounds, since existing files lack them. If one of `columns` is not wanted any more, all
+    bounds go: partitions would keep that column's, which hide rows of later files.
     """
     kept = wanted(pipeline, schema)
     if columns is not None:
@@ -37,17 +37,17 @@ def options(pipeline: Pipeline, schema: str, columns: Collection[str] | None = N
 
 
 def wanted(pipeline: Pipeline, schema: str) -> list[str]:
-    """The columns of the table that the pipeline's file names and wants bounds of: new files have no others."""
+    """The table's columns of which the pipeline's file wants bounds: new files have no others."""
     return [field["name"] for field in json.loads(schema)["fields"] if field["name"] in pipeline.bounded]
 
 
 @dataclass(frozen=True)
 class Indexes:
-    """What Hudi's metadata table keeps of the table besides the list of its files.
+    """The indexes that Hudi's metadata table has besides the list of the table's files.
 
     Attributes:
-        bounded: columns of which there are bounds, Hudi's own left out.
-        foreign: indexes that somebody made by SQL, and that batches do not keep.
+        bounded: columns that have bounds, without Hudi's own.
+        foreign: indexes that somebody made by SQL; batches do not keep them up to date.
     """
 
     bounded: list[str]
@@ -55,13 +55,13 @@ class Indexes:
 
     @classmethod
     def of(cls, storage: Storage) -> Indexes:
-        """As it is now."""
+        """Reads them from the table's properties and index definitions."""
         told = properties.read(storage) or {}
         content = storage.read(_DEFINITIONS) if _DEFINED in told else None
         definitions = json.loads(content)["indexDefinitions"] if content else {}
         indexed = _INDEX in told.get(_PARTITIONS, "").split(",")
         sources = (definitions.get(_INDEX) or {}).get("sourceFields") or [] if indexed else []
-        # Either may be there without the other, where who made it or took it off was cut off.
+        # A CREATE or DROP INDEX that was cut off leaves the definition or the partition without the other.
         known = {*definitions, *told.get(_PARTITIONS, "").split(",")}
         return cls(
             [name for name in sources if name not in META_COLUMNS],
@@ -69,10 +69,10 @@ class Indexes:
         )
 
     def require_kept(self, table: str) -> None:
-        """Lets no batch begin, or end, that Hudi would have keep an index of somebody else's.
+        """Lets no batch begin or end while Hudi would update a foreign index with it.
 
         Raises:
-            TableMismatch: there is one.
+            TableMismatch: there is a foreign index.
         """
         if self.foreign:
             raise TableMismatch(

@@ -1,7 +1,7 @@
 """A table's timeline, read without a JVM (hudi.apache.org/docs/timeline, layout 2 of table version 9).
 
-Reading it is one listing of the active timeline, which archival keeps short, however old the table is. Writing it
-is left to Hudi (`gateway`).
+Reading it is one listing of the active timeline, which archival keeps short, however old the table is. Only Hudi's own
+classes write it (`hudi.client`).
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from airflow_provider_slshudi.storage import Storage
 
 FOLDER = ".hoodie/timeline"
 PROPERTIES = ".hoodie/hoodie.properties"
-"""What every table has, whatever else is in it."""
+"""The file that every table has."""
 METADATA_FOLDER = ".hoodie/metadata"
-"""Where a table's metadata table is, which is a table with a timeline of its own."""
+"""The folder of a table's metadata table, which is a table with a timeline of its own."""
 COMMITS = ("commit", "deltacommit")
-"""What a write of rows is called, by the table's type."""
+"""The actions that write rows: of copy-on-write and of merge-on-read tables."""
 CHANGES = (*COMMITS, "replacecommit")
 """Actions that change which files a snapshot has."""
 Commit = tuple[str, str, Mapping[str, str]]
 """Request time, completion time and extra metadata of a completed commit."""
 _HISTORY = f"{FOLDER}/history"
 _MANIFEST = re.compile(r"manifest_(\d+)")
-# A savepoint has the time of the commit that it keeps, and is none.
+# A savepoint has the time of the commit that it keeps, but is no commit.
 _PENDING = re.compile(r"(?P<time>\d+)(?:\.(?P<action>(?!savepoint)[a-z]+))?\.(?P<state>requested|inflight)")
 _COMPLETED = re.compile(r"(?P<time>\d+)_(?P<completion>\d+)\.(?P<action>(?!savepoint)[a-z]+)")
 
@@ -61,7 +61,7 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class CleanPlan:
-    """What a clean is to delete: files by their paths within the table, and whole partitions.
+    """The files, by their paths within the table, and the whole partitions that a clean is to delete.
 
     `outside` are files that are not in the table's folder, as the plan names them.
     """
@@ -80,7 +80,7 @@ class Timeline:
 
     @classmethod
     def load(cls, storage: Storage) -> Timeline:
-        """Reads the timeline; of a table that does not exist it is empty.
+        """Reads the timeline; it is empty if the table does not exist.
 
         Raises:
             TimelineUnreadable: the storage did not answer, or the table's layout is not the one we know.
@@ -143,7 +143,7 @@ class Timeline:
 
     @property
     def oldest(self) -> str:
-        """The time of the oldest instant; what is older was archived. Empty where there is none."""
+        """The time of the oldest instant; older ones were archived. Empty if the timeline is."""
         return next(iter(self._instants), "")
 
     def pending(self) -> list[Instant]:
@@ -155,8 +155,7 @@ class Timeline:
         """The pending rollbacks by the time of the instant that each names.
 
         Hudi deletes that instant's files first, then the instant, and completes the rollback last, so the instant
-        may look INFLIGHT, REQUESTED or be gone. One file is read for each pending rollback, of which there mostly are
-        none.
+        may look INFLIGHT, REQUESTED or be gone. Reads one file per pending rollback; mostly there is none.
 
         Raises:
             TimelineUnreadable: the plan of a rollback that has begun cannot be read.
@@ -174,7 +173,7 @@ class Timeline:
             return str(_first_record(content)["instantToRollback"]["commitTime"])
         except (TimelineUnreadable, KeyError, TypeError) as error:
             if rollback.phase is Phase.REQUESTED:
-                # Not written to the end: it deleted nothing, and Hudi throws such a plan away.
+                # The plan was cut off, so the rollback deleted nothing; Hudi throws such a plan away.
                 return None
             raise TimelineUnreadable(
                 f"{self._storage.uri}: {file} does not tell what is being rolled back: {error!r}",
@@ -187,11 +186,11 @@ class Timeline:
         return [instant for instant in self if instant.phase is Phase.COMPLETED and instant.action in actions]
 
     def extra_metadata(self, instant: Instant) -> dict[str, str]:
-        """What the committer of a completed commit left with it."""
+        """The extra metadata that the committer left with a completed commit."""
         return self._record(instant).get("extraMetadata") or {}
 
     def extra_of(self, time: str) -> dict[str, str] | None:
-        """The same of a commit by its time, archived or not; None where there is no completed commit of that time."""
+        """The extra metadata of the commit requested at `time`, archived or not; None if it is not completed."""
         found = self.get(time)
         if found is not None:
             return self.extra_metadata(found) if found.phase is Phase.COMPLETED else None
@@ -199,18 +198,18 @@ class Timeline:
         return None if archived is None else archived[1]
 
     def operation(self, instant: Instant) -> str:
-        """What a completed commit did, as Hudi names it: BULK_INSERT, CLUSTER, DELETE, ..."""
+        """Hudi's name for the operation of a completed commit: BULK_INSERT, CLUSTER, DELETE, ..."""
         return str(self._record(instant).get("operationType") or "UNKNOWN")
 
     def action(self, time: str) -> str:
-        """The action of an instant, though it be gone while its rollback is pending; empty of one that is not there."""
+        """The action of an instant, even if its pending rollback has deleted it; empty if there is no such instant."""
         found, rollback = self.get(time), self.rolling_back.get(time)
         if found is not None or rollback is None:
             return found.action if found is not None else ""
         return str(self.plan(rollback)["instantToRollback"]["action"])
 
     def is_gone(self, time: str) -> bool:
-        """Whether an instant that was begun is surely none any more, and was never completed."""
+        """Whether an instant that was begun is off the timeline for good and was never completed."""
         if self.get(time) is not None or time in self.rolling_back:
             return False
         return self.archived(time) is None
@@ -224,7 +223,7 @@ class Timeline:
         )
 
     def plan(self, instant: Instant) -> dict[str, Any]:
-        """What a table service that is not completed is to do, as Hudi wrote it down; empty where that was cut off."""
+        """The plan of a pending table service or rollback, as Hudi wrote it; empty if the writing was cut off."""
         try:
             return _first_record(self._content(f"{FOLDER}/{instant.time}.{instant.action}.requested", instant.time))
         except TimelineUnreadable:
@@ -237,7 +236,7 @@ class Timeline:
         return next((instant.time for instant in self.pending() if instant.action == "clean"), None)
 
     def clean_plan(self, time: str) -> CleanPlan:
-        """What a planned clean is to delete.
+        """The files and partitions that a planned clean is to delete.
 
         Raises:
             TimelineUnreadable: the plan cannot be read.
@@ -270,20 +269,20 @@ class Timeline:
         return {row["instantTime"] for row in rows if row["action"] in wrote}
 
     def rolled_back(self) -> set[str]:
-        """The times of all instants that a completed rollback names; reads these, archived ones too."""
+        """The times of all instants that completed rollbacks name; reads every rollback and the whole archive."""
         records = [self._record(rollback) for rollback in self.completed("rollback")]
         rows = (row for file in self._archive_files() for row in self._archived_rows(file))
         records += [_first_record(row["metadata"]) for row in rows if row["action"] == "rollback" and row["metadata"]]
         return {str(time) for record in records for time in record.get("commitsRollback") or ()}
 
     def commits(self) -> Iterator[Commit]:
-        """Every completed commit; reads them and the archive."""
+        """Every completed commit; reads each of them, and the whole archive."""
         completed = self.completed(*COMMITS)
         for instant in completed:
             yield instant.time, str(instant.completion), self.extra_metadata(instant)
         seen = {instant.time for instant in completed}
         for time, completion, extra in self.archived_commits():
-            # Archival writes the archive first: one that was cut off leaves an instant in both, the next in it twice.
+            # Archival writes the archive first: if it is cut off, an instant is in both, later in the archive twice.
             if time not in seen:
                 seen.add(time)
                 yield time, completion, extra
@@ -320,10 +319,10 @@ class Timeline:
             ) from error
 
     def _archive_version(self) -> str:
-        """The newest manifest's number, empty where nothing was archived.
+        """The newest manifest's number, empty if nothing was archived.
 
-        Archival replaces the file that names it by deleting it first, so it may be missing for a moment, or for long
-        where archival was killed: then, as Hudi does, the manifests themselves are looked at.
+        Archival deletes the file that names it before it writes the next one. So that file may be missing for a moment,
+        or for long if archival was killed: then this looks at the manifests themselves, as Hudi does.
         """
         named = (self._storage.read(f"{_HISTORY}/_version_") or b"").decode().strip()
         if named:

@@ -64,9 +64,9 @@ def control_context() -> Iterator[Gateway]:
 
 
 def reason(error: BaseException) -> str:
-    """The package's own error within what Spark made of it, else the error itself; one line.
+    """The package's own error out of Spark's text, else the error itself; one line.
 
-    What Java was refused by the system names the file's owner.
+    If the system refused Java a file, the text names the file's owner.
     """
     found = _OWN.findall(str(error))
     text = str(found[-1]) if found else f"{type(error).__name__}: {error}"
@@ -78,7 +78,7 @@ def reason(error: BaseException) -> str:
 
 
 def last_words(error: BaseException) -> str:
-    """What a job prints where it fails: its reason, after the trace of an error that is none of the package's."""
+    """The text that a failed job prints: its reason, after the trace if the error is not the package's own."""
     is_own = isinstance(error, SlsHudiError) or _OWN.search(str(error))
     trace = "" if is_own else "".join(traceback.format_exception(error))
     return f"{trace}{REASON}{reason(error)}"
@@ -89,5 +89,5 @@ if __name__ == "__main__":
         main(sys.argv[1:])
     except Exception as error:
         print(last_words(error), flush=True)
-        # The JVM's own words of farewell would be the last ones otherwise.
+        # Otherwise the JVM's own last words would come after these.
         sys.exit(1)

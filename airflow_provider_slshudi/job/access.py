@@ -1,7 +1,7 @@
-"""How Spark tasks get at the log service: with credentials of which no task holds more than a half.
+"""How Spark tasks reach the log service: the credentials travel in two halves, neither of which tells anything alone.
 
-A task's binary is a block: the driver's block port serves it, and it may lie on a disk. A local property goes with the
-message that starts a task, and into Spark's event log. Each carries one of two halves, which tell nothing alone.
+A task's binary carries one half; it is a block, which the driver's block port serves and which may lie on a disk. A
+local property carries the other half; it goes with the message that starts a task, and into Spark's event log.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PROPERTY = "slshudi.sls.half"
 
 @dataclass(frozen=True)
 class Access:
-    """The way to one logstore from within the tasks of jobs that this thread starts; travels to the executors."""
+    """Connects tasks of jobs that this thread starts with one logstore; travels to the executors."""
 
     project: str
     logstore: str
@@ -32,10 +32,10 @@ class Access:
 
     @classmethod
     def grant(cls, spark: SparkContext, source: Source, environ: Mapping[str, str]) -> Access:
-        """For tasks that this thread starts from now on, with the connection that `environ` has.
+        """Gives the connection in `environ` to the tasks that this thread starts from now on.
 
         Raises:
-            ConfigError: it has none.
+            ConfigError: `environ` has no connection.
         """
         content = json.dumps(SlsConnection.from_env(environ).to_env()).encode()
         half = secrets.token_bytes(len(content))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What one task wrote and read; `staged` is the file of logs for the quarantine, None where there are none."""
+    """One task's files and ranges; `staged` is its file of logs for the quarantine, None if it has none."""
 
     stats: list[dict[str, Any]]
     ranges: list[RangeDone]
@@ -72,8 +72,8 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     """Carries out an order and leaves its manifest.
 
     Raises:
-        ConfigError: a check's expression is none over the table's columns; nothing was read.
-        SourceError, DecodeError, ValueMisfit: as the tasks found; wrapped by Spark once a task has failed for good.
+        ConfigError: a check's expression does not fit the table's columns; nothing was read.
+        SourceError, DecodeError, ValueMisfit: a task raised it; Spark wraps it once the task has failed for good.
     """
     started = time.monotonic()
     pipeline = Pipeline.model_validate(order.pipeline)
@@ -110,7 +110,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
 def _quarantined(
     spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, pipeline: Pipeline, staged: list[str]
 ) -> list[dict[str, Any]] | None:
-    """The write stats of what was staged for the quarantine; None, and nothing is done, where nothing was."""
+    """Writes the staged logs into the quarantine; returns the write stats, None if no logs were staged."""
     if not staged:
         return None
     claim = order.claim(storage)
@@ -123,7 +123,7 @@ def _quarantined(
 
 
 def parts(order: BatchOrder, pipeline: Pipeline, tasks: int) -> list[list[Range]]:
-    """The order's ranges as each of about so many tasks reads them; more where one would read too much."""
+    """Splits the order's ranges among about `tasks` tasks; more if one would read too much."""
     ranges = ranges_of(order)
     return split(ranges, density_of(order), tasks, pipeline.batch.task_bytes) if ranges else []
 

@@ -1,4 +1,4 @@
-"""A batch's rows beside what the pipeline's `checks` ask of them, by Spark, in one pass over the files just written."""
+"""Runs the pipeline's `checks` on a batch's rows, by Spark, in one pass over the files just written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AGAINST = "against"
 
 
 class BatchChecks:
-    """The checks of a pipeline that look at rows; without any, nothing of Spark's SQL is started.
+    """The checks of a pipeline that look at rows; without any, Spark's SQL is not started.
 
     Raises:
         ConfigError: an expression does not parse, names no column, or is no condition.
@@ -43,7 +43,7 @@ class BatchChecks:
             _require_condition(empty, check, f"pipeline {pipeline.name}")
 
     def results(self, files: Sequence[str]) -> list[CheckResult]:
-        """What the checks find in the base files of a batch; `files` are URIs."""
+        """Runs the checks on the base files of a batch; `files` are URIs."""
         if not self._checks:
             return []
         if files:

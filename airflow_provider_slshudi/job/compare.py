@@ -25,16 +25,16 @@ def compare(
     aside: DataFrame | None = None,
     replays: Sequence[str] = (),
 ) -> Findings:
-    """What the table's rows show.
+    """Counts the table's rows per range, and those outside all ranges.
 
     Args:
         spark: the session.
         table: the table's snapshot.
         ranges: disjoint, each (shard, begin, end, instant).
         late: instants whose rows are left out.
-        groups: what the service holds: `number` of the range, `shard`, `cursor`, `logs`.
-        aside: the quarantine's snapshot, where there is one: its rows count as the table's do.
-        replays: instants whose rows are any range's own.
+        groups: the service's log groups: `number` of the range, `shard`, `cursor`, `logs`.
+        aside: the quarantine's snapshot, if there is one: its rows count as the table's do.
+        replays: instants whose rows count as the own rows of whichever range they are in.
     """
     rows = _rows(table, False) if aside is None else _rows(table, False).union(_rows(aside, True))
     keys = _distinct_keys(_placed(_parsed(rows, late), _buckets(spark, ranges), _width(ranges), replays))
@@ -60,14 +60,14 @@ def _rows(table: DataFrame, aside: bool) -> DataFrame:
 
 
 def _parsed(rows: DataFrame, late: Sequence[str]) -> DataFrame:
-    """`rows` with `shard`, `cursor`, `index`: all NULL where the key is none."""
+    """`rows` with `shard`, `cursor`, `index`: all NULL if the key is not one of ours."""
     from pyspark.sql import functions as f
 
     if late:
         rows = rows.where(~f.coalesce(f.col("written").isin(list(late)), f.lit(False)))
     parts = f.when(f.col("key").rlike(_KEY), f.split("key", "-"))
     split = rows.withColumn("parts", parts)
-    # Nineteen digits may be more than a cursor can be.
+    # Nineteen digits may exceed a bigint.
     cursor = f.expr("try_cast(parts[1] as bigint)")
     readable = split.withColumn("cursor", cursor)
     known = f.col("cursor").isNotNull()
@@ -86,9 +86,9 @@ def _width(ranges: Sequence[tuple[int, int, int, str]]) -> int:
 
 
 def _buckets(spark: SparkSession, ranges: Sequence[tuple[int, int, int, str]]) -> DataFrame:
-    """The ranges by the buckets of cursors that they touch: a join on shard and bucket tries few ranges for a row.
+    """One row per range and bucket of cursors that it touches: a join on shard and bucket tries few ranges for a row.
 
-    A bucket is as wide as the mean range, so there are at most twice as many rows as ranges, however many those are.
+    A bucket is as wide as the mean range, so there are at most about twice as many rows as ranges.
     """
     from pyspark.sql import functions as f
 
@@ -100,9 +100,9 @@ def _buckets(spark: SparkSession, ranges: Sequence[tuple[int, int, int, str]]) -
 
 
 def _placed(rows: DataFrame, buckets: DataFrame, width: int, replays: Sequence[str]) -> DataFrame:
-    """The number of each row's range, NULL outside all of them, and whether the range's own instant wrote the row.
+    """The number of each row's range, NULL outside all ranges, and whether the range's own instant wrote the row.
 
-    What a replay put into the table counts as the range's own.
+    A row that a replay put into the table counts as the range's own.
     """
     from pyspark.sql import functions as f
 
@@ -128,7 +128,7 @@ def _placed(rows: DataFrame, buckets: DataFrame, width: int, replays: Sequence[s
 
 
 def _distinct_keys(rows: DataFrame) -> DataFrame:
-    """One row per key, with its copies. Parted by log group, which all that follows is grouped and joined by."""
+    """One row per key, with its copies; partitioned by log group, as all later groupings and joins are."""
     from pyspark.sql import functions as f
 
     return (
@@ -144,7 +144,7 @@ def _distinct_keys(rows: DataFrame) -> DataFrame:
 
 
 def _with_groups(keys: DataFrame, groups: DataFrame | None) -> DataFrame:
-    """The keys joined with the service's log groups; those without a row have no index."""
+    """The keys joined with the service's log groups; a group without rows has no index."""
     from pyspark.sql import functions as f
 
     if groups is None:
@@ -155,7 +155,7 @@ def _with_groups(keys: DataFrame, groups: DataFrame | None) -> DataFrame:
 
 
 def _by_range(keys: DataFrame) -> DataFrame:
-    """The figures of each range, counted cursor by cursor; outside of them, those of each shard."""
+    """The figures of each range, counted cursor by cursor; outside all ranges, the figures of each shard."""
     from pyspark.sql import functions as f
 
     wrong = (f.col("copies") > 1) | ~f.col("own")

@@ -1,6 +1,6 @@
-"""Takes rows out of the table that another commit has already: the base files that hold them are written anew.
+"""Takes rows out of the table that another commit has already: writes the base files that hold them anew.
 
-A row is known by the instant that wrote it and by its key's shard and cursor, wherever a clustering has put it.
+The instant that wrote a row and its key's shard and cursor identify it, wherever a clustering has put it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 Parts = Mapping[str, Sequence[tuple[int, int, int, bool]]]
-"""Of each instant the parts of its ranges: shard, begin, end, and whether its rows go."""
+"""Instant -> the parts of its ranges: shard, begin, end, and whether the part's rows go."""
 _WRITTEN_BY = "_hoodie_commit_time"
 
 
 @dataclass(frozen=True)
 class DropResult:
-    """What one task did: write stats, rows of the files that it wrote anew, and the rows of each part."""
+    """One task's write stats, the row count of the files before it wrote them anew, and the rows of each part."""
 
     stats: list[dict[str, Any]]
     taken: int
@@ -57,7 +57,7 @@ class DropTask:
     parts: Parts
 
     def __call__(self, files: Sequence[Slice], write_token: str) -> DropResult:
-        """Writes those files anew that hold rows that go."""
+        """Writes each file that holds rows that go anew, without these."""
         stats, taken, instant, wanted = [], 0, self.claim.instant, self.claim.require
         found = {writer: [0] * len(parts) for writer, parts in self.parts.items()}
         for file in files:
@@ -72,7 +72,7 @@ class DropTask:
         return DropResult(stats, taken, found)
 
     def _stay(self, rows: pa.Table, found: dict[str, list[int]]) -> NDArray[Any]:
-        """Which rows stay; counts in `found` those of each part."""
+        """Which rows stay; adds each part's rows to the counts in `found`."""
         stay = np.ones(rows.num_rows, np.bool_)
         for instant, parts in self.parts.items():
             places = np.nonzero(pc.equal(flat(rows[_WRITTEN_BY]), instant).to_numpy(zero_copy_only=False))[0]
@@ -91,7 +91,7 @@ class DropTask:
 def drop(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, parts: Parts) -> Manifest:
     """Carries out the order of a repair and leaves its manifest.
 
-    Of a table with upserts no row goes, since they are merged by their keys: what is read again is merged again.
+    A table with upserts keeps all rows: it merges rows by their keys, so rows that are read again are merged again.
     """
     started = time.monotonic()
     pipeline = Pipeline.model_validate(order.pipeline)

@@ -1,7 +1,7 @@
 """Logs that do not fit, on their way into the quarantine.
 
-The tasks that read the logs leave them in files beside the order: whether there are any is only known at the end, and
-a quarantine's file comes after its instant. A second, small stage then writes the base files.
+The tasks that read the logs leave misfits in files beside the order: the job knows only at the end whether there are
+any, and the quarantine's instant must exist before its files. A second, small stage then writes the base files.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PAIRS = "contents"
 
 @dataclass(frozen=True)
 class Origin:
-    """What is the same of all of a batch's logs; `planned` in unix seconds."""
+    """The facts that all logs of a batch share; `planned` in unix seconds."""
 
     pipeline: str
     transaction: str
@@ -39,10 +39,10 @@ class Origin:
 
 
 class Staging:
-    """The file of one task's logs that do not fit; a context manager. Without such logs there is none.
+    """The file of one task's logs that do not fit; a context manager. Without such logs it makes no file.
 
     Attributes:
-        path: the file, within the main table's storage; None where there is none.
+        path: the file, within the main table's storage; None if there is none.
     """
 
     def __init__(self, storage: Storage, instant: str, write_token: str, origin: Origin) -> None:
@@ -84,7 +84,7 @@ class QuarantineTask:
     target_bytes: int
 
     def __call__(self, paths: Sequence[str], write_token: str) -> list[dict[str, Any]]:
-        """Writes the logs of some staged files; gives one write stat per base file."""
+        """Writes the logs of some staged files; returns one write stat per base file."""
         main, wanted = self.claim.storage, self.claim.require
         with BaseFileWriter(self.storage, self.claim.instant, write_token, self.target_bytes, wanted) as writer:
             for path in paths:

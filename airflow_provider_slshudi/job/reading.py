@@ -1,4 +1,4 @@
-"""What a Spark task reads: ranges of shards as rows of the table, and what was found in each range."""
+"""Reads ranges of shards in a Spark task: as rows of the table, with the figures of each range."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SHARDS_AT_ONCE = 8
-"""From how many shards a task reads at the same time: eighty megabytes a second, and one pull of each in memory."""
+"""So many shards a task reads at the same time: eighty megabytes a second, and one pull of each in memory."""
 
 
 @dataclass(frozen=True)
 class ReadSpec:
-    """What every task has to know to read; travels to the executors, without credentials.
+    """The facts that every task needs to read; travels to the executors, without credentials.
 
     `connect` gives the service within a task; `limits` says for each shard how fast one task may read it.
     """
@@ -40,7 +40,7 @@ class ReadSpec:
 
 @dataclass(frozen=True)
 class Read:
-    """A pull's rows, the logs that they are of, and how much of the ranges is read by then (0 to 1)."""
+    """A pull's rows, the logs they were made from, and the share of the ranges that is read by then (0 to 1)."""
 
     rows: Rows
     logs: pa.Table
@@ -50,7 +50,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Tally:
-    """What did not fit: values per column, logs (each once), the first few as text, and those that were dropped."""
+    """Counts of misfits: values per column, logs (each once), the first few as text, and dropped logs."""
 
     misfits: dict[str, int]
     unfit: int
@@ -59,7 +59,7 @@ class Tally:
 
     @classmethod
     def total(cls, parts: Sequence[Tally]) -> Tally:
-        """That of all parts."""
+        """The sum of all parts."""
         misfits: Counter[str] = Counter()
         for part in parts:
             misfits.update(part.misfits)
@@ -77,10 +77,10 @@ class Reading:
         self._found = {item: _Found() for item in ranges}
 
     def rows(self) -> Iterator[Read]:
-        """The rows as they come.
+        """The rows of each pull, as pulls come.
 
         Raises:
-            SourceError, DecodeError, ValueMisfit: as found.
+            SourceError, DecodeError, ValueMisfit: reading, decoding or converting failed.
         """
         limits = shard_limits(self._spec.limits, self._ranges)
         service = self._spec.connect()
@@ -94,16 +94,16 @@ class Reading:
                     yield Read(self._maker.rows(logs, item.shard), logs, pull, done / groups)
 
     def tally(self) -> Tally:
-        """What did not fit, once all rows came."""
+        """The misfits, once all rows came."""
         return Tally(dict(self._maker.misfits), self._maker.unfit, self._maker.examples, self._maker.dropped)
 
     def done(self) -> list[RangeDone]:
-        """What each range held, once all rows came."""
+        """The figures of each range, once all rows came."""
         return [self._found[item].done(item) for item in self._ranges]
 
 
 class _Found:
-    """What a range held, as its pulls come."""
+    """The figures of a range, added up pull by pull."""
 
     def __init__(self) -> None:
         self._rows = self._size = 0
@@ -125,13 +125,13 @@ class _Found:
 
 
 def read_limits(source: Source, work: Sequence[Sequence[Range]]) -> dict[int, Limits]:
-    """The pace at which each task that reads a shard reads it: no more tasks are made than run at the same time."""
+    """The pace at which each task may read a shard, as if all tasks of the job ran at the same time."""
     whole = Limits(source.read_bytes_per_second, source.reads_per_second, source.total_bytes_per_second)
     readers = Counter(shard for part in work for shard in {item.shard for item in part})
     return {shard: whole.among(count, len(work)) for shard, count in readers.items()}
 
 
 def shard_limits(limits: Mapping[int, Limits], ranges: Sequence[Range]) -> dict[int, Limits]:
-    """The pace of each shard in a task that reads `ranges`: those that it reads at the same time share its total."""
+    """The pace of each shard in a task that reads `ranges`: shards read at the same time share the task's total."""
     shards = {item.shard for item in ranges}
     return {shard: limits[shard].among(1, min(len(shards), SHARDS_AT_ONCE)) for shard in shards}

@@ -33,7 +33,7 @@ class RecountTask:
     limits: Mapping[int, Limits]
 
     def __call__(self, parts: Iterable[list[tuple[int, Range]]]) -> Iterator[Group]:
-        """(number of the range, shard, cursor, logs) of each log group; of what the service dropped, nothing."""
+        """(number of the range, shard, cursor, logs) of each log group; skips groups that the service has dropped."""
         service = self.access()
         for part in parts:
             paces = {item.shard: Pacer(self.limits[item.shard]) for _, item in part}
@@ -62,7 +62,7 @@ def recount(
     """The log groups of numbered disjoint ranges as the service holds them: `number`, `shard`, `cursor`, `logs`.
 
     Raises:
-        SourceError: as the tasks found; wrapped by Spark once a task has failed for good.
+        SourceError: a task raised it; Spark wraps it once the task has failed for good.
     """
     context = spark.sparkContext
     numbered = sorted((item, number) for number, item in wanted)

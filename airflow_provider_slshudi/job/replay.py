@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """What one task did: write stats of the main table and of the quarantine, rows taken from rewritten files, and per
-    column and reason (`column reason`) the selected logs that do not fit by now either."""
+    """One task's write stats of the main table and of the quarantine, the row count of the files before it wrote them
+    anew, and per column and reason (`column reason`) the selected logs that still do not fit."""
 
     stats: list[dict[str, Any]]
     slices: list[dict[str, Any]]
@@ -61,7 +61,7 @@ class ReplayTask:
     selection: Selection
 
     def __call__(self, files: Sequence[Slice], write_token: str) -> ReplayResult:
-        """Moves what fits; a file of which nothing does stays as it is."""
+        """Moves the logs that fit; a file without such logs stays as it is."""
         reach(Point.APPEND_TASK_STARTED)
         claim, maker, left = self.claim, RowMaker(self.rows), Counter[str]()
         written, taken = [], 0
@@ -83,7 +83,7 @@ class ReplayTask:
         return ReplayResult(stats, written, taken, dict(left))
 
     def _move(self, rows: pa.Table, maker: RowMaker, writer: BaseFileWriter, left: Counter[str]) -> NDArray[Any]:
-        """Writes the selected rows that fit into the main table; which ones stay, as a mask."""
+        """Writes the selected rows that fit into the main table; returns a mask of the rows that stay."""
         places = np.nonzero(_selected(rows, self.selection))[0]
         stay = np.ones(rows.num_rows, np.bool_)
         if not len(places):
@@ -144,7 +144,7 @@ def replay(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
 
 
 def count(gateway: Gateway, pipeline: Pipeline) -> list[dict[str, Any]]:
-    """What is in the quarantine: logs per column, type and reason, with first and last log time (unix seconds)."""
+    """Counts the quarantine's logs per column, type and reason, with first and last log time (unix seconds)."""
     table = table_of(pipeline)
     storage = Storage(table.table.path)
     names = ["column_name", "type_wanted", "reason"]
@@ -175,7 +175,7 @@ def count(gateway: Gateway, pipeline: Pipeline) -> list[dict[str, Any]]:
 
 
 def _by_rule(spec: RowSpec) -> RowSpec:
-    """A log that does not fit stays where it is; it fails no replay."""
+    """The spec of a replay: a log that does not fit stays in the quarantine and fails nothing."""
     stays = {"fail": "quarantine"}
     bounds = spec.bounds and replace(spec.bounds, rule=stays.get(spec.bounds.rule, spec.bounds.rule))
     return replace(spec, misfits=stays.get(spec.misfits, spec.misfits), bounds=bounds)

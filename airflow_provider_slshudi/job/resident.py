@@ -1,9 +1,9 @@
-"""The application of a resident process, see `resident`: `SOCKET IDENTITY IDLE_SECONDS`.
+"""The application of a resident process, see `spark.resident`: `SOCKET IDENTITY IDLE_SECONDS`.
 
-It serves one request at a time, and ends once it accepted none for IDLE_SECONDS, after many requests, or after one that
-failed by an error that is not the package's own. While a request runs, a thread watches its client and its deadline:
-with the client gone, or the deadline passed, the whole process group is killed, the JVM and what it is doing included,
-so that nobody's job goes on behind the back of who decides next.
+It serves one request at a time. It ends after IDLE_SECONDS without a request that it accepted, after many requests, or
+after one that failed with an error that is not the package's own. While a request runs, a thread watches its client and
+its deadline. If the client is gone or the deadline has passed, it kills the whole process group, with the JVM and its
+work, so that no job goes on behind the back of whoever decides next.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.spark.resident import GO, HANDSHAKE_SECONDS, READY, Outcome, receive, same_user, send
 from airflow_provider_slshudi.spark.runtime import leave
 
-# What a JVM that stays may gather is thrown away now and then.
+# Now and then a new JVM replaces the old one, with whatever that one has gathered.
 _REQUESTS = 1000
 _GLANCE_SECONDS = 1.0
 
@@ -42,10 +42,10 @@ class Server:
         self._jvm = os.getppid()
 
     def serve(self, listener: socket.socket, idle: float) -> None:
-        """Until it has been idle for long, or should not go on."""
+        """Serves until it was idle for `idle` seconds, or should not go on."""
         listener.settimeout(_GLANCE_SECONDS)
         last, left = time.monotonic(), _REQUESTS
-        # Without its JVM, which is who started this interpreter, nothing can be served.
+        # Without its JVM, which started this interpreter, it can serve nothing.
         while left and time.monotonic() - last < idle and os.getppid() == self._jvm:
             try:
                 connection, _ = listener.accept()
@@ -54,14 +54,14 @@ class Server:
             with connection:
                 fit = self._answer(connection)
             if fit is None:
-                # Whoever looks whether it stands still has no use of it.
+                # A client that only looks whether the process stands still is no use of it.
                 continue
             if not fit:
                 return
             last, left = time.monotonic(), left - 1
 
     def _answer(self, connection: socket.socket) -> bool | None:
-        """Whether this process may go on after the request; None where there was none that it accepted."""
+        """Serves one request; whether this process may go on, None if it accepted no request."""
         with connection.makefile("rb") as requests:
             asked = self._accepted(connection, requests)
             if asked is None:
@@ -107,7 +107,7 @@ class Server:
 
 
 class _Lines(io.TextIOBase):
-    """Sends what is printed, line by line."""
+    """Sends printed text to the client, line by line."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection, self._begun = connection, ""
@@ -115,7 +115,7 @@ class _Lines(io.TextIOBase):
     def write(self, text: str) -> int:
         *lines, self._begun = (self._begun + text).split("\n")
         for line in lines:
-            # A client that is gone is the watcher's matter.
+            # The watcher deals with a client that is gone.
             with suppress(OSError):
                 send(self._connection, {"line": line})
         return len(text)
@@ -125,14 +125,14 @@ def _watch(connection: socket.socket, deadline: float, over: threading.Event) ->
     with connection:
         while not over.is_set():
             left = deadline - clock()
-            # A client says nothing after its go: what there is to read is its end.
+            # A client says nothing after its go: only its end makes the connection readable.
             gone = select.select([connection], [], [], max(0.0, min(left, _GLANCE_SECONDS)))[0]
             if not over.is_set() and (gone or clock() >= deadline):
                 os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def _listen(path: Path) -> socket.socket:
-    """Listens at `path`, in the place of one that ended without removing it."""
+    """Listens at `path`, in the place of a process that ended without removing its socket."""
     made = path.with_suffix(f".{os.getpid()}")
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(made))

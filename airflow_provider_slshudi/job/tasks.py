@@ -1,4 +1,4 @@
-"""How the parts of a job's work become Spark tasks, and how a job hands over what they did."""
+"""Runs the parts of a job's work as Spark tasks, and hands over their results in a manifest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def each(spark: SparkContext, task: Callable[[Any, str], Any], work: Sequence[Any]) -> list[Any]:
-    """What `task` gives for each part of `work`, one Spark task a part; it is told its write token, too."""
+    """Runs `task(part, write_token)` once per part of `work`, each in its own Spark task; returns the results."""
     if not work:
         return []
     results: list[Any] = spark.parallelize(work, len(work)).mapPartitions(_runner(task)).collect()
@@ -31,7 +31,7 @@ def _runner(task: Callable[[Any, str], Any]) -> Any:
 
 
 def write_token() -> str:
-    """What names the files of this task's attempt: `{partition}-{stage}-{attempt}`."""
+    """The name of this task's attempt in its files' names: `{partition}-{stage}-{attempt}`."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -41,7 +41,7 @@ def write_token() -> str:
 
 
 def leave(storage: Storage, manifest: Manifest) -> Manifest:
-    """Leaves the manifest, a job's last act, and gives it.
+    """Leaves the manifest, a job's last act, and returns it.
 
     Raises:
         ManifestError: somebody else decided about the instant.

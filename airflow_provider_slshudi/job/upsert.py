@@ -1,4 +1,4 @@
-"""The upsert: tasks pull the ranges of an order, rows go to the task that owns their bucket, and it writes them."""
+"""The upsert: tasks pull the ranges of an order and send rows to the tasks that own their buckets, which write them."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 _PARTITION, _BUCKET = " partition", " bucket"
 SEND_BYTES = 64 * 1024 * 1024
-"""So many bytes of rows a task that reads keeps, for all that write together, before it hands them on."""
+"""A reading task hands rows on once it holds this many bytes of them, for all writing tasks together."""
 WRITE_BYTES = 128 * 1024 * 1024
-"""About so many raw bytes a task that writes gets, all of which it has in memory."""
+"""A writing task gets about this many raw bytes, and holds all of them in memory."""
 
 Sent = tuple[int, tuple[str, bytes]]
-"""For which writing task; what it is (`_ROWS` or `_TOLD`); its content."""
+"""The writing task's number; the kind of the content (`_ROWS` or `_TOLD`); the content."""
 _ROWS, _TOLD = "rows", "told"
 
 
@@ -69,9 +69,9 @@ class UpsertTask:
     partition_name: str | None
 
     def send(self, ranges: list[Range]) -> Iterator[Sent]:
-        """Pulls the ranges; gives their rows, for who owns their bucket, and last what was read.
+        """Pulls the ranges; yields their rows for the tasks that own the buckets, and last the figures of the ranges.
 
-        What it gives is the same whenever it is done again, but for how it is cut.
+        Every attempt yields the same rows, though cut at other places.
         """
         reach(Point.APPEND_TASK_STARTED)
         self.claim.require()
@@ -92,7 +92,7 @@ class UpsertTask:
         yield 0, (_TOLD, json.dumps(told).encode())
 
     def write(self, sent: Iterable[Sent], write_token: str) -> Iterator[dict[str, Any]]:
-        """Writes the buckets that this task owns; gives what was sent to it as told, write stats, and rows."""
+        """Writes the buckets that this task owns; yields the figures sent to it, its write stats and its row count."""
         told: list[dict[str, Any]] = []
         tables: list[pa.Table] = []
         for _, (kind, content) in sent:
@@ -117,7 +117,7 @@ class UpsertTask:
         return Reading(self.read, ranges)
 
     def _addressed(self, made: Rows, logs: pa.Table, shard: int) -> tuple[pa.Table, np.ndarray[Any, Any]]:
-        """The rows with place, key, partition and bucket; and which task is to write each."""
+        """The rows with place, key, partition and bucket; and the number of the task that writes each."""
         merge, data, count = self.spec.merge, made.data, made.data.num_rows
         require_values(made, [*merge.record_key, *([merge.ordering_field] if merge.ordering_field else [])])
         if made.of is not None:
@@ -148,7 +148,7 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
 
     Raises:
         KeyMissing: a log has no value for a column of the record key, or for the ordering field.
-        SourceError, DecodeError, ValueMisfit: as the tasks found; wrapped by Spark once a task has failed for good.
+        SourceError, DecodeError, ValueMisfit: a task raised it; Spark wraps it once the task has failed for good.
     """
     started = time.monotonic()
     pipeline = Pipeline.model_validate(order.pipeline)
@@ -183,12 +183,12 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
 
 
 def writers(order: BatchOrder, cores: int) -> int:
-    """How many tasks write: one for each core, more where one would have too much in memory."""
+    """How many tasks write: one per core, more if one would have too much in memory."""
     return max(cores, math.ceil(estimate(ranges_of(order), density_of(order)) / WRITE_BYTES))
 
 
 def upsert_spec(pipeline: Pipeline, instant: str, completed: Completed) -> UpsertSpec:
-    """What writers have to know of a pipeline whose table has `upsert`."""
+    """The facts that writers need of a pipeline whose table has `upsert`."""
     upsert = pipeline.table.upsert
     assert upsert is not None  # noqa: S101 - others append
     return UpsertSpec(
@@ -209,7 +209,7 @@ def merge_spec(upsert: Upsert) -> MergeSpec:
 
 
 def require_values(made: Rows, columns: Iterable[str]) -> None:
-    """Raises KeyMissing where a row has no value, or an empty text, in one of the columns."""
+    """Raises KeyMissing if a row has no value, or an empty text, in one of the columns."""
     for name in columns:
         without = lacking(made.data[name])
         if pc.any(without).as_py():
@@ -217,7 +217,7 @@ def require_values(made: Rows, columns: Iterable[str]) -> None:
 
 
 def run(spark: SparkContext, task: UpsertTask, work: list[list[Range]]) -> list[dict[str, Any]]:
-    """One job of two stages; what the first gives crosses Spark's shuffle, once however often a task is tried."""
+    """Runs one job of two stages; the first's rows cross Spark's shuffle, once however often a task is tried."""
 
     def read(part: Iterable[list[Range]]) -> Iterator[Sent]:
         for ranges in part:

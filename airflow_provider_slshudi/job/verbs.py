@@ -1,4 +1,4 @@
-"""What each verb does, given a way to the JVM; how that is started is `__main__`'s part."""
+"""The code of each verb, given a gateway to the JVM; `__main__` starts that."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def open_instant(gateway: Gateway, order: JobOrder) -> None:
-    """Puts a new instant of the transaction on the table's timeline; makes the table where nobody wrote one yet.
+    """Puts a new instant of the transaction on the table's timeline; makes the table if nobody wrote one yet.
 
     Raises:
         TimelineUnreadable: there is no table, and there was one when the batch was planned.
@@ -80,7 +80,7 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
 
 
 def append(spark: SparkContext, order: JobOrder) -> None:
-    """Carries out the batch order that the transaction left on the table, of the pipeline as it was then."""
+    """Carries out the batch order that the transaction left on the table, with the pipeline as it was then."""
     from airflow_provider_slshudi.job import dropping, replay
     from airflow_provider_slshudi.job.access import Access
     from airflow_provider_slshudi.job.append import append
@@ -104,13 +104,13 @@ def append(spark: SparkContext, order: JobOrder) -> None:
 
 
 def commit_instant(gateway: Gateway, order: JobOrder) -> None:
-    """Commits the instant with the manifest that was recorded, then the quarantine's, where that has a part in it.
+    """Commits the instant with the manifest that was recorded, then the quarantine's part, if it has one.
 
-    Of a batch with a part in the quarantine a main instant that is completed already is left as it is: then it is the
-    quarantine's that is missing.
+    If the batch has a part in the quarantine and the main instant is completed already, only the quarantine's commit is
+    missing, so the main instant stays as it is.
 
     Raises:
-        ManifestError: the manifest, or what goes into the commit's extra metadata, is not that one.
+        ManifestError: the manifest, or the commit's extra metadata, is not the one that was recorded.
         TableError: the instant is not INFLIGHT, or the time to commit it is over.
     """
     pipeline, storage = _table(order)
@@ -140,10 +140,10 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
 
 
 def roll_back(gateway: Gateway, order: JobOrder) -> None:
-    """Rolls the instant back, the quarantine's first: while the main one is pending, somebody comes back for both.
+    """Rolls the instant back, the quarantine's first: while the main one is pending, recovery comes back for both.
 
     Raises:
-        TableError: the main one is completed, and Hudi would undo that; or the time to do it is over.
+        TableError: the main one is completed, and Hudi would undo that; or the time to roll back is over.
     """
     pipeline, storage = _table(order)
     owner = handover.read_owner(storage, order.instant)
@@ -155,7 +155,7 @@ def roll_back(gateway: Gateway, order: JobOrder) -> None:
     reach(Point.ROLLBACK_QUARANTINE)
     markers.drop_misread(storage, order.instant)
     timeline = Timeline.load(storage)
-    # Somebody else may have taken the main one away, and knew of no other.
+    # Somebody else may have rolled the main one back without knowing of the quarantine's.
     if action := timeline.action(order.instant):
         undo = compaction.roll_back if action == COMPACTION else commit.roll_back
         in_time()
@@ -167,7 +167,7 @@ def roll_back(gateway: Gateway, order: JobOrder) -> None:
 
 
 def plan_clean(gateway: Gateway, order: JobOrder) -> None:
-    """Puts a clean on the timeline where there is something to delete."""
+    """Puts a clean on the timeline if there is something to delete."""
     pipeline, storage = _table(order)
     _in_time(storage, order, "plan a clean")
     services.plan_clean(gateway, pipeline)
@@ -194,7 +194,7 @@ def archive(gateway: Gateway, order: JobOrder) -> None:
 
 
 def count_quarantine(gateway: Gateway, order: JobOrder) -> None:
-    """Counts what is in the quarantine and leaves the figures under the order's name for them."""
+    """Counts the quarantine's logs and leaves the figures for the asker, named by the order's transaction."""
     from airflow_provider_slshudi.job import replay
 
     pipeline, storage = _table(order)
@@ -203,7 +203,7 @@ def count_quarantine(gateway: Gateway, order: JobOrder) -> None:
 
 @dataclass(frozen=True)
 class _Rewriting:
-    """How one of the services that write files in the place of others does its three parts, and their points."""
+    """The three parts of a service that replaces files by others, with their crash points."""
 
     service: ModuleType
     action: str
@@ -215,7 +215,7 @@ class _Rewriting:
     completed: Point
 
     def plan(self, gateway: Gateway, order: JobOrder) -> None:
-        """Puts it on the timeline where there is something to do."""
+        """Puts a plan on the timeline if there is something to do."""
         pipeline, storage = _table(order)
         _in_time(storage, order, f"plan a {self.action}")
         self.service.plan(gateway, pipeline)
@@ -264,17 +264,17 @@ _COMPACTION = _Rewriting(
 
 
 def compare_metadata(gateway: Gateway, order: JobOrder) -> None:
-    """Compares the metadata table with what is on storage, and leaves what it found."""
+    """Compares the metadata table with the files on storage, and leaves the result for the asker."""
     pipeline, storage = _table(order)
     leave_comparison(storage, order.transaction, metadata.compare(gateway, pipeline, storage))
 
 
 def rebuild_metadata(gateway: Gateway, order: JobOrder) -> None:
-    """Makes the metadata table anew; of bounds as was found, where somebody looked."""
+    """Makes the metadata table anew; adds and removes bounds by the findings of `look`, if there are any."""
     pipeline, storage = _table(order)
     reach(Point.METADATA_STARTED)
     _in_time(storage, order, "rebuild the metadata table")
-    # Hudi's listing would take what archival went past for committed.
+    # Hudi's listing takes files for committed once archival has passed their instant.
     if left := metadata.sweep(storage):
         print(f"deleted {len(left)} files of instants that were rolled back: {', '.join(left[:3])}")
     found = (read_findings(storage, order.transaction) if order.transaction else None) or Findings()
@@ -283,13 +283,13 @@ def rebuild_metadata(gateway: Gateway, order: JobOrder) -> None:
 
 
 def look(gateway: Gateway, order: JobOrder) -> None:
-    """Looks for what earlier versions left in the table, and leaves what it found."""
+    """Looks for faults that earlier versions left in the table, and leaves the findings for the asker."""
     pipeline, storage = _table(order)
     leave_findings(storage, order.transaction, mending.look(gateway, pipeline))
 
 
 def plan_mending(gateway: Gateway, order: JobOrder) -> None:
-    """Puts a clustering of files that were found on the timeline, where some of them are left."""
+    """Puts a clustering on the timeline, of the files that `look` found, if some of them are left."""
     pipeline, storage = _table(order)
     found = read_findings(storage, order.transaction)
     _in_time(storage, order, "plan to write files anew")
@@ -298,7 +298,7 @@ def plan_mending(gateway: Gateway, order: JobOrder) -> None:
 
 
 def unescape(_: Gateway, order: JobOrder) -> None:
-    """Has the table say that its folders' names are not escaped."""
+    """Makes the table's properties say that its folders' names are not escaped."""
     pipeline, storage = _table(order)
     _in_time(storage, order, "change the table's properties")
     if not pipeline.escapes_folders:
@@ -306,7 +306,7 @@ def unescape(_: Gateway, order: JobOrder) -> None:
 
 
 def sync(gateway: Gateway, order: JobOrder) -> None:
-    """Brings what the catalog says of the table up to its newest commit."""
+    """Brings the table's entry in the catalog up to its newest commit."""
     pipeline, _ = _table(order)
     if pipeline.catalog is not None:
         catalog.sync(gateway, pipeline, pipeline.catalog)
@@ -316,9 +316,9 @@ _Act = Callable[[Gateway, JobOrder], None]
 
 
 def _timed(act: _Act, but_for: str = "", settles: bool = False) -> _Act:
-    """The same with a clock that is past all that is on the timelines, those of the table `but_for` left out.
+    """`act` with Hudi's clock past every time on the timelines, without those of the table `but_for`.
 
-    `settles`: under the lease, for the main table; tables whose times were in another zone are in UTC from then on.
+    `settles`: the verb runs under the lease, and sets the timeline zone of tables in another zone to UTC.
     """
 
     def timed(gateway: Gateway, order: JobOrder) -> None:
@@ -344,14 +344,14 @@ CONTROL: dict[Verb, _Act] = {
     Verb.PLAN_COMPACTION: _timed(_COMPACTION.plan),
     Verb.COMPLETE_COMPACTION: _timed(_COMPACTION.complete),
     Verb.COMPARE_METADATA: compare_metadata,
-    # What it is to make anew may be what came from the future.
+    # The metadata table that it makes anew may be the one with times in the future.
     Verb.REBUILD_METADATA: _timed(rebuild_metadata, but_for=METADATA_FOLDER),
     Verb.LOOK: look,
     Verb.PLAN_MENDING: _timed(plan_mending),
     Verb.UNESCAPE: unescape,
     Verb.SYNC: sync,
 }
-"""What verbs that are not distributed do."""
+"""The code of the verbs that are not distributed."""
 
 
 def verify(spark: SparkSession, order: JobOrder) -> None:
@@ -370,11 +370,11 @@ SESSION: dict[Verb, Callable[[SparkSession, JobOrder], None]] = {
     Verb.CLUSTER: _CLUSTERING.write,
     Verb.COMPACT: _COMPACTION.write,
 }
-"""What verbs do whose executors need Hudi's classes."""
+"""The code of the verbs whose executors need Hudi's classes."""
 
 
 def _leave(storage: Storage, instant: str, written: Written) -> None:
-    """Leaves the manifest, unless the instant was rolled back meanwhile: then the files that came too late go.
+    """Leaves the manifest; if the instant was rolled back meanwhile, deletes the files, which came too late.
 
     A driver that stood still for minutes may find that somebody else took over.
     """
@@ -397,10 +397,10 @@ def _claim(storage: Storage, order: JobOrder) -> Claim:
 
 
 def _in_time(storage: Storage, order: JobOrder, what: str) -> None:
-    """Whether a driver that changes the timeline still has time and claim.
+    """Checks that this driver may still change the timeline.
 
     Raises:
-        TableError: it has not.
+        TableError: its time is over, or somebody took its claim.
     """
     if clock() > order.until > 0:
         raise TableError(

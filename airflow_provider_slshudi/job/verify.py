@@ -1,4 +1,4 @@
-"""A verification: what is asked and what Spark finds; both travel as files beside the table's own."""
+"""A verification: reads the question, lets Spark compare, leaves the answer; both are files beside the table's own."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def verify(spark: SparkSession, pipeline: Pipeline, storage: Storage, id_: str, access: Access | None) -> None:
-    """Compares the table with what was asked, and leaves what it found."""
+    """Compares the table with the question's ranges, and leaves the answer."""
     question = verification.question(storage, id_)
-    # The quarantine first: whatever its snapshot holds is completed in the main table.
+    # The quarantine first: then the main table has completed every instant that the quarantine's snapshot holds.
     aside = None if question.quarantine is None else spark.read.format("hudi").load(hadoop_path(question.quarantine))
     table = spark.read.format("hudi").load(hadoop_path(pipeline.table.path))
-    # Looked at once the table's snapshot is fixed, so this names every later commit that the snapshot may hold.
+    # The timeline is read once the table's snapshot is fixed: so it has every later commit that the snapshot may hold.
     late = [item.time for item in Timeline.load(storage) if (item.completion or "") > question.as_of]
     groups = None
     if question.source is not None and access is not None:

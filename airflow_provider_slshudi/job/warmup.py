@@ -1,7 +1,7 @@
-"""The training run of the class-data archive: a small table made, an instant rolled back, another one committed.
+"""The training run of the class-data archive: makes a small table, rolls one instant back, commits another.
 
-`spark-submit warmup.py TABLE`, where TABLE is a directory that does not exist yet and is thrown away after. Its one
-purpose is that the JVM loads the classes that short jobs will load, by the calls that they make.
+`spark-submit warmup.py TABLE`, where TABLE is a directory that does not exist yet and is thrown away afterwards. Its
+one purpose is that the JVM loads the classes that short jobs will load, by the same calls.
 """
 
 from __future__ import annotations

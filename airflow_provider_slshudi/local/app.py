@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What the application answers from."""
+    """The state behind the application's answers."""
 
     store: Store
     accounts: Mapping[str, Account]
@@ -37,7 +37,7 @@ class Service:
 
 
 class _Put(Convertor[str]):
-    """The two ways of a put, where a path may also name a shard."""
+    """The two words of a put's path, in a place where other paths have a shard's number."""
 
     regex = "lb|route"
 
@@ -101,7 +101,7 @@ async def _body(request: Request) -> bytes:
     if announced is None or announced > LARGEST_BODY:
         raise too_large(LARGEST_BODY)
     parts, size = [], 0
-    async for part in request.stream():  # which may be longer than announced, or not announced at all
+    async for part in request.stream():  # the body may be longer than announced, or not announced at all
         parts.append(part)
         size += len(part)
         if size > LARGEST_BODY:

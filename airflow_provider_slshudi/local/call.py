@@ -1,4 +1,4 @@
-"""A verified request, and what endpoints read from it."""
+"""A verified request, and the values that endpoints read from it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_DIGITS = 19
 
 
 def number(text: str) -> int | None:
-    """The whole number that `text` writes in ASCII digits; None where it is none, or one that nothing here needs."""
+    """The whole number that `text` writes in ASCII digits; None if it is no number, or has too many digits."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
@@ -78,4 +78,4 @@ class Call:
 
 
 Endpoint = Callable[[Call], Response]
-"""What answers one operation; its name is the operation's."""
+"""A function that answers one operation; its name is the operation's."""

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 NAMES = ("localhost", "127.0.0.1", "sls.local", "cn-local.log.aliyuncs.com")
-"""Hosts that the certificate is for; of a name also every PROJECT.NAME."""
+"""The hosts that the certificate is for; for each name also every PROJECT.NAME."""
 
 _VALID = timedelta(days=365)
 _RENEW = timedelta(days=30)
@@ -31,7 +31,7 @@ class Certificate:
 
     @classmethod
     def of(cls, directory: Path, names: Sequence[str] = NAMES) -> Certificate:
-        """The certificate in `directory`; made anew when there is none, or when it soon expires."""
+        """The certificate in `directory`; makes a new one if there is none, or if it soon expires."""
         found = cls(directory / "ca.pem", directory / "server.pem", directory / "server.key")
         if not found._good():
             directory.mkdir(parents=True, exist_ok=True)

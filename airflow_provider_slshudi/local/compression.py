@@ -13,7 +13,7 @@ _ZSTD_LEVEL = -5
 
 
 def compress(body: memoryview, accepted: str) -> tuple[bytes, str]:
-    """`body` in the first compression that `accepted` (the Accept-Encoding header) names, and its name, or as it is."""
+    """`body`, compressed by lz4 or else zstd if `accepted` (Accept-Encoding) names it, and the compression's name."""
     names = [name.partition(";")[0].strip().lower() for name in accepted.split(",")]
     if "lz4" in names:
         return lz4.block.compress(body, mode="fast", acceleration=_LZ4_ACCELERATION, store_size=False), "lz4"

@@ -1,4 +1,4 @@
-"""A logstore's consumer groups: checkpoints, kept on disk, and who reads what, which only heartbeats keep alive."""
+"""A logstore's consumer groups: checkpoints, kept on disk, and consumers' shards, which heartbeats keep assigned."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ConsumerGroup:
     def heartbeat(self, name: str, holds: Iterable[int], shards: Iterable[int]) -> list[int]:
         """The shards that consumer `name` is to read, spread evenly over the living consumers.
 
-        A shard is not given to another consumer before the one that reads it leaves it out of its heartbeat or dies.
+        Another consumer gets a shard only after its reader leaves it out of its heartbeat or dies.
         https://www.alibabacloud.com/help/en/sls/developer-reference/api-sls-2020-12-30-consumergroupheartbeat
         """
         now, holding, every = time.monotonic(), set(holds), set(shards)
@@ -94,14 +94,14 @@ class ConsumerGroups:
         return self._groups[name]
 
     def create(self, name: str, asked: dict[str, Any]) -> None:
-        """A group from the body of CreateConsumerGroup."""
+        """Make a group from the body of CreateConsumerGroup."""
         if name in self._groups:
             raise ServiceFault(400, "ConsumerGroupAlreadyExist", "consumer group already exist")
         self._groups[name] = ConsumerGroup(_timeout(asked.get("timeout")), _order(asked.get("order", False)), {})
         self._save()
 
     def update(self, name: str, asked: dict[str, Any]) -> None:
-        """Take over what UpdateConsumerGroup may change."""
+        """Change the settings that UpdateConsumerGroup may change."""
         group = self.get(name)
         timeout, order = _timeout(asked.get("timeout", group.timeout)), _order(asked.get("order", group.order))
         group.timeout, group.order = timeout, order

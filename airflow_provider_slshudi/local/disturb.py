@@ -16,7 +16,7 @@ from airflow_provider_slshudi.local.protocol import TRANSPORT
 
 
 class _Cut(Response):
-    """Half of `whole`, or nothing of it, and then the end of the connection."""
+    """Sends half of `whole`, or nothing of it, and then ends the connection."""
 
     def __init__(self, whole: Response, half: bool) -> None:
         super().__init__(headers=dict(whole.headers))
@@ -38,7 +38,7 @@ class _Cut(Response):
 
 
 async def disturbed(fault: tuple[Kind, Rule], call: Call, respond: Callable[[], Response]) -> Response:
-    """The answer to `call`, which `respond` carries out, as `fault` makes it. Raises the service's faults."""
+    """The answer to `call`, which `respond` carries out, disturbed by `fault`. Raises the service's faults."""
     kind, rule = fault
     _refuse(kind, rule, call)
     if kind == "slow":
@@ -75,7 +75,7 @@ def _spoiled(response: Response, kind: Kind) -> Response:
     if kind == "truncate":
         del body[-max(1, len(body) // 3) :]
     else:
-        # What no decoder takes: the protocol has no checksum, so that other changes would be believed by everybody.
+        # Bytes that no decoder takes: the protocol has no checksum, so every client would believe other changes.
         body[:8] = b"\xff" * len(body[:8])
     headers = {name: value for name, value in response.headers.items() if name != "content-length"}
     return Response(bytes(body), response.status_code, headers)

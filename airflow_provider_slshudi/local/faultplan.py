@@ -1,4 +1,4 @@
-"""What shall go wrong: rules by operation and place, chance or script, read from a file that may change at any time."""
+"""Fault plans: rules by operation and place, chance or script, read from a file that may change at any time."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Rule(BaseModel):
         return names
 
     def covers(self, operation: str, project: str, logstore: str, shard: int | None) -> bool:
-        """Whether the rule speaks of such a request."""
+        """Whether the rule holds for such a request."""
         wanted = ((self.project, project), (self.logstore, logstore))
         return (
             (not self.operations or operation in self.operations)
@@ -69,7 +69,7 @@ class Rule(BaseModel):
 
 
 class Plan(BaseModel):
-    """The rules, of which the first that fires counts, and the seed of their chances."""
+    """The rules, and the seed of their chances; the first rule that fires counts."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -116,7 +116,7 @@ class _Turns:
 class Faults:
     """The plan in `path` as it stands at each request; `path.log` gets a line for each fault. No path: no faults.
 
-    A file that changes starts anew; one that is no plan any more is warned of, and the plan before stays.
+    If the file changes, the plan starts anew; if it is no plan any more, a warning says so, and the old one stays.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -127,7 +127,7 @@ class Faults:
             self._version = _version(path)
 
     def next(self, operation: str, project: str, logstore: str, shard: int | None) -> tuple[Kind, Rule] | None:
-        """What goes wrong with this request, if anything does."""
+        """The fault of this request, if there is one."""
         if self._path is None:
             return None
         self._refresh(self._path)
@@ -159,7 +159,7 @@ class Faults:
 
 
 def log_of(path: Path) -> Path:
-    """Where the faults of the plan in `path` are noted: `operation kind project/logstore/shard`, one a line."""
+    """The log of the faults of the plan in `path`: `operation kind project/logstore/shard`, one a line."""
     return path.with_name(f"{path.name}.log")
 
 

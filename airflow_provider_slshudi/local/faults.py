@@ -35,7 +35,7 @@ def shard_not_exist(shard: int) -> ServiceFault:
 
 
 def invalid_cursor(text: str) -> ServiceFault:
-    """A text is no cursor, or one beyond the shard's end."""
+    """A text is no cursor, or names one beyond the shard's end."""
     return ServiceFault(400, "InvalidCursor", f"Cursor {text} is invalid.")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def replace_text(path: Path, content: str) -> None:
-    """Write `content` so that a kill, and a reader at any time, finds the old content or the new one."""
+    """Write `content` so that the file always has the old content or the new one, for readers and after a kill."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(".new")
     new.write_text(content)

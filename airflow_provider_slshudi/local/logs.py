@@ -15,7 +15,7 @@ MOST_GROUPS = 1000
 
 
 def put_logs(call: Call) -> Response:
-    """Append a log group to the shard that owns the query's hash key, or without one to the shards in turn."""
+    """Append a log group to the shard that owns the query's hash key; without a key to the shards in turn."""
     group, logstore = _group(call), call.logstore()
     shard = logstore.choose(call.query.get("key", "") if call.path["way"] == "route" else None)
     place = (call.project, call.path["logstore"], shard)
@@ -55,7 +55,7 @@ def pull_logs(call: Call) -> Response:
     end = call.cursor("end_cursor") if call.query.get("end_cursor") else log.end
     if end < cursor:
         raise parameter_invalid("end_cursor is before cursor")
-    # Not verified of the service: reading from before the oldest log group goes on there, which shows as a gap.
+    # Not verified with the real service: a read from before the oldest log group begins at it, which shows as a gap.
     begin = min(max(cursor, log.first), end)
     place = (call.project, call.path["logstore"], call.shard())
     call.quotas.admit("read", *place)
@@ -79,7 +79,7 @@ def pulled(body: memoryview, groups: int, following: int, accepted: str) -> Resp
 
 
 def _group(call: Call) -> bytes:
-    """The LogGroup of a put, decompressed and known to be one."""
+    """The LogGroup of a put, decompressed and checked."""
     size = number(call.headers.get("x-log-bodyrawsize", ""))
     if size is None:
         message = "x-log-bodyrawsize does not exist in header when it is necessary."

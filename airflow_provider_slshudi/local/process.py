@@ -19,7 +19,7 @@ from airflow_provider_slshudi.sls.connection import AuthVersion, SlsConnection
 
 HOST = "127.0.0.1"
 READY = "listening on "
-"""What the child's only line begins with; the endpoint follows."""
+"""The beginning of the child's only line; the endpoint follows."""
 
 SECRET = "SLSHUDI_LOCAL_SECRET"  # noqa: S105 - the names of environment variables
 TOKEN = "SLSHUDI_LOCAL_SECRET_TOKEN"  # noqa: S105
@@ -27,7 +27,7 @@ STOP_WITH_STDIN = "SLSHUDI_LOCAL_STOP_WITH_STDIN"
 
 
 def certificate_directory(directory: Path) -> Path:
-    """Where a server over `directory` keeps its certificate."""
+    """The directory in which a server over `directory` keeps its certificate."""
     return directory / "tls"
 
 
@@ -38,12 +38,12 @@ _STOP_SECONDS = 10.0
 class LocalSls:
     """A running server over `directory`, which survives it; use it in a `with`, or call `start` and `stop`.
 
-    It listens on 127.0.0.1 only. `port` 0 takes a free one. It ends with this process, even one that is killed.
+    It listens on 127.0.0.1 only. `port` 0 takes a free one. It ends with this process, even if that is killed.
     With `security_token` clients must send that token, as with temporary keys. Its log is `directory/server.log`.
     `tls` makes it speak TLS: let clients trust `authority`. `quotas` are texts such as `shard_reads=5`; None enforces
     none, an empty list the service's own. `day` is how many seconds a day of a logstore's ttl lasts. `faults` is a
     fault plan: a mapping, or YAML or JSON text; set the attribute to change it while the server runs.
-    Raises ConfigError for quotas and plans that are none.
+    Raises ConfigError for malformed quotas and plans.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class LocalSls:
         return Counter((line.split()[0], line.split()[1]) for line in lines)
 
     def start(self) -> None:
-        """Start and wait until it answers. Raises RuntimeMissing with the child's own words where it does not."""
+        """Start it and wait until it listens. Raises RuntimeMissing, with the child's own words, if it does not."""
         if self._process is not None:
             raise RuntimeError(f"{self!r} is running already: stop it first")
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -133,7 +133,7 @@ class LocalSls:
         self.endpoint = ("https://" if self._tls else "") + line.removeprefix(READY).strip()
 
     def stop(self) -> None:
-        """End the server; what it acknowledged stays in the directory. Stopping twice is harmless."""
+        """End the server; logs that it acknowledged stay in the directory. Stopping twice is harmless."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -148,7 +148,7 @@ class LocalSls:
                 pipe.close()
 
     def connection(self, auth_version: AuthVersion = "v1") -> SlsConnection:
-        """How clients reach it."""
+        """The connection for clients of the server."""
         return SlsConnection(
             self.endpoint, self.access_key_id, self._secret, self._token, region="cn-local", auth_version=auth_version
         )
@@ -160,7 +160,7 @@ class LocalSls:
         return self.directory / "server.log"
 
     def _first_line(self) -> str:
-        """The child's first line; empty where it ended or said nothing in time."""
+        """The child's first line; empty if it ended or said nothing in time."""
         assert self._process is not None and self._process.stdout is not None  # noqa: S101 - Popen was given a pipe
         deadline = time.monotonic() + _START_SECONDS
         with selectors.DefaultSelector() as selector:

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol with two things added: requests know their connection, and endless heads are refused."""
+"""uvicorn's HTTP protocol with two additions: requests know their connection, and it refuses endless heads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LARGEST_HEAD = 64 * 1024
 
 
 class Protocol(HttpToolsProtocol):
-    """httptools and not h11, which does not take the absolute-form targets that clients send to a proxy."""
+    """Uses httptools, since h11 does not take the absolute-form targets that clients send to a proxy."""
 
     _head = 0
     _in_body = False

@@ -11,6 +11,6 @@ from airflow_provider_slshudi.local.process import LocalSls
 
 @pytest.fixture(scope="session")
 def local_sls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSls]:
-    """One server for the whole session; tests keep apart by making projects or logstores of their own."""
+    """One server for the whole session; each test should make its own project or logstore."""
     with LocalSls(tmp_path_factory.mktemp("sls")) as server:
         yield server

@@ -20,7 +20,7 @@ Direction = Literal["read", "write"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the service allows: shards per second, projects per minute. Bytes are of log groups, decompressed."""
+    """The service's limits: of shards per second, of projects per minute. Bytes are of log groups, decompressed."""
 
     shard_read_bytes: int = 10 * _MB
     shard_reads: int = 100
@@ -44,7 +44,7 @@ class Limits:
 
 
 class _Bucket:
-    """What may be taken: refilled evenly to `limit` per `seconds`; one taking may overdraw it, the next then waits."""
+    """An allowance, refilled evenly by `limit` per `seconds`; one request may overdraw it, the next is then refused."""
 
     def __init__(self, limit: int, seconds: int) -> None:
         self._limit, self._rate = limit, limit / seconds
@@ -61,7 +61,7 @@ class _Bucket:
 
 
 class Quotas:
-    """Counts what shards and projects read and write against `limits`; without limits nothing is refused."""
+    """Counts reads and writes of shards and projects against `limits`; without limits it refuses nothing."""
 
     def __init__(self, limits: Limits | None) -> None:
         self._limits = limits

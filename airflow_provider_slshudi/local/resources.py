@@ -22,7 +22,7 @@ def create_project(call: Call) -> Response:
 
 
 def get_project(call: Call) -> Response:
-    """What is known of the project."""
+    """The project's description."""
     return JSONResponse(call.store.project(call.project))
 
 
@@ -140,7 +140,7 @@ def get_check_point(call: Call) -> Response:
 
 
 def update_check_point(call: Call) -> Response:
-    """Keep how far the group has read a shard; unless forced, only for the consumer that holds it."""
+    """Keep how far the group has read a shard; unless forced, only from the consumer that holds it."""
     logstore, asked, name = call.logstore(), call.json(), call.path["group"]
     group, shard, consumer = logstore.groups.get(name), asked.get("shard"), call.query.get("consumer", "")
     if type(shard) is not int or shard not in [item.shardID for item in logstore.shards]:
@@ -152,7 +152,7 @@ def update_check_point(call: Call) -> Response:
 
 
 def heart_beat(call: Call) -> Response:
-    """A consumer is alive: the shards that it is to read."""
+    """Note that a consumer is alive; answer with the shards that it is to read."""
     logstore, consumer = call.logstore(), call.query.get("consumer", "")
     if not consumer:
         raise parameter_invalid("consumer is missing")
@@ -161,7 +161,7 @@ def heart_beat(call: Call) -> Response:
 
 
 def _page(call: Call, items: list[Any], key: str, pattern: str, name_of: Callable[[Any], str]) -> Response:
-    """The answer of a listing: those whose name holds what the query says under `pattern`, cut to offset and size."""
+    """The answer of a listing: items whose name contains the query's `pattern` value, cut to offset and size."""
     offset, size = number(call.query.get("offset", "0")), number(call.query.get("size", "100"))
     if offset is None or size is None or size > _LARGEST_PAGE:
         raise parameter_invalid(f"offset and size are integers from 0, size is at most {_LARGEST_PAGE}")

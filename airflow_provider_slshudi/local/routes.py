@@ -1,4 +1,4 @@
-"""Which operation of the service a request is: by path, method and, on some paths, one parameter.
+"""Finds the operation that a request asks for: by path, method and, on some paths, one parameter.
 
 Operations have the names of the official SDK's methods.
 """
@@ -13,7 +13,7 @@ from airflow_provider_slshudi.local.faults import ServiceFault, parameter_invali
 
 
 class By:
-    """One of several operations, by a parameter of the query."""
+    """Chooses one of several operations by a parameter of the query."""
 
     def __init__(self, parameter: str, **endpoints: Endpoint) -> None:
         self.parameter, self.endpoints = parameter, endpoints
@@ -75,7 +75,7 @@ OPERATIONS = _operations()
 
 
 def endpoint_of(route: str, method: str, query: Mapping[str, str]) -> Endpoint:
-    """The operation that a request on `route` asks for. Raises the fault for one that is not offered."""
+    """The operation that a request on `route` asks for. Raises a fault if the server does not offer it."""
     if route == "/" and method == "GET" and ("offset" in query or "size" in query):
         return resources.list_project
     found = ROUTES.get(route, {}).get(method)

@@ -1,9 +1,9 @@
 """Log groups of a shard on disk: a file that only grows.
 
 A record is `length, checksum, receive time` and then the log group as it stands in a LogGroupList, so that an answer is
-the records of a range without their heads. Head and group are written by one call: a put is acknowledged when the page
-cache has it, which a killed process cannot take back. There is no fsync: a machine that loses power may lose the
-last seconds, which is fine for what this server is for. What a killed write left half done is cut off on opening.
+the records of a range without their heads. One call writes head and group. The server acknowledges a put when the page
+cache has it, which the death of the process does not undo. There is no fsync: a machine that loses power may lose the
+last seconds, which is fine for this server's purpose. Opening cuts off an unfinished write.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _TIME = struct.Struct("<Q")
 _MOST_PARTS = 1024  # buffers that one call of preadv takes
 
 SUFFIX = ".groups"
-"""What the names of segments end with."""
+"""The ending of segments' names."""
 
 # Where reads put their bytes: memory that was touched before is several times faster than fresh pages.
 _buffer = memoryview(bytearray())
 
 
 class Segment:
-    """The log groups from cursor `first` on, which the file's name states. Raises OSError where the disk does."""
+    """The log groups from cursor `first` on, which the file's name states. Raises OSError if the disk fails."""
 
     def __init__(self, path: Path) -> None:
         self.first = int(path.name.removesuffix(SUFFIX))
@@ -83,11 +83,11 @@ class Segment:
         return self.first + bisect_left(self._times, unix_seconds)
 
     def time(self, cursor: int) -> int:
-        """When the log group of `cursor` was received; for `end`, now, since nothing is there yet."""
+        """When the log group of `cursor` was received; for `end`, now, since there is no log group yet."""
         return self._times[cursor - self.first] if cursor < self.end else int(time.time())
 
     def read(self, begin: int, end: int, most_bytes: int) -> tuple[memoryview, int]:
-        """The LogGroupList of `[begin, end)` and its number of groups: what fits `most_bytes`, but at least one.
+        """The LogGroupList of `[begin, end)` and its number of groups: as many as fit `most_bytes`, but at least one.
 
         The bytes are good until the next read, of any segment.
         """
@@ -130,7 +130,7 @@ class Segment:
             os.ftruncate(self._file, whole)
 
     def _walk(self, data: mmap.mmap, size: int) -> int:
-        """Index all records and return where the last whole one ends; no other can be torn, so only it is summed."""
+        """Index all records and return the end of the last whole one; sums up only that, since no other can be torn."""
         start = 0
         while start + _HEAD.size <= size:
             length, _, received = _HEAD.unpack_from(data, start)

@@ -8,11 +8,11 @@ from pathlib import Path
 from airflow_provider_slshudi.local.segment import SUFFIX, Segment
 
 SEGMENT_BYTES = 256 << 20
-"""A segment that has grown to this is followed by another: retention takes whole files off the disk."""
+"""A segment that has grown to this gets a successor: retention takes whole files off the disk."""
 
 
 class ShardLog:
-    """Log groups `[first, end)` of one shard in `directory`. Raises OSError where the disk does."""
+    """Log groups `[first, end)` of one shard in `directory`. Raises OSError if the disk fails."""
 
     def __init__(self, directory: Path, segments: list[Segment], segment_bytes: int = SEGMENT_BYTES) -> None:
         self._directory, self._segments, self._segment_bytes = directory, segments, segment_bytes
@@ -20,13 +20,13 @@ class ShardLog:
 
     @classmethod
     def create(cls, directory: Path, first: int) -> ShardLog:
-        """An empty one in `directory`, which is made."""
+        """Makes `directory` with an empty log."""
         directory.mkdir(parents=True)
         return cls(directory, [Segment(directory / f"{first}{SUFFIX}")])
 
     @classmethod
     def open(cls, directory: Path, segment_bytes: int = SEGMENT_BYTES) -> ShardLog:
-        """What `create` and `append` left in `directory`."""
+        """The log that `create` and `append` left in `directory`."""
         segments = sorted(map(Segment, directory.glob(f"*{SUFFIX}")), key=lambda segment: segment.first)
         return cls(directory, segments, segment_bytes)
 
@@ -52,11 +52,11 @@ class ShardLog:
         return self.end
 
     def time(self, cursor: int) -> int:
-        """When the log group of `cursor` was received; for `end`, now, since nothing is there yet."""
+        """When the log group of `cursor` was received; for `end`, now, since there is no log group yet."""
         return self._holding(cursor).time(cursor)
 
     def read(self, begin: int, end: int, most_bytes: int) -> tuple[memoryview, int]:
-        """The LogGroupList of `[begin, end)` and its number of groups: what fits `most_bytes`, but at least one.
+        """The LogGroupList of `[begin, end)` and its number of groups: as many as fit `most_bytes`, but at least one.
 
         It stops at a segment's end too. The bytes are good until the next read.
         """

@@ -1,4 +1,4 @@
-"""Who asks: the service's request signatures v1 and v4, checked.
+"""Checks who asks, by the service's request signatures v1 and v4.
 
 https://www.alibabacloud.com/help/en/sls/developer-reference/request-signatures
 """
@@ -29,7 +29,7 @@ _V4 = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """An access key's secret, and the token that must come with it where the key is a temporary one."""
+    """An access key's secret, and the token that must come with it if the key is a temporary one."""
 
     secret: str = field(repr=False)
     token: str = field(default="", repr=False)
@@ -37,7 +37,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """What a signature covers; the names of `headers` are in lower case, `query` is decoded."""
+    """The parts of a request that a signature covers; names of `headers` are in lower case, `query` is decoded."""
 
     method: str
     path: str

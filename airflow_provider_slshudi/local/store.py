@@ -34,7 +34,7 @@ _KEYS = 1 << 128
 _LAST_KEY = "f" * 32
 _MOST_SHARDS = 256
 _DEFAULTS = {"ttl": 30, "enable_tracking": False, "autoSplit": True, "maxSplitShard": 64, "appendMeta": False}
-# What else a logstore may be told; kept and answered, of no effect here.
+# A logstore keeps and returns these settings too; they have no effect here.
 _KEPT = {"telemetryType": str, "mode": str, "hot_ttl": int, "infrequentAccessTTL": int, "enableModify": bool}
 _TYPES = {**{name: type(value) for name, value in _DEFAULTS.items()}, **_KEPT}
 
@@ -47,7 +47,7 @@ DAY = 24 * 60 * 60
 
 @dataclass(slots=True)
 class Shard:
-    """A shard's place among the hash keys, in the service's own words, which are written and answered as they are."""
+    """A shard's place among the hash keys; its fields have the service's own names, on disk and in answers."""
 
     shardID: int
     status: str
@@ -95,7 +95,7 @@ class Logstore:
         """The logstore that `directory` holds."""
         saved = json.loads((directory / "logstore.json").read_text())
         logstore = cls(directory, saved["settings"], [Shard(**shard) for shard in saved["shards"]], day)
-        # What an older version saved says nothing of when: from now on, then.
+        # An older version did not save when a shard was closed: take now.
         closed = saved.get("closed", {})
         for shard in logstore.shards:
             if not shard.writable:
@@ -108,7 +108,7 @@ class Logstore:
         return {**self.settings, "shardCount": sum(shard.writable for shard in self.shards)}
 
     def update(self, asked: dict[str, Any]) -> None:
-        """Take over the settings that UpdateLogstore may change."""
+        """Change the settings that UpdateLogstore may change."""
         self.settings.update(_settings(asked), lastModifyTime=int(time.time()))
         self._save()
 
@@ -122,13 +122,13 @@ class Logstore:
         return log
 
     def expire_shards(self) -> None:
-        """Delete the shards that were closed so long ago that nothing of them is left, as the service does."""
+        """Delete the shards that were closed so long ago that all their logs expired, as the service does."""
         if (before := self._expired_before()) is not None:
             for shard in [shard for shard, closed in self._closed.items() if closed < before]:
                 self.delete(shard)
 
     def choose(self, key: str | None) -> int:
-        """The shard that a put goes to: the one that owns `key`, or without one the writable shards in turn."""
+        """The shard that a put goes to: the one that owns `key`; without a key the writable shards in turn."""
         writable = [shard for shard in self.shards if shard.writable]
         if key is None:
             self._turn += 1
@@ -137,7 +137,7 @@ class Logstore:
         return next(shard for shard in writable if shard.owns(owned)).shardID
 
     def split(self, shard: int, key: str) -> list[Shard]:
-        """Close a shard and share its hash keys among two new ones at `key`: the old one and the new ones."""
+        """Close a shard and share its hash keys among two new ones at `key`; returns the old one and the new ones."""
         old, middle = self._writable(shard), _key(key)
         if not old.inclusiveBeginKey < middle < old.exclusiveEndKey:
             raise parameter_invalid("invalid mid hash")
@@ -146,7 +146,7 @@ class Logstore:
         return [old, *halves]
 
     def merge(self, shard: int) -> list[Shard]:
-        """Close a shard and its right neighbour and give their hash keys to a new one: the new one and the old ones."""
+        """Close a shard and its right neighbour; give their keys to a new one. Returns the new one and the old ones."""
         left = self._writable(shard)
         right = next((s for s in self.shards if s.writable and s.inclusiveBeginKey == left.exclusiveEndKey), None)
         if right is None:
@@ -174,7 +174,7 @@ class Logstore:
             log.close()
 
     def _expired_before(self) -> int | None:
-        """What was received before this time, in unix seconds, is gone; None where nothing ever is."""
+        """The time, in unix seconds, before which logs have expired; None if they never expire."""
         ttl: int = self.settings["ttl"]
         return None if ttl >= FOREVER else int(time.time()) - ttl * self._day
 
@@ -197,7 +197,7 @@ class Logstore:
         id_ = 1 + max((shard.shardID for shard in self.shards), default=-1)
         shard = Shard(id_, "readwrite", begin, end, int(time.time()))
         shutil.rmtree(self._path(shard.shardID), ignore_errors=True)  # of a change that a kill kept from being saved
-        # Cursors start at a large number of no meaning to clients, another one for each shard.
+        # Cursors start at a large number that means nothing to clients, another one for each shard.
         self._logs[shard.shardID] = ShardLog.create(self._path(shard.shardID), time.time_ns())
         self.shards.append(shard)
         return shard
@@ -246,7 +246,7 @@ class Store:
         self._projects[name], self._logstores[name] = project, {}
 
     def update_project(self, name: str, asked: dict[str, Any]) -> None:
-        """Take over what UpdateProject may change."""
+        """Change the description, which UpdateProject may change."""
         changed = {"description": _text(asked, "description"), "lastModifyTime": time.strftime("%Y-%m-%d %H:%M:%S")}
         project = {**self.project(name), **changed}
         replace_json(self._directory / name / "project.json", project)
@@ -286,7 +286,7 @@ class Store:
         logstores[name] = Logstore.create(self._directory / project / name, asked, self._day)
 
     def logstore(self, project: str, name: str) -> Logstore:
-        """A logstore without what has expired of it. Raises ProjectNotExist and LogStoreNotExist."""
+        """A logstore without its expired shards. Raises ProjectNotExist and LogStoreNotExist."""
         logstores = self.logstores(project)
         if name not in logstores:
             raise logstore_not_exist(name)
@@ -297,13 +297,14 @@ class Store:
         """Remove a logstore and its log groups."""
         logstore = self.logstore(project, name)
         logstore.close()
-        (logstore.directory / "logstore.json").unlink()  # what makes it one, so a kill from here on leaves only rubbish
+        # Without this file it is no logstore: a kill from here on leaves only rubbish.
+        (logstore.directory / "logstore.json").unlink()
         _clear(logstore.directory)
         del self.logstores(project)[name]
 
 
 def _settings(asked: dict[str, Any]) -> dict[str, Any]:
-    """What of the body of CreateLogstore or UpdateLogstore is kept."""
+    """The settings that a logstore keeps from the body of CreateLogstore or UpdateLogstore."""
     found = {name: asked[name] for name in _TYPES if asked.get(name) is not None}
     for name, value in found.items():
         if type(value) is not _TYPES[name]:

@@ -1,4 +1,4 @@
-"""Backfill: a batch of what a DAG run's params name, and whether another run is to follow."""
+"""Backfill: a batch of the ranges that a DAG run's params name, and the next run if ranges are left."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 PARAMS = ("cursors", "from", "to")
 _PART = ".part"
-# One way to write it: of `0` and `00` one would be forgotten.
+# Only one spelling per shard: of `0` and `00` one would be forgotten.
 _SHARD = re.compile("0|[1-9][0-9]{0,9}")
 _TIME: TypeAdapter[datetime] = TypeAdapter(AwareDatetime)
 
 
 def backfill_request(params: Mapping[str, Any]) -> BackfillRequest:
-    """What the params `cursors` ({shard: [begin, end]}) or `from` and `to` (receive times) ask for; ends are excluded.
+    """The request in the params `cursors` ({shard: [begin, end]}) or `from` and `to` (receive times), ends excluded.
 
     Raises:
-        ConfigError: neither or both are given, or one is not what it should be.
+        ConfigError: neither or both are given, or one is malformed.
     """
     from airflow_provider_slshudi.protocol.plan import BackfillRequest
 
@@ -46,7 +46,7 @@ def backfill_request(params: Mapping[str, Any]) -> BackfillRequest:
         return BackfillRequest(cursors=_cursors(cursors))
     if not (first and last):
         raise _wrong("from", first, "give `cursors` ({shard: [begin, end]}), or both `from` and `to`")
-    # Whole seconds, by which the service finds cursors, that hold all of the span.
+    # The service finds cursors by whole seconds: these hold all of the span.
     span = math.floor(_seconds("from", first)), math.ceil(_seconds("to", last))
     if span[0] >= span[1]:
         raise _wrong("from", first, f"is not before `to` ({last})")
@@ -57,7 +57,7 @@ def _known_params(context: Context) -> Mapping[str, Any]:
     """The DAG's params.
 
     Raises:
-        ConfigError: the run was given one that neither the DAG nor its tasks know, a misspelt one as a rule.
+        ConfigError: the run was given a param that neither the DAG nor its tasks know, as a rule a misspelt one.
     """
     refuse_unknown_params(context, PARAMS)
     return context["params"]
@@ -103,14 +103,14 @@ def _wrong(field: str, value: object, reason: str) -> ConfigError:
 
 
 class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
-    """Pins the next batch of what the run's params `cursors`, or `from` and `to`, name and nobody has read yet.
+    """Pins the next batch of the unread ranges that the run's params `cursors`, or `from` and `to`, name.
 
-    A span that is not over ends with what the service holds by now. So the operator returns, besides what
-    `SlsHudiPlanOperator` does, the `cursors` that it stands for, for the runs that read the rest.
+    A span that reaches into the future ends with the newest log that the service holds now. So the operator returns,
+    besides the result of `SlsHudiPlanOperator`, the `cursors` of the span, for the runs that read the rest.
     """
 
     def plan(self, work: Work, context: Context) -> tuple[Transaction | None, dict[str, Any]]:
-        """The transaction, None where all of it is covered or reserved; and the cursors that were asked for."""
+        """The transaction, None if all of the request is covered or reserved; and the request's cursors."""
         from airflow_provider_slshudi.protocol.plan import backfill, pinned
 
         asked = backfill_request(_known_params(context))
@@ -126,13 +126,13 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
 
 
 class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):
-    """Triggers this DAG once more where the request needs another batch; skips where it does not.
+    """Triggers this DAG once more if the request needs another batch; skips if it does not.
 
-    The next run's id follows from this one's, so that asking again makes no second run.
+    The next run's id follows from this one's, so that a retry makes no second run.
 
     Args:
         pipeline: a pipeline's name or file.
-        planned: what the backfill's plan operator returned.
+        planned: the result of the backfill's plan operator.
     """
 
     template_fields = ("pipeline", "planned", *TriggerDagRunOperator.template_fields)
@@ -143,10 +143,10 @@ class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):
         self.pipeline, self.planned = pipeline, planned
 
     def execute(self, context: Context) -> None:
-        """Looks, and triggers."""
+        """Looks for unread ranges, and triggers."""
         from airflow_provider_slshudi.protocol.plan import preview_backfill
 
-        # The cursors that `to` stood for when it was asked for: what has come since would never end.
+        # The cursors that `to` stood for when it was resolved: with all that has come since it would never end.
         params = {"cursors": self.planned["cursors"]}
         with terminal_fails():
             left = preview_backfill(self.work(context), backfill_request(params))

@@ -1,6 +1,6 @@
-"""What operators and sensors share: from a task's context to `protocol`'s functions, and errors as Airflow takes them.
+"""Helpers of operators and sensors: from a task's context to `protocol`'s functions, and errors as Airflow takes them.
 
-`protocol` and what it brings (SDK, SQLAlchemy, pyarrow) is imported when a task runs, never when a DAG is parsed.
+A task imports `protocol` and its dependencies (SDK, SQLAlchemy, pyarrow) when it runs, never when a DAG is parsed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PipelineTask:
     _work: Work | None = None
 
     def work(self, context: Context) -> Work:
-        """What the pipeline's steps work with; raises as `work_of`."""
+        """The pipeline, ledger, Spark and log service of a step; raises as `work_of`."""
         from airflow_provider_slshudi.hooks.work import work_of
         from airflow_provider_slshudi.protocol.work import Run
 
@@ -66,7 +66,7 @@ class PipelineOperator(PipelineTask, BaseOperator):
 
 @contextmanager
 def terminal_fails() -> Iterator[None]:
-    """Lets what no retry mends fail the task at once; every other error is left to Airflow's retries."""
+    """Fails the task at once on an error that no retry mends; leaves every other error to Airflow's retries."""
     try:
         yield
     except TerminalError as error:
@@ -76,10 +76,10 @@ def terminal_fails() -> Iterator[None]:
 
 
 def refuse_unknown_params(context: Context, known: Collection[str]) -> None:
-    """Refuses what a run was given and nobody reads: a misspelt name would be taken for one that was left out.
+    """Refuses params of a run that nobody reads: a misspelt name would count as left out.
 
     Raises:
-        ConfigError: it was given something that is neither a param of the DAG nor `known`.
+        ConfigError: the run was given a name that is neither a param of the DAG nor `known`.
     """
     given = getattr(context["dag_run"], "conf", None) or {}
     names = {*getattr(context.get("dag"), "params", ()), *known}
@@ -94,10 +94,10 @@ def refuse_unknown_params(context: Context, known: Collection[str]) -> None:
 
 
 def run_ended(context: Context) -> Ended:
-    """Asks Airflow whether a DAG run has ended.
+    """Returns a function that asks Airflow whether a DAG run has ended.
 
-    A run that this Airflow made and does not know any more was deleted, so it has ended. Of a run that it does not
-    know and did not make, be it of another Airflow with the same ledger or of the command line, it cannot tell.
+    A run that this Airflow made and does not know any more was deleted, so it has ended. The function cannot tell of an
+    unknown run that this Airflow did not make: one of another Airflow with the same ledger, or of the command line.
     """
 
     def ended(run: Run) -> bool | None:
@@ -122,8 +122,7 @@ def _is_unknown_run(error: AirflowRuntimeError) -> bool:
 
 
 def this_airflow() -> str:
-    """The name by which this Airflow knows its own runs again, made when it is first asked for; empty where it cannot
-    be had.
+    """The name by which this Airflow recognises its own runs, made on the first call; empty if Airflow refuses it.
 
     It is an Airflow variable, since no id of an installation reaches a task.
     """
@@ -134,13 +133,13 @@ def this_airflow() -> str:
             Variable.set(_IDENTITY, uuid.uuid4().hex, description="The name of this Airflow in slshudi's ledger")
         return str(Variable.get(_IDENTITY, default=""))
     except Exception as error:
-        # Not known is no reason to stop: what depends on it waits for heartbeats instead.
+        # No reason to stop: without the name, decisions wait for heartbeats instead.
         _log.warning("Airflow gives no variable %s: %s", _IDENTITY, error)
         return ""
 
 
 def as_xcom(settled: list[Settled]) -> list[dict[str, Any]]:
-    """What was settled, as JSON."""
+    """The settled transactions as JSON."""
     return [
         {"transaction": item.transaction, "instant": item.instant, "decision": item.decision.value} for item in settled
     ]

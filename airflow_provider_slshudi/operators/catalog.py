@@ -1,4 +1,4 @@
-"""What other engines know of the table, as a task."""
+"""The table's entry in a catalog, kept up to date by a task."""
 
 from __future__ import annotations
 

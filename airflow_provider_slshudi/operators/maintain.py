@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class SlsHudiCleanOperator(PipelineOperator):
-    """Deletes replaced files that the pipeline's `maintenance.keep` keeps no longer.
+    """Deletes replaced files that the pipeline's `maintenance.keep` no longer keeps.
 
-    Returns `{"instant": the clean's, None where there was nothing to do, "files": deleted, "bytes": of those}`.
+    Returns `{"instant": the clean's, None if there was nothing to do, "files": deleted files, "bytes": their bytes}`.
 
     Args:
         pipeline: a pipeline's name or file.
@@ -40,8 +40,8 @@ class SlsHudiCleanOperator(PipelineOperator):
 class SlsHudiArchiveOperator(PipelineOperator):
     """Moves the oldest instants from the active timeline into the archive, as the pipeline's `maintenance` says.
 
-    Returns `{"instants": archived, "commits": left on the active timeline, "held_by": the pending instant that holds
-    archival back, or None}`.
+    Returns `{"instants": archived ones, "commits": left on the active timeline, "held_by": the pending instant that
+    holds archival back, or None}`.
 
     Args:
         pipeline: a pipeline's name or file.
@@ -60,7 +60,7 @@ class SlsHudiArchiveOperator(PipelineOperator):
 class SlsHudiClusterOperator(PipelineOperator):
     """Makes few files of many small ones, as the pipeline's `maintenance.clustering` says.
 
-    Returns `{"instant": the clustering's, None where there was nothing to do, "files", "bytes": read, "into_files",
+    Returns `{"instant": the clustering's, None if there was nothing to do, "files", "bytes": read, "into_files",
     "into_bytes": written}`.
 
     Args:
@@ -74,7 +74,7 @@ class SlsHudiClusterOperator(PipelineOperator):
         return self.rewrite(context, cluster, "clustering")
 
     def rewrite(self, context: Context, service: Callable[[Work], Rewritten], name: str) -> dict[str, Any]:
-        """Does it and says what became of what."""
+        """Runs the service, and logs how many files became how many."""
         with terminal_fails():
             done = service(self.work(context))
         if done.instant is None:
@@ -86,9 +86,9 @@ class SlsHudiClusterOperator(PipelineOperator):
 
 
 class SlsHudiCompactOperator(SlsHudiClusterOperator):
-    """Makes base files of log files, once there were the pipeline's `maintenance.compact_after` commits.
+    """Makes base files of log files, after each `maintenance.compact_after` commits.
 
-    Returns what `SlsHudiClusterOperator` does, of a compaction.
+    Returns the same keys as `SlsHudiClusterOperator`, for a compaction.
 
     Args:
         pipeline: a pipeline's name or file.
@@ -102,10 +102,10 @@ class SlsHudiCompactOperator(SlsHudiClusterOperator):
 
 
 class SlsHudiRebuildMetadataOperator(PipelineOperator):
-    """Compares the metadata table with what is on storage and makes it anew where it is damaged; batches wait.
+    """Compares the metadata table with the files on storage and makes it anew if it is damaged; batches wait.
 
     Returns `{"rebuilt": whether it was damaged, "files": on storage, "lacking", "gone", "differing", "leftovers",
-    "unknown", "unreadable", "examples": what was found before}`.
+    "unknown", "unreadable", "examples": as found before the rebuild}`.
 
     Args:
         pipeline: a pipeline's name or file.

@@ -1,4 +1,4 @@
-"""Recovery by an operator's hand."""
+"""Recovery when a person asks for it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 class SlsHudiRecoverOperator(PipelineOperator):
     """Decides every dangling transaction now.
 
-    The DAG param `transactions` names transactions that are to be decided although their run may still be going on,
-    or is one that Airflow does not know. Whoever works on them finds out by the fencing token and stops.
+    The DAG param `transactions` names transactions to decide although their run may still be going on, or Airflow does
+    not know it. Whoever works on them finds out by the fencing token and stops.
 
-    Returns `{"settled": [...], "left": [...]}`; left are live transactions of runs that have not ended.
+    Returns `{"settled": [...], "left": [...]}`; `left` has the live transactions of runs that have not ended.
 
     Args:
         pipeline: a pipeline's name or file.

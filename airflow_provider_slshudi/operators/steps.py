@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SlsHudiPlanOperator(PipelineOperator):
-    """Pins the ranges of the tail's next batch; skips the run where there is nothing new.
+    """Pins the ranges of the tail's next batch; skips the run if there is nothing new.
 
     Returns `{"transaction": id, "token": fencing token}`, which the following steps take as `transaction`.
 
@@ -44,7 +44,7 @@ class SlsHudiPlanOperator(PipelineOperator):
         return {"transaction": transaction.id, "token": transaction.token, **more}
 
     def plan(self, work: Work, context: Context) -> tuple[Transaction | None, dict[str, Any]]:
-        """The transaction, None where nothing is to be read; and what else to return."""
+        """The transaction, None if there is nothing to read; and further items of the result."""
         from airflow_provider_slshudi.protocol.plan import tail
 
         return tail(work), {}
@@ -55,7 +55,7 @@ class _Step(PipelineOperator):
 
     Args:
         pipeline: a pipeline's name or file.
-        transaction: what the plan operator returned.
+        transaction: the result of the plan operator.
     """
 
     template_fields = ("pipeline", "transaction")
@@ -76,15 +76,15 @@ class _Step(PipelineOperator):
             return self.step(self.work(context), str(planned["transaction"]), int(planned["token"]), context)
 
     def step(self, work: Work, id_: str, token: int, context: Context) -> Any:
-        """The step itself; what it returns becomes the XCom."""
+        """The step itself; its result becomes the XCom."""
         raise NotImplementedError
 
 
 class _DriverStep(_Step):
     """A step that starts a Spark driver.
 
-    It has no retries, whatever is asked for: the driver of a try that failed may still be alive, so what it left is
-    decided by the next run's settle, which fences it off first.
+    It has no retries, whatever the arguments say: the driver of a failed try may still be alive. So the next run's
+    settle fences it off and then decides the transaction.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -112,10 +112,10 @@ class SlsHudiAppendOperator(_DriverStep):
 
 
 class SlsHudiRecordOperator(_Step):
-    """Phase one: checks what the append left and makes manifest and offsets durable.
+    """Phase one: checks the append's manifest and makes manifest and offsets durable.
 
     Returns rows, raw bytes, per column how many values did not fit, how many logs went to the quarantine, and the
-    checks that only warn and did not pass.
+    failed checks that only warn.
     """
 
     def step(self, work: Work, id_: str, token: int, context: Context) -> dict[str, Any]:
@@ -141,10 +141,10 @@ class SlsHudiRecordOperator(_Step):
 
 
 class SlsHudiCommitOperator(_DriverStep):
-    """Phase two: commits the instant; returns what was committed.
+    """Phase two: commits the instant; returns the transaction's id, kind, instant, rows and bytes.
 
-    Each outlet that is an asset gets an event with the same as its `extra`. A batch that settle commits for a run that
-    died makes no event of its own.
+    Each outlet that is an asset gets an event with this result as its `extra`. A batch that settle commits for a dead
+    run makes no event of its own.
     """
 
     def step(self, work: Work, id_: str, token: int, context: Context) -> dict[str, Any]:

@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class SlsHudiVerifyOperator(PipelineOperator):
-    """Compares the table's rows with the ledger, and fails where a row is missing, doubled, foreign or unreadable.
+    """Compares the table's rows with the ledger, and fails if a row is missing, doubled, foreign or unreadable.
 
-    The DAG param `source` (or the argument of that name, where the DAG has no such param) says whether the service is
-    read again, too. Batches may go on meanwhile.
+    The DAG param `source` (or the argument of that name, if the DAG has no such param) says whether to read the service
+    again, too. Batches may go on meanwhile.
 
     Returns the totals, `as_of`, and how many ranges were compared.
 
     Args:
         pipeline: a pipeline's name or file.
-        source: compare with what the service still holds.
+        source: compare with the logs that the service still holds, too.
     """
 
     def __init__(self, *, pipeline: str, source: bool = False, **kwargs: Any) -> None:

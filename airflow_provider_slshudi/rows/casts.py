@@ -1,6 +1,6 @@
-"""Casts of whole columns that may fail for some values: all at once, and only where that fails apart.
+"""Casts a whole column at once; splits it only if some value fails.
 
-Where values do not fit, the fitting ones are told by a pattern, and what the pattern lets through by halving.
+If values do not fit, a pattern sorts out most of these first, then halving finds the rest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Cast = Callable[[pa.Array], pa.Array]
 def attempt(values: pa.Array, cast: Cast, pattern: str) -> pa.Array:
     """`cast` of each value, NULL where it does not match `pattern` (RE2) or cannot be cast.
 
-    Whatever `cast` takes has to match `pattern`.
+    Every text that `cast` takes has to match `pattern`.
     """
     try:
         return cast(values)
@@ -36,7 +36,7 @@ def matching(values: pa.Array, pattern: str) -> pa.Array:
 
 
 def halve(values: pa.Array, cast: Cast) -> pa.Array:
-    """`cast` of each value, NULL where it fails; quick where that is seldom."""
+    """`cast` of each value, NULL where it fails; quick if few values fail."""
     try:
         return cast(values)
     except pa.ArrowInvalid:
@@ -50,13 +50,13 @@ def as_text(values: pa.Array) -> pa.Array:
     """`values` as UTF-8, NULL where they are not."""
     held = bytes_of(values)
     if not held.size or held.max() < 128:
-        # ASCII, mostly so, is seen in all bytes at once, where Arrow looks at value by value.
+        # Most columns are ASCII: one look at all bytes shows it, while Arrow looks at value by value.
         return values.view(pa.string())
     return attempt(values, lambda part: part.cast(pa.string()), _UTF8)
 
 
 def bytes_of(values: pa.Array) -> Any:
-    """All values' bytes, one after the other, NULL's included where it has any."""
+    """All values' bytes, one after the other, also those that lie behind a NULL."""
     _, offsets, data = values.buffers()
     if not len(values) or data is None:
         return np.empty(0, np.uint8)
@@ -68,5 +68,5 @@ def has_letter(text: pa.Array, letter: str) -> bool:
     """Whether any value holds the ASCII letter, given in lower case, in either case."""
     held = bytes_of(text).tobytes()
     seen = letter.encode() in held or letter.upper().encode() in held
-    # The bytes may be those of a value that was made NULL.
+    # The letter may be in the bytes of a value that was made NULL.
     return bool(seen and pc.any(pc.match_substring(text, letter, ignore_case=True)).as_py())

@@ -1,9 +1,9 @@
 """Log values, which are bytes, to a column's type: whole columns at a time, no Python object per log.
 
-A text becomes the value that Spark's `try_cast` makes of it, or NULL where that makes none
-(spark.apache.org/docs/3.5.9/sql-ref-ansi-compliance.html#cast); docs/pipeline.md lists what Spark takes beyond that.
-A value that does not fit becomes NULL here and is counted; whether that is allowed is the pipeline's rule. JSON is the
-exception to the first sentence, see `job/documents.py`.
+A text becomes the value that Spark's `try_cast` makes of it, or NULL if that makes none
+(spark.apache.org/docs/3.5.9/sql-ref-ansi-compliance.html#cast); docs/pipeline.md lists the texts that only Spark takes.
+A value that does not fit becomes NULL here and is counted; the pipeline's rule says whether that is allowed. JSON
+follows other rules, see `rows/documents.py`.
 """
 
 from __future__ import annotations
@@ -95,13 +95,13 @@ def _from_text(text: pa.Array, type_: Scalar | Decimal, spec: ColumnSpec) -> pa.
         return times.within_years(_timestamp(text, str(spec.format), spec.timezone, plain))
     target = arrow_type(type_.name)
     if type_.name in _FRACTIONS:
-        # No -0.0: Spark, where it reads row by row, does not find it as 0.
+        # No -0.0: Spark does not find it as 0 when it reads row by row.
         return pc.add(_floating(text, lambda part: part.cast(target), plain), pa.scalar(0, target))
     return _whole_numbers(text, lambda part: part.cast(target), plain)
 
 
 def _is_plain(text: pa.Array) -> bool:
-    """Whether all bytes are digits or one of `-./`: nothing to trim, no plus, no hexadecimal number; mostly so."""
+    """Whether all bytes are digits or one of `-./`, as mostly: so no blanks, no plus and no hexadecimal numbers."""
     held = bytes_of(text)
     return not held.size or bool(held.min() >= ord("-") and held.max() <= ord("9"))
 
@@ -114,7 +114,7 @@ def _trimmed(text: pa.Array, characters: str) -> pa.Array:
 
 
 def _whole_numbers(text: pa.Array, cast: Cast, plain: bool) -> pa.Array:
-    """`text` by `cast`, which takes text of integers."""
+    """`text` by `cast`, which takes the text of integers."""
 
     def checked(part: pa.Array) -> pa.Array:
         if has_letter(part, "x"):
@@ -125,23 +125,23 @@ def _whole_numbers(text: pa.Array, cast: Cast, plain: bool) -> pa.Array:
 
 
 def _floating(text: pa.Array, cast: Cast, plain: bool) -> pa.Array:
-    """`text` by `cast`, which takes text of floating-point numbers."""
+    """`text` by `cast`, which takes the text of floating-point numbers."""
     if plain:
         return attempt(text, cast, _FLOATING)
     text = _unsigned(text)
     if has_letter(text, "n"):
-        # Arrow's cast takes forms of NaN that are none to Spark.
+        # Arrow's cast takes forms of NaN that Spark does not.
         return halve(matching(text, _FLOATING), cast)
     return attempt(text, cast, _FLOATING)
 
 
 def _unsigned(text: pa.Array) -> pa.Array:
-    """Arrow's casts know no leading plus."""
+    """`text` without a leading plus, which Arrow's casts do not know."""
     return pc.replace_substring_regex(text, r"\A\+([0-9.iI]|NaN\z)", r"\1")
 
 
 def _decimal(text: pa.Array, type_: Decimal) -> pa.Array:
-    """Rounded half up, as Spark does, where a text has more digits behind the point."""
+    """Decimals; rounds half up, as Spark does, if a text has more digits behind the point."""
     target = arrow_type(str(type_))
     if not has_letter(text, "e"):
         longest = pc.max(pc.binary_length(text)).as_py() or 0
@@ -154,15 +154,15 @@ def _decimal(text: pa.Array, type_: Decimal) -> pa.Array:
     text = matching(_unsigned(text), rf"\A-?{_DIGITS}([eE][+-]?0*[0-9]{{1,9}})?\z")
     has_exponent = pc.fill_null(pc.match_substring_regex(text, "[eE]"), False)
     rounded = _rounded(pc.if_else(has_exponent, pa.scalar(None, pa.string()), text), type_)
-    # Exponents are rare: each such number by itself.
+    # Exponents are rare: these numbers are converted one by one.
     found = [_quantized(value, type_) for value in text.filter(has_exponent).to_pylist()]
     return pc.replace_with_mask(rounded, has_exponent, pa.array(found, target))
 
 
 def _rounded(text: pa.Array, type_: Decimal) -> pa.Array:
-    """Of texts without exponents."""
+    """Rounded decimals of texts without exponents; NULL where a text is no number or has too many digits."""
     whole, scale = type_.precision - type_.scale, type_.scale
-    # One digit behind the last one decides: half up looks no further.
+    # Half up looks at one digit behind the last one, and no further.
     text = pc.replace_substring_regex(text, rf"(\.[0-9]{{{scale + 1}}})[0-9]+\z", r"\1")
     text = matching(text, rf"\A[+-]?{_DIGITS}\z")
     text = matching(text, rf"\A[+-]?0*[0-9]{{0,{whole}}}(\.[0-9]*)?\z")
@@ -177,7 +177,7 @@ def _rounded(text: pa.Array, type_: Decimal) -> pa.Array:
 def _quantized(text: str, type_: Decimal) -> decimal.Decimal | None:
     value = decimal.Decimal(text)
     _, digits, exponent = value.as_tuple()
-    if len(digits) + int(exponent) > MOST_DIGITS:  # also of 0e99, as Spark has it
+    if len(digits) + int(exponent) > MOST_DIGITS:  # even of 0e99, as Spark does
         return None
     if value.adjusted() < -type_.scale - 1:
         return decimal.Decimal(0)

@@ -1,11 +1,10 @@
-"""JSON texts to arrays, maps and structs, and to the place that a path names.
+"""JSON texts to arrays, maps and structs, and to the value at a path.
 
-A text fits wholly or not at all; of a text that fits comes what Spark's `from_json` makes of it
-(spark.apache.org/docs/3.5.9/api/sql/#from_json). What is within becomes a value as a column's text does, so that
+A text fits wholly or not at all; a text that fits becomes what Spark's `from_json` makes of it
+(spark.apache.org/docs/3.5.9/api/sql/#from_json). Texts and numbers within it convert as a column's text does, so that
 numbers in quotes fit too.
 
-slshudi-native reads the texts where it is installed, otherwise `rows/plain_json.py`, which makes Python objects per
-log.
+slshudi-native reads the texts if it is installed, otherwise `rows/plain_json.py`, which makes Python objects per log.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from airflow_provider_slshudi.types.jsonpath import parse_path
 
 FromText = Callable[[pa.Array, "Scalar | Decimal"], pa.Array]
 Levels = list[tuple[str, list[tuple[str, int]]]]
-"""A type as `slshudi_native.shred` takes it."""
+"""A type in the form that `slshudi_native.shred` takes."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +42,9 @@ class _Level:
 
 
 def shredded(text: pa.Array, type_: Array | Map | Struct, from_text: FromText) -> pa.Array:
-    """The values of JSON texts (string), NULL where one is none or does not fit the type.
+    """The values of JSON texts (string), NULL where a text is no JSON or does not fit the type.
 
-    `from_text` converts the texts of what is within, as far as it has no parts itself.
+    `from_text` converts the texts of the innermost values, which have no parts themselves.
     """
     levels: Levels = []
     _describe(type_, levels)
@@ -59,10 +58,10 @@ def shredded(text: pa.Array, type_: Array | Map | Struct, from_text: FromText) -
 
 
 def at_path(values: pa.Array, path: str) -> tuple[pa.Array, pa.Array]:
-    """What is at `path` in JSON texts, twice, as binary.
+    """The values at `path` in JSON texts, twice, as binary.
 
-    First as what a column is to be made of: texts without their quotes, all else as JSON, NULL where a text has
-    nothing or null there. Then the same, but the whole text where it is no JSON, so that it counts as a misfit.
+    The first is the input of a column: texts without their quotes, all else as JSON, NULL where a text has nothing or
+    null there. The second has the whole text where that is no JSON, so that it counts as a misfit.
     """
     text, steps = as_text(values), parse_path(path)
     if native is None:
@@ -73,14 +72,14 @@ def at_path(values: pa.Array, path: str) -> tuple[pa.Array, pa.Array]:
         states = np.frombuffer(state, np.uint8)
         found = _texts(states == 1, offsets, data)
         broken = pa.array(states == 2)
-    # What is no UTF-8 is no JSON either.
+    # A text that is no UTF-8 is no JSON either.
     broken = pc.or_(broken, pc.and_(pc.is_valid(values), pc.is_null(text)))
     picked = found.cast(pa.binary())
     return picked, pc.if_else(broken, values, picked)
 
 
 def _describe(type_: DataType, levels: Levels) -> int:
-    """Adds the type's levels; gives the number of the first."""
+    """Adds the type's levels; returns the number of the first."""
     place, within = len(levels), list[tuple[str, int]]()
     kinds: dict[Any, str] = {Array: "list", Map: "map", Struct: "struct"}
     levels.append((kinds.get(type(type_), "text" if type_ == Scalar("string") else "scalar"), within))
@@ -113,7 +112,7 @@ def _shred(text: pa.Array, levels: Levels) -> list[_Level]:
 def _column(
     found: list[_Level], levels: Levels, place: int, type_: DataType, from_text: FromText
 ) -> tuple[pa.Array, Any]:
-    """The values of a level, and the numbers of the texts in which one does not fit."""
+    """The values of a level, and the numbers of the texts that have a misfit in it."""
     level, (_, within) = found[place], levels[place]
     if isinstance(type_, (Scalar, Decimal)):
         before = level.texts if level.texts is not None else pa.array([], pa.string())
@@ -129,7 +128,7 @@ def _column(
         columns = [column for column, _ in fields]
         array = pa.StructArray.from_arrays(columns, fields=list(kind), mask=pa.array(~level.valid))
         return array, np.concatenate([unfit for _, unfit in fields])
-    # A list begins with NULL where it is NULL.
+    # Arrow makes a list NULL if its begin is NULL.
     begins = pa.array(level.begins, mask=np.append(~level.valid, False))
     below = type_.element if isinstance(type_, Array) else type_.value
     items, unfit = _column(found, levels, within[0][1], below, from_text)
@@ -140,7 +139,7 @@ def _column(
 
 
 def _bytes(text: pa.Array) -> tuple[bytes, bytes, bytes]:
-    """Offsets, data and one byte per text, 0 where it is NULL."""
+    """Offsets, data and one byte per text, 0 where the text is NULL."""
     _, offsets, data = text.buffers()
     places = np.zeros(1, np.int32)
     if len(text):
@@ -157,7 +156,7 @@ def _texts(valid: Any, offsets: bytes, data: bytes) -> pa.Array:
 
 
 def _from_base64(text: pa.Array) -> pa.Array:
-    """Bytes, by Python one by one: Arrow has no such cast."""
+    """The bytes of base64 texts, one by one in Python: Arrow has no such cast."""
 
     def decoded(value: str | None) -> bytes | None:
         try:

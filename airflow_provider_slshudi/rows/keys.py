@@ -1,6 +1,6 @@
-"""Keys of rows: where a row came from; and record keys with their buckets, as Hudi's writers make them.
+"""Row keys, which say where a row came from; and record keys with their buckets, as Hudi's writers make them.
 
-Source: hudi.apache.org/docs/indexes and what `BucketIdentifier` of Hudi 1.2.0 gives, with which tests compare.
+Source: hudi.apache.org/docs/indexes and `BucketIdentifier` of Hudi 1.2.0, whose results tests compare with ours.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airflow_provider_slshudi.numbered import numbered
 
 _MASK = 0xFFFFFFFF
 _WORDS = {"__null__": "", "__empty__": ""}
-"""What Hudi writes in the place of NULL and of an empty text, and reads as these, which have the same hash."""
+"""The words that Hudi writes for NULL and for an empty text, and reads back as these; both have the same hash."""
 
 
 def row_keys(shard: int, cursors: pa.Array, indexes: pa.Array) -> pa.Array:
@@ -25,7 +25,7 @@ def row_keys(shard: int, cursors: pa.Array, indexes: pa.Array) -> pa.Array:
 
 
 def lacking(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Where a column of a key has no value: an empty text is none."""
+    """Where a key's column has no value; an empty text counts as none."""
     if not pa.types.is_string(values.type):
         return pc.is_null(values)
     return pc.or_(pc.is_null(values), pc.equal(pc.fill_null(values, ""), ""))
@@ -48,7 +48,7 @@ def bucket_ids(names: Sequence[str], columns: Sequence[pa.Array], keys: pa.Array
     hashes = np.ones(len(keys), np.uint32)
     for column in columns:
         hashes = hashes * np.uint32(31) + java_hashes(_text(column))
-    # Hudi takes the values back out of the key's text, where separators and two words of its own count.
+    # Hudi takes the values back out of the key's text, where separators and its two words mislead it.
     odd = _with_separators(columns)
     if len(columns) > 1:
         odd |= _any([pc.is_in(_text(column), value_set=pa.array(list(_WORDS))) for column in columns])
@@ -58,10 +58,10 @@ def bucket_ids(names: Sequence[str], columns: Sequence[pa.Array], keys: pa.Array
 
 
 def unusable(names: Sequence[str], columns: Sequence[pa.Array]) -> np.ndarray[Any, Any]:
-    """Which rows have a key that is another's, too, or that no writer of Hudi's could find the bucket of.
+    """Which rows have a key that other values could have too, or whose bucket no Hudi writer could find.
 
-    The text of a key with several columns tells them apart unless a value has the next one's name with a comma before
-    it and a colon behind. NULL is none of this.
+    The text of a key with several columns is ambiguous if a value holds the next column's name, with a comma before it
+    and a colon behind. NULL is not unusable.
     """
     odd = _with_separators(columns)
     found = np.zeros(len(odd), bool)
@@ -78,7 +78,7 @@ def unusable(names: Sequence[str], columns: Sequence[pa.Array]) -> np.ndarray[An
 def values_in_key(key: str, names: Sequence[str]) -> list[str] | None:
     """The values of the columns as Hudi reads them back out of a key with commas and colons.
 
-    None: it looks for the end of a value for ever.
+    None if Hudi would look for the end of a value for ever.
     """
     values, begin = [], 0
     while True:
@@ -109,7 +109,7 @@ def java_hashes(texts: pa.Array) -> np.ndarray[Any, Any]:
     ends = offsets - offsets[0]
     units = data.astype(np.uint32)
     if data.size and data.max() > 127:
-        # Java's characters are those of UTF-16.
+        # Java hashes UTF-16 units.
         wide = [text.encode("utf-16-le") for text in texts.to_pylist()]
         units = np.frombuffer(b"".join(wide), np.uint16).astype(np.uint32)
         ends = np.concatenate([[0], np.cumsum([len(text) // 2 for text in wide])])
@@ -137,7 +137,7 @@ def _hash_of(values: Sequence[str]) -> int:
 
 
 def _with_separators(columns: Sequence[pa.Array]) -> np.ndarray[Any, Any]:
-    """Which rows have a value with both a comma and a colon in it."""
+    """Which rows have a value that holds both a comma and a colon."""
     found = np.zeros(len(columns[0]), bool)
     for column in columns:
         if pa.types.is_string(column.type):

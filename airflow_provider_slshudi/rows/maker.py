@@ -38,11 +38,11 @@ _SECOND = 1_000_000
 
 @dataclass(frozen=True)
 class RowSpec:
-    """What a task has to know of a pipeline to make rows; plain data, so that executors need no pydantic.
+    """The part of a pipeline that a task needs to make rows; plain data, so that executors need no pydantic.
 
-    `planned` is when the batch was planned, in unix seconds; what is late or from the future is told by it. A log
-    without a value for one of the columns `needed` is left out. `record_key` are the columns of the key of rows that
-    are upserted. `not_zero` are an ordering field and a delete marker, where a delete of 0 cannot be told to Hudi.
+    `planned` is when the batch was planned, in unix seconds; it decides which logs are late or from the future. A log
+    without a value for one of the columns `needed` is left out. `record_key` are the key columns of a table with
+    upserts. `not_zero` are its ordering field and delete marker, if Hudi would misread a delete with ordering value 0.
     """
 
     columns: tuple[ColumnSpec, ...]
@@ -94,10 +94,10 @@ class RowSpec:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of the table: its data columns, their row keys, and their partition values where it has partitions.
+    """Rows of the table: its data columns, their row keys, and their partition values if it has partitions.
 
-    `unfit` are the logs that are none of these rows but go to the quarantine; None where all fit. `of` says which logs
-    the rows are of; None: all of them.
+    `unfit` are the logs that go to the quarantine instead, None if there are none. `of` masks the logs that became
+    rows, None if all did.
     """
 
     data: pa.Table
@@ -113,8 +113,8 @@ class RowMaker:
     Attributes:
         misfits: per column, the values that did not fit.
         unfit: the logs that did not fit, each once.
-        examples: the first few of them, as text.
-        dropped: those of them that are neither rows nor go to the quarantine.
+        examples: the first few misfits, as text.
+        dropped: the logs that neither become rows nor go to the quarantine.
     """
 
     def __init__(self, spec: RowSpec) -> None:
@@ -129,7 +129,7 @@ class RowMaker:
         return self.made(logs, keys, pa.scalar(self._spec.planned * _SECOND, pa.timestamp("us", "UTC")))
 
     def made(self, logs: pa.Table, keys: pa.Array, planned: Any) -> Rows:
-        """The rows of decoded logs whose row keys are `keys`, of a batch (or batches, one for each) then `planned`.
+        """The rows of decoded logs with row keys `keys`; `planned` is the planning time of their batch, or one per log.
 
         Raises:
             ValueMisfit: a log does not fit and the pipeline says that this fails the batch.
@@ -171,7 +171,7 @@ class RowMaker:
         return Rows(table, keys, partitions, aside, of)
 
     def _within_folders(self, values: pa.Array, before: pa.Array, spec: ColumnSpec, found: list[Misfits]) -> pa.Array:
-        """A partition's values without those that no folder can hold, which are added to `found`."""
+        """Replaces partition values that no folder can hold by NULL, and adds them to `found`."""
         assert self._spec.partition is not None  # noqa: S101
         outside = without_folder(values, self._spec.partition)
         if outside is None or not pc.any(outside).as_py():
@@ -181,7 +181,7 @@ class RowMaker:
         return without(values, mask)
 
     def _within_keys(self, data: dict[str, pa.Array], logs: pa.Table, found: list[Misfits]) -> None:
-        """Takes what Hudi would take for another key or order out of `data`, and adds it to `found`."""
+        """Replaces key and ordering values that Hudi would misread by NULL in `data`, and adds them to `found`."""
         names = self._spec.record_key
         if names:
             mask = unusable(names, [data[name] for name in names])
@@ -211,7 +211,7 @@ class RowMaker:
     def _within_bounds(
         self, times: pa.Array, before: pa.Array, spec: ColumnSpec, planned: Any, found: list[Misfits]
     ) -> pa.Array:
-        """Event times without those that are beyond the bounds, which are added to `found`."""
+        """Replaces event times beyond the bounds by NULL, and adds them to `found`."""
         bounds = self._spec.bounds
         outside = beyond(times, planned, bounds) if bounds is not None else []
         if bounds is None or not outside:
@@ -222,7 +222,7 @@ class RowMaker:
         return times
 
     def _dropped(self, table: pa.Table, logs: pa.Table, found: list[Misfits]) -> NDArray[Any]:
-        """The places of logs that lack what is needed of them; adds them to `found` where they are not there yet."""
+        """The places of logs that lack a needed value; adds them to `found` if they are not there yet."""
         all_rows = np.array([], np.int64)
         for spec in self._spec.columns:
             if spec.name not in self._spec.needed:
@@ -239,7 +239,7 @@ class RowMaker:
         return all_rows
 
     def _take(self, found: list[Misfits], keys: pa.Array) -> Unfit | None:
-        """Counts what did not fit, and gives what goes to the quarantine."""
+        """Counts the misfits, and returns the logs that go to the quarantine."""
         for item in found:
             if item.rule == "fail":
                 item.refuse(keys)
@@ -251,9 +251,9 @@ class RowMaker:
 
 
 def _not_zero(pipeline: Pipeline) -> tuple[str, str] | None:
-    """The ordering field and the delete marker, where Hudi takes a delete's 0 for no value, and so for the newest.
+    """The ordering field and the delete marker, if Hudi takes a delete's 0 for no value, and so for the newest.
 
-    In log files, and of type `int` alone (OrderingValues.isDefault, read in 1.2.0).
+    It does so in log files, and only for the type `int` (OrderingValues.isDefault, read in 1.2.0).
     """
     upsert = pipeline.table.upsert
     if upsert is None or upsert.ordering_field is None or upsert.delete_marker is None:
@@ -266,10 +266,10 @@ def _not_zero(pipeline: Pipeline) -> tuple[str, str] | None:
 
 
 def _as_binary(values: pa.Array) -> pa.Array:
-    """A log's own time comes as a number; columns are made from text."""
+    """`values` as binary: a log's own time comes as a number, but columns are made from text."""
     return values if pa.types.is_binary(values.type) else values.cast(pa.string()).cast(pa.binary())
 
 
 def flat(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece; copied only where it is in more."""
+    """A column in one piece; copied only if it has several."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,4 +1,4 @@
-"""Logs that do not fit: which they are, why, and by which rule; nothing here costs anything where all logs fit."""
+"""Logs that do not fit: which, why, and by which rule; costs nothing if all logs fit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_provider_slshudi.rows.casts import as_text
 from airflow_provider_slshudi.rows.convert import ColumnSpec, misfits
 
 EXAMPLES = 3
-"""So many misfits a message shows."""
+"""The most misfits that a message shows."""
 
 _SHOWN = 100
 
@@ -39,7 +39,7 @@ class Reason(str, Enum):
 
 @dataclass(frozen=True)
 class BoundsSpec:
-    """See `config.table.Bounds`: seconds around the moment when the batch was planned, None where there is no bound."""
+    """See `config.table.Bounds`: seconds around the time at which the batch was planned, None for no bound."""
 
     late: int | None
     future: int | None
@@ -51,11 +51,11 @@ class Misfits:
     """The logs that do not fit one column.
 
     Attributes:
-        column, type: the column's.
-        rule: what becomes of them.
+        column, type: the column's name and type.
+        rule: the rule that decides what becomes of the logs.
         rows: their places in the pull, ascending, each once.
         reasons: `Reason` of each, as text.
-        values: the value of each, as the log has it (binary); NULL where it has none.
+        values: the value of each, as the log has it (binary); NULL if it has none.
     """
 
     column: str
@@ -66,7 +66,7 @@ class Misfits:
     values: pa.Array
 
     def refuse(self, keys: pa.Array) -> None:
-        """Raises ValueMisfit that names the first."""
+        """Raises ValueMisfit, which names the first."""
         value = _shown(self.values[0])
         raise ValueMisfit(self.column, self.type, value, keys[int(self.rows[0])].as_py(), self.reasons[0].as_py())
 
@@ -92,13 +92,13 @@ class Unfit:
 
 
 def judged(before: pa.Array, after: pa.Array, spec: ColumnSpec, rule: str) -> tuple[pa.Array, list[Misfits]]:
-    """A converted column without the values that do not fit, and those.
+    """A converted column with its misfits NULL, and the misfits.
 
     Args:
-        before: what was converted (binary).
-        after: what it became; NULL where it did not convert.
+        before: the values before conversion (binary).
+        after: the values after it; NULL where one did not convert.
         spec: the column.
-        rule: what becomes of its misfits.
+        rule: the rule for its misfits.
     """
     too_large = _longer(before, spec.max_bytes)
     if too_large is not None:
@@ -117,7 +117,7 @@ def judged(before: pa.Array, after: pa.Array, spec: ColumnSpec, rule: str) -> tu
 
 
 def beyond(times: pa.Array, planned: Any, bounds: BoundsSpec) -> list[tuple[Reason, NDArray[Any]]]:
-    """Which event times lie before and after what is allowed, as masks; none where all are within.
+    """Masks of the event times that are too late and too far in the future; none if all are within bounds.
 
     `planned` is when the logs' batch was planned: one timestamp, or one of each log.
     """
@@ -151,14 +151,14 @@ def of_times(spec: ColumnSpec, before: pa.Array, found: Iterable[tuple[Reason, N
 
 
 def of_values(spec: ColumnSpec, before: pa.Array, mask: NDArray[Any], rule: str, reason: Reason) -> Misfits:
-    """The misfits of a column whose value is one of its type, and none for a folder's name, a key or an order."""
+    """The misfits whose value has the column's type, but cannot be a folder's name, a key or an ordering value."""
     rows = np.nonzero(mask)[0]
     reasons = pa.array([reason.value] * len(rows), pa.string())
     return Misfits(spec.name, spec.type, rule, rows, reasons, before.take(pa.array(rows)))
 
 
 def of_rest(column: str, before: pa.Array, after: pa.Array, rule: str) -> Misfits:
-    """The misfits of the column that keeps the rest: logs with a value that is no UTF-8, each with the first one."""
+    """The misfits of the rest column: logs with a value that is no UTF-8, each with its first such value."""
     lost = pc.and_(pc.is_null(after.items), pc.is_valid(before.items)).to_numpy(zero_copy_only=False)
     places = np.nonzero(lost)[0]
     owner = np.searchsorted(np.asarray(before.offsets), places, side="right") - 1
@@ -168,15 +168,15 @@ def of_rest(column: str, before: pa.Array, after: pa.Array, rule: str) -> Misfit
 
 
 def without(values: pa.Array, unfit: NDArray[Any]) -> pa.Array:
-    """`values`, NULL where `unfit`; of any type."""
+    """`values` of any type, NULL where `unfit`."""
     return values.take(pa.array(np.arange(len(values)), mask=unfit))
 
 
 def unfit_logs(found: Sequence[Misfits]) -> Unfit:
-    """Each log that one of `found` names, with the first that does."""
+    """Each log in one of `found`, with its first misfit."""
     rows = np.concatenate([item.rows for item in found])
     of = np.concatenate([np.full(len(item.rows), number) for number, item in enumerate(found)])
-    # Stable: of one log's misfits that of the first column stays.
+    # np.unique returns first places: of a log's misfits the first column's stays.
     rows, first = np.unique(rows, return_index=True)
     reasons = pa.concat_arrays([item.reasons for item in found]).take(pa.array(first))
     values = pa.concat_arrays([item.values for item in found]).take(pa.array(first))
@@ -189,7 +189,7 @@ def unfit_logs(found: Sequence[Misfits]) -> Unfit:
 
 
 def _longer(values: pa.Array, bound: int | None) -> NDArray[Any] | None:
-    """Which values have more bytes than `bound`; None where none has."""
+    """Which values have more bytes than `bound`; None if no value has."""
     if bound is None or (pc.max(pc.binary_length(values)).as_py() or 0) <= bound:
         return None
     longer = pc.fill_null(pc.greater(pc.binary_length(values), bound), False)

@@ -1,4 +1,4 @@
-"""Partitions: the one that a row belongs to, and the folder of each (hudi.apache.org/docs/key_generation)."""
+"""Partitions: the partition of a row, and the folder of a partition (hudi.apache.org/docs/key_generation)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
-# What Hudi escapes in a partition path (PartitionPathEncodeUtils).
+# The letters that Hudi escapes in a partition path (PartitionPathEncodeUtils).
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(map(chr, range(32)))
 
 
@@ -32,8 +32,8 @@ def has_folder(name: str, value: str) -> bool:
     """Whether Hudi and its readers find a value's folder again, and read the value back from its name.
 
     Hudi cuts the path of a marker at the first `.marker`, Spark reads NULL for Hive's default partition, and file
-    systems end names at 255 bytes. Letters beyond U+FFFF Hudi's metadata table sorts in one way and looks up in
-    another: beside letters from U+E000 on queries fail. All else was found to come back, by runs.
+    systems end names at 255 bytes. Hudi's metadata table sorts letters beyond U+FFFF in one way and looks them up in
+    another: beside letters from U+E000 on, queries fail. Runs showed that all other values come back.
     """
     if not value or value == NULL_PARTITION or _MARKER in value or max(value) > "\uffff":
         return False
@@ -51,7 +51,7 @@ class PartitionSpec:
 
 
 def without_folder(values: pa.Array, spec: PartitionSpec) -> pa.Array | None:
-    """Which values no folder can hold; None where no value is such a one."""
+    """Which values no folder can hold; None if there is no such value."""
     if spec.every is not None:
         first, last = pc.assume_timezone(_YEARS, spec.timezone).cast(values.type)
         return pc.or_(pc.less(values, first), pc.greater(values, last))
@@ -63,7 +63,7 @@ def without_folder(values: pa.Array, spec: PartitionSpec) -> pa.Array | None:
 
 
 def partitions_of(values: pa.Array, spec: PartitionSpec) -> pa.DictionaryArray:
-    """The partition of each row, as text, by the values of the column that it goes by; coded."""
+    """The partition of each row as dictionary-encoded text, from the values of the spec's column."""
     if spec.every is None:
         coded = values.dictionary_encode()
         return pa.DictionaryArray.from_arrays(coded.indices, coded.dictionary.cast(pa.string()))
@@ -71,12 +71,12 @@ def partitions_of(values: pa.Array, spec: PartitionSpec) -> pa.DictionaryArray:
     if not len(values):
         return pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), pa.array([], pa.string()))
     bounds = pc.min_max(values)
-    # Not by way of Python's times, which end where a time of another zone is still of the year 9999.
+    # Not as Python's times: these end while a time of another zone may still be in the year 9999.
     ends = pa.array([bounds["min"].value, bounds["max"].value], pa.int64()).cast(values.type).cast(zone)
     floors = pc.floor_temporal(ends, unit=spec.every)
     first, last = floors
     if not values.null_count and first.equals(last):
-        # Mostly so: all of a pull in one partition.
+        # The usual case: all logs of a pull are in one partition.
         codes = pa.array(np.zeros(len(values), np.int32))
         coded = pa.DictionaryArray.from_arrays(codes, floors[:1])
     else:
@@ -89,5 +89,5 @@ def partitions_of(values: pa.Array, spec: PartitionSpec) -> pa.DictionaryArray:
 _PARTITION_FORMAT = {"hour": "%Y-%m-%d-%H", "day": "%Y-%m-%d", "month": "%Y-%m"}
 
 
-# Years beyond have more than four digits or a sign, and far from them Arrow begins to count anew.
+# Other years have more than four digits or a sign, and far beyond Arrow begins to count anew.
 _YEARS = pa.array([datetime.min, datetime.max], pa.timestamp("us"))

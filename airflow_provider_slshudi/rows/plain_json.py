@@ -1,4 +1,4 @@
-"""What slshudi-native does with JSON, by Python's `json`, for where that is not installed."""
+"""Does slshudi-native's work on JSON with Python's `json`, if that is not installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 DEEPEST = 100
-"""How many arrays and objects may be within each other."""
+"""The most arrays and objects that may be nested."""
 
 
 class _Number(str):
@@ -58,7 +58,7 @@ class _Shredder:
 
 
 def shred(text: pa.Array, levels: _Levels) -> list[tuple[list[bool], list[int], list[int], pa.Array]]:
-    """As `slshudi_native.shred`: of each level what is NULL, the numbers of texts, where items begin, and texts."""
+    """As `slshudi_native.shred`: per level a mask of non-NULLs, the texts' numbers, the items' begins, and texts."""
     made = _Shredder(levels)
     for row, value in enumerate(map(_decoded, text.to_pylist())):
         made.put(value if _fits(value, levels, 0) else None, 0, row)
@@ -68,7 +68,7 @@ def shred(text: pa.Array, levels: _Levels) -> list[tuple[list[bool], list[int], 
 
 
 def pick(text: pa.Array, steps: tuple[str | int, ...]) -> tuple[pa.Array, pa.Array]:
-    """As `slshudi_native.pick`: what is at a path, and which texts are no JSON."""
+    """As `slshudi_native.pick`: the values at a path, and which texts are no JSON."""
     values = [_decoded(each) for each in text.to_pylist()]
     found = [None if value is _BROKEN else _as_text(_at(value, steps)) for value in values]
     return pa.array(found, pa.string()), pa.array([value is _BROKEN for value in values], pa.bool_())
@@ -124,7 +124,7 @@ def _dumped(value: Any) -> str:
 
 
 def _fits(value: Any, levels: _Levels, place: int) -> bool:
-    """Whether the value has the level's shape; whether its texts fit is seen when they are converted."""
+    """Whether the value has the level's shape; the conversion shows later whether its texts fit."""
     kind, within = levels[place]
     if value is None:
         return True

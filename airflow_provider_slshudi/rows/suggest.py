@@ -1,7 +1,7 @@
 """Columns for the keys of sampled logs: each of the narrowest type that all of its values convert to.
 
-A type fits where our own conversion (`job/convert.py`) makes a value of every text. This looks at samples, never at a
-batch, so some of it is done in Python.
+A type fits if our own conversion (`rows/convert.py`) makes a value of every text. This sees samples, never a batch, so
+parts of it may work in Python.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOG_TIME, TOPIC, SOURCE = "__time__", "__topic__", "__source__"
 _PATTERNS = ("dd/MMM/yyyy:HH:mm:ss Z", "yyyy/MM/dd HH:mm:ss", "yyyyMMddHHmmss", "yyyyMMdd'T'HHmmss")
 _COUNTS = {"seconds": 1, "millis": 1_000, "micros": 1_000_000}
 _NEAR_SECONDS = 366 * 86_400
-"""Whole numbers within a year of their logs' own times are taken for times."""
+"""Whole numbers within a year of their logs' own times count as times."""
 _MOSTLY = 0.9
 _MOST_FIELDS = 50
 _JSON_VALUES = 1_000
@@ -34,7 +34,7 @@ _EXAMPLE = 60
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A column for a key: how many of the sampled logs have it, one of its values, and what is to be known of it."""
+    """A column for a key: how many of the sampled logs have it, one of its values, and a note for the user."""
 
     key: str
     name: str
@@ -46,16 +46,16 @@ class Suggestion:
     note: str = ""
 
     def column(self) -> dict[str, str]:
-        """The column as the pipeline's file has it."""
+        """The column as a pipeline file spells it."""
         given = {"name": self.name, "type": self.type if self.type != "string" else None, "format": self.format}
         given["key"] = self.key if self.key != self.name else None
         return {field: value for field, value in given.items() if value is not None}
 
 
 def suggest(logs: pa.Table, taken: Collection[str] = (), names: Collection[str] = ()) -> list[Suggestion]:
-    """A column for each key of `logs` (as `sls.decode` gives them, without keys) that is not among the keys `taken`.
+    """A column for each key of `logs` (as `sls.decode` gives them, without keys), except the keys `taken`.
 
-    Most frequent keys first. Names are made of the keys and are none of `names`.
+    Most frequent keys first. Names are made of the keys and avoid `names`.
     """
     count, used = logs.num_rows, set(names)
     found = []
@@ -126,7 +126,7 @@ def _narrowest(values: pa.Array, text: pa.Array, times: Any) -> tuple[str, str |
 
 
 def _almost(values: pa.Array, text: pa.Array, times: Any) -> str:
-    """What would fit but for a few values, such as an empty text for none."""
+    """A note on a type that would fit but for a few values, such as an empty text for a missing one."""
     for type_ in ("bigint", "double", "boolean", "date"):
         after = convert(values, ColumnSpec("", type_, ""))
         fits = after.is_valid()
@@ -144,7 +144,7 @@ def _fits(values: pa.Array, type_: str, format_: str | None = None) -> bool:
 
 
 def _is_number(values: pa.Array, text: pa.Array, type_: str) -> bool:
-    """Whether all are numbers, none with zeros or digits that would be lost, and not all words like nan."""
+    """Whether all values are numbers that keep their zeros and digits, and not all are words like nan."""
     lost = r"\A[+-]?0[0-9]" if type_ == "bigint" else r"\A[+-]?(0[0-9]|[0-9]{16,}\z)"
     if not _fits(values, type_) or pc.any(pc.match_substring_regex(text, lost)).as_py():
         return False
@@ -152,7 +152,7 @@ def _is_number(values: pa.Array, text: pa.Array, type_: str) -> bool:
 
 
 def _count_of(text: pa.Array, times: Any) -> str | None:
-    """The unit in which whole numbers are near their logs' times, None where they are in none."""
+    """The unit in which whole numbers are near their logs' times, None if there is none."""
     counts = convert(text.cast(pa.binary()), ColumnSpec("", "bigint", "")).to_numpy()
     for unit, per_second in _COUNTS.items():
         if (np.abs(counts / per_second - times) < _NEAR_SECONDS).all():
@@ -173,7 +173,7 @@ def _time_of(values: pa.Array, text: pa.Array) -> tuple[str, str | None] | None:
 
 
 def _of_json(text: pa.Array) -> Iterator[str]:
-    """Types of JSON that may fit: a struct, then a map where its names are too many."""
+    """The type of JSON texts, if all are: a struct, or a map if it would have too many fields."""
     if not pc.all(pc.match_substring_regex(text, r"\A\s*[\[{]")).as_py():
         return
     try:
@@ -184,7 +184,7 @@ def _of_json(text: pa.Array) -> Iterator[str]:
 
 
 def _json_type(values: list[Any]) -> str:
-    """The type of JSON values that stand in the same place."""
+    """The type that JSON values in the same place have in common."""
     values = [value for value in values if value is not None]
     kinds = {type(value) for value in values}
     if kinds == {bool}:

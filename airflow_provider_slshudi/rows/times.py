@@ -1,8 +1,8 @@
 """Texts to dates and times: whole columns at a time.
 
-Without a format, and with `iso8601`, a text means what Spark's cast takes it for
-(spark.apache.org/docs/3.5.9/sql-ref-ansi-compliance.html), with a pattern what Spark's `to_timestamp` does; what is
-taken is less, docs/pipeline.md says what.
+Without a format, and with `iso8601`, a text means what Spark's cast makes of it
+(spark.apache.org/docs/3.5.9/sql-ref-ansi-compliance.html); with a pattern, what Spark's `to_timestamp` makes of it.
+Fewer texts are taken than Spark takes; docs/pipeline.md lists them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MONTHS = pa.array(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 _STEPS = (86_400_000_000, 900_000_000, 1)
-"""Days, quarters of an hour, microseconds: within one of the former a zone's offset mostly stays."""
+"""Days, quarters of an hour, microseconds: within a day or a quarter a zone's offset mostly stays."""
 _FIRST, _LAST = ((end - _EPOCH) // _MICROSECOND for end in (datetime(1, 1, 3), datetime(9999, 12, 29)))
 
 
@@ -43,9 +43,9 @@ _YEARS = {
 
 
 def within_years(values: pa.Array) -> pa.Array:
-    """NULL where a day or an instant is not of the years 1 to 9999, by UTC.
+    """`values`, NULL where a day or an instant is not in the years 1 to 9999, by UTC.
 
-    Readers stop at others: Python's have no such year, and Spark overflows where it hands the least of them to Java.
+    Readers fail at other years: Python has none such, and Spark overflows when it hands the least of them to Java.
     """
     first, last = _YEARS[values.type]
     ends = pc.min_max(values)
@@ -56,7 +56,7 @@ def within_years(values: pa.Array) -> pa.Array:
 
 
 def iso8601(text: pa.Array, zone: str) -> pa.Array:
-    """Instants; a time that names no offset is one of `zone`. Digits below the microsecond are cut off."""
+    """Instants of ISO 8601 texts; a time without offset is in `zone`. Cuts off digits below the microsecond."""
     if len(text) and (pc.max(pc.binary_length(text)).as_py() or 0) > _LONGEST_BARE:
         text = pc.replace_substring_regex(text, r"(\.[0-9]{6})[0-9]+", r"\1")
     zoned = pc.match_substring_regex(text, _ENDS_IN_ZONE)
@@ -67,7 +67,7 @@ def iso8601(text: pa.Array, zone: str) -> pa.Array:
 
 
 def by_pattern(text: pa.Array, pattern: TimePattern, zone: str) -> pa.Array:
-    """Instants of texts that are written by `pattern`; a time that names no offset is one of `zone`."""
+    """Instants of texts that are written by `pattern`; a time without offset is in `zone`."""
     written = _written(text, pattern)
     if pattern.has_zone:
         return halve(written, lambda part: part.cast(_INSTANT))
@@ -75,7 +75,7 @@ def by_pattern(text: pa.Array, pattern: TimePattern, zone: str) -> pa.Array:
 
 
 def dates(text: pa.Array) -> pa.Array:
-    """Days; month and day may be left out, or have one digit, and a time behind them is passed over."""
+    """Days; a text may lack month and day, or give them one digit; a time behind the day is ignored."""
     cast = _to_date
     try:
         return cast(text)
@@ -95,8 +95,8 @@ def _to_date(text: pa.Array) -> pa.Array:
 def instants(local: pa.Array, zone: str) -> pa.Array:
     """Wall-clock times of `zone` as instants.
 
-    A time that the zone skips is later by as much as is skipped, of one that it has twice the earlier is taken, as
-    with Java's ZonedDateTime.ofLocal. Arrow's own conversion knows neither rule nor, after 2037, daylight saving.
+    A time that the zone skips moves later by the length of the gap; of a time that occurs twice the earlier counts, as
+    in Java's ZonedDateTime.ofLocal. Arrow's own conversion knows neither rule nor, after 2037, daylight saving.
     """
     if zone == UTC or not len(local) or local.null_count == len(local):
         return local.cast(_INSTANT)
@@ -106,7 +106,7 @@ def instants(local: pa.Array, zone: str) -> pa.Array:
 
 
 def _offsets(counts: Any, zone: ZoneInfo, steps: tuple[int, ...]) -> Any:
-    """How far `zone` is ahead of UTC, in microseconds, at wall-clock times; asked once per day where it stays."""
+    """How far `zone` is ahead of UTC, in microseconds, at wall-clock times; asked per day, and finer where it moves."""
     step, *finer = steps
     which, places = np.unique(counts // step, return_inverse=True)
     first = np.array([_offset(int(value) * step, zone) for value in which], np.int64)
@@ -120,14 +120,14 @@ def _offsets(counts: Any, zone: ZoneInfo, steps: tuple[int, ...]) -> Any:
 
 
 def _offset(count: int, zone: ZoneInfo) -> int:
-    # Python has the years 1 to 9999; before and after them offsets are what they are there.
+    # Python has the years 1 to 9999; times beyond take the offset of the nearest of these.
     local = _EPOCH + min(max(count, _FIRST), _LAST) * _MICROSECOND
     offset = local.replace(tzinfo=zone).utcoffset()
     return 0 if offset is None else offset // _MICROSECOND
 
 
 def _written(text: pa.Array, pattern: TimePattern) -> pa.Array:
-    """Texts of a pattern in the way Arrow reads times, NULL where they do not match."""
+    """Texts of a pattern, rewritten as Arrow reads times; NULL where they do not match."""
     found = pc.extract_regex(text, pattern.regex)
     month = "month_name" if "month_name" in pattern.parts else "month"
     hour = "half_hour" if "half_hour" in pattern.parts else "hour"
@@ -145,7 +145,7 @@ def _joined(found: pa.StructArray, parts: tuple[str, ...], pattern: TimePattern 
 
 
 def _part(found: pa.StructArray, has: set[str], name: str) -> Any:
-    """One part of a time as text, of the digits that it has in ISO 8601."""
+    """One part of a time as text, with as many digits as in ISO 8601."""
     if name not in has:
         return {"month": "01", "day": "01", "fraction": "000000", "zone": ""}.get(name, "00")
     text = found.field(name)

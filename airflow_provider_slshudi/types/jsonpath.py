@@ -1,6 +1,6 @@
-"""Where in a JSON text a column's value is: `$.user.id`, `$.items[0].price`, `$['odd name']`.
+"""Paths to a column's value in a JSON text: `$.user.id`, `$.items[0].price`, `$['odd name']`.
 
-The part of JSON paths that names one place, as Spark's `get_json_object` has it
+A path names one place, in the way of Spark's `get_json_object`
 (spark.apache.org/docs/3.5.9/api/sql/#get_json_object).
 """
 
@@ -17,7 +17,7 @@ def parse_path(text: str) -> tuple[str | int, ...]:
     """The steps from a JSON text's root: a name within an object, a number (from 0) within an array.
 
     Raises:
-        ValueError: it is no path; says where.
+        ValueError: the text is no path; the message says where it goes wrong.
     """
     if not text.startswith("$"):
         raise ValueError("a path begins with $, the whole value: $.user.id, $.items[0].price, $['odd name']")

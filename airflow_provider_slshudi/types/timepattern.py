@@ -1,6 +1,6 @@
 """How a time is written in a log, in Spark's letters (spark.apache.org/docs/3.5.9/sql-ref-datetime-pattern.html).
 
-Only what can be read exactly for whole columns at once is taken: numbers, English month names, AM and PM, offsets.
+Only parts that can be read exactly for whole columns at once: numbers, English month names, AM and PM, offsets.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 FORMATS = ("seconds", "millis", "micros", "iso8601")
-"""How a timestamp may be written besides patterns: a count since 1970, or ISO 8601."""
+"""The formats of a timestamp besides patterns: a count since 1970, or ISO 8601."""
 
 _HOURS = "(?:0[0-9]|1[0-7])"
 _PARTS = {
@@ -43,9 +43,9 @@ LETTERS = f"{', '.join(_PARTS)}, S to SSSSSSSSS"
 
 @dataclass(frozen=True)
 class TimePattern:
-    """What a text has to look like, and which parts of a time it then names.
+    """The form of a text, and the parts of a time that it names.
 
-    `regex` is RE2's, with a group for each of `parts`.
+    `regex` is in RE2's syntax, with a group for each of `parts`.
     """
 
     regex: str
@@ -53,7 +53,7 @@ class TimePattern:
 
     @property
     def has_zone(self) -> bool:
-        """Whether each text says its offset."""
+        """Whether each text names its offset."""
         return "zone" in self.parts
 
 
@@ -62,7 +62,7 @@ def parse_pattern(text: str) -> TimePattern:
     """The meaning of a pattern like `dd/MMM/yyyy:HH:mm:ss Z`; texts may use any case, as with Spark.
 
     Raises:
-        ValueError: it has a letter that is not taken, a part twice, lacks the date, or leaves open where a number ends.
+        ValueError: the pattern has an unknown letter, a part twice, no whole date, or leaves open where a number ends.
     """
     regex, parts, open_end = "", [], False
     for letters, literal in _pieces(text):
@@ -75,7 +75,7 @@ def parse_pattern(text: str) -> TimePattern:
                 f"where the number before {letters} ends is not clear in {text!r}: write two letters, as MM"
             )
         open_end = letters in _NOT_FIXED or name == "fraction"
-        # Where a letter stands alone Java takes up to nineteen digits.
+        # Java takes up to nineteen digits for a letter that stands alone.
         regex += ("0{0,17}" if letters in _NOT_FIXED else "") + f"(?P<{name}>{part})"
         parts.append(name)
     _check(text, parts)

@@ -1,1 +1,1 @@
-"""Hudi's own classes, asked for inside a driver: instants, commits, table services, the metadata table."""
+"""Calls Hudi's own classes inside a driver: instants, commits, table services, the metadata table."""

@@ -23,7 +23,7 @@ def committed_files(gateway: Gateway, table: Pipeline) -> list[Slice]:
 def _newest(gateway: Gateway, table: Pipeline, is_completed: Callable[[str], bool]) -> list[Slice]:
     """The table's newest committed base files, by Hudi's own view of the file system.
 
-    `is_completed` says whether an instant is: to Hudi's view one that is older than all completed ones counts as such.
+    `is_completed` has the last word: Hudi's view takes every instant older than all completed ones for completed.
     """
     meta = gateway.meta_client(hadoop_path(table.table.path))
     engine = gateway.hudi.common.engine.HoodieLocalEngineContext(gateway.storage_conf)

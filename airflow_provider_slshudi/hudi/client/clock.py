@@ -1,9 +1,9 @@
-"""The clock of a table's timelines: UTC, and later than all that is there (read in Hudi 1.2.0).
+"""The clock of a table's timelines: UTC, and later than every time on them (read in Hudi 1.2.0).
 
-A log file belongs to the newest base file that was requested before it was completed, and of two base files that of
-the newer instant counts (hudi.apache.org/docs/timeline), the metadata table's files among them. So rows that are
-committed at a time behind one that is there may be seen by nobody. Hudi takes the machine's clock in the JVM's zone,
-whatever the table's property says of zones, and compares it with no timeline.
+A log file belongs to the newest base file that was requested before the log file was completed. Of two base files the
+one of the newer instant counts (hudi.apache.org/docs/timeline). The same holds in the metadata table. So readers may
+never see rows that are committed at an earlier time than one on the timeline. Hudi takes the machine's clock in the
+JVM's zone, whatever zone the table's property names, and compares it with no timeline.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER
 from airflow_provider_slshudi.storage import Storage
 
 WAIT_SECONDS = 10.0
-"""Clocks of machines differ by as much; a clock that is behind by more was set wrong."""
+"""The clocks of machines differ by up to this; a clock that is further behind was set wrong."""
 # No place on earth is further ahead of UTC.
 _FURTHEST_SECONDS = 14 * 3600
 _TIMES = re.compile(r"(\d{14,})(?:_(\d{14,}))?\.")
 _DIGITS = "%Y%m%d%H%M%S%f"
 _ZONE = "hoodie.table.timeline.timezone"
 _GENERATOR = "org.apache.hudi.common.table.timeline.HoodieInstantTimeGenerator"
-# What it begins with.
+# The generator's initial value.
 _NEVER = "0"
 
 
 @dataclass(frozen=True, order=True)
 class Newest:
-    """The newest time on some timelines, as Hudi writes times, and whose it is."""
+    """The newest time on some timelines, as Hudi writes times, and the table that has it."""
 
     time: str
     table: str
@@ -60,9 +60,10 @@ class Newest:
 
 
 def tables_of(pipeline: Pipeline, but_for: str = "") -> list[Storage]:
-    """The tables that share a clock, be they there or not: main table and quarantine with the metadata table of each.
+    """The tables that share a clock, existing or not: main table and quarantine, each with its metadata table.
 
-    `but_for` names one by its place below the pipeline's table, which may be the quarantine, see `quarantine.table_of`.
+    `but_for` leaves out one, by its path below the pipeline's table. That may be the quarantine, see
+    `quarantine.table_of`.
     """
     names = [
         f"{path}/{within}".rstrip("/")
@@ -75,24 +76,24 @@ def tables_of(pipeline: Pipeline, but_for: str = "") -> list[Storage]:
 
 @contextmanager
 def rising(gateway: Gateway, tables: Sequence[Storage]) -> Iterator[bool]:
-    """Every time that Hudi makes in the block is in UTC and later than all on the timelines of `tables`.
+    """In the block Hudi makes times in UTC that are later than every time on the timelines of `tables`.
 
-    Waits for a clock that is a little behind. Tables that were written in a zone east of UTC have times that are yet to
-    come: as long as one says that it may be such, Hudi's clock is put forward by just as much as it takes, so that UTC
-    overtakes it within hours. Gives whether Hudi's clock is UTC.
+    Waits if the clock is a little behind. A table that was written in a zone east of UTC has times in the future. While
+    one of `tables` may be such by its properties, this puts Hudi's clock forward by just as much as needed, so that UTC
+    overtakes it within hours. Yields whether Hudi's clock is UTC.
 
     Raises:
-        ClockBehind: the machine's clock is behind what is there; nothing was written.
+        ClockBehind: the machine's clock is behind the timelines; nothing was written.
         TimelineUnreadable: the storage did not answer.
     """
     newest = _newest(tables)
     ahead = 0 if newest is None else _ahead(gateway, newest, tables)
     zones, last = gateway.jvm.java.util.TimeZone, _last(gateway)
     before = zones.getDefault()
-    # Not Hudi's own setting of UTC: some of it, as what cleaning keeps by hours, goes by the JVM's zone all the same.
+    # Hudi's own setting of UTC does not reach all of it: cleaning by hours, for one, still goes by the JVM's zone.
     zones.setDefault(_zone(gateway, ahead))
     _generator(gateway).setCommitTimeZone(gateway.hudi.common.model.HoodieTimelineTimeZone.LOCAL)
-    # Of this table, not of one that the process served before: Hudi waits until the clock is past it.
+    # Hudi waits until its clock is past this time, so the time of a table that the process served before must not stay.
     last.set(newest.time if newest is not None else _NEVER)
     try:
         yield ahead == 0
@@ -102,17 +103,17 @@ def rising(gateway: Gateway, tables: Sequence[Storage]) -> Iterator[bool]:
 
 
 def zone_of_new(gateway: Gateway) -> Any:
-    """What a table that is made now says of its times: UTC, unless the JVM's clock is another, as in `rising`."""
+    """The timeline zone of a table made now: UTC, or LOCAL while `rising` has put the JVM's clock forward."""
     zones = gateway.hudi.common.model.HoodieTimelineTimeZone
     offset = gateway.jvm.java.util.TimeZone.getDefault().getOffset(gateway.jvm.System.currentTimeMillis())
     return zones.LOCAL if offset else zones.UTC
 
 
 def to_utc(tables: Sequence[Storage]) -> None:
-    """Has tables say that their times are in UTC; for whoever holds the lease, once their newest times are past.
+    """Sets the timeline zone of tables to UTC; the caller holds the lease, and their newest times are past.
 
-    A table that was made without that says that they are in the zone of whoever reads it, which matters to readers that
-    are asked for a date. Hudi's own way of changing the file deletes it first.
+    Without that setting, times count as of the reader's zone, which matters to queries by date. Hudi would delete the
+    properties file before it writes the change.
     """
     for table in tables:
         if _may_be_east(table):
@@ -120,7 +121,7 @@ def to_utc(tables: Sequence[Storage]) -> None:
 
 
 def _newest(tables: Sequence[Storage]) -> Newest | None:
-    """The newest request or completion; one listing for each timeline."""
+    """The newest request or completion time; one listing per timeline."""
     found = (
         Newest(digits[:17].ljust(17, "9"), table.uri)
         for table in tables
@@ -134,13 +135,13 @@ def _newest(tables: Sequence[Storage]) -> Newest | None:
 
 
 def _ahead(gateway: Gateway, newest: Newest, tables: Sequence[Storage]) -> int:
-    """By how many seconds Hudi's clock has to go before UTC; 0 once the machine's is past `newest`."""
+    """By how many seconds Hudi's clock must be ahead of UTC; 0 once the machine's clock is past `newest`."""
     while 0 < (behind := _behind(gateway, newest)) <= WAIT_SECONDS:
         time.sleep(behind)
     if behind <= 0:
         return 0
     ahead = math.ceil(behind)
-    # Hudi says nothing of zones where it makes a metadata table: it is as its table.
+    # Hudi writes no zone into a metadata table: its times are in its table's zone.
     if ahead <= _FURTHEST_SECONDS and any(_may_be_east(table) for table in tables if not _is_metadata(table)):
         return ahead
     now = newest.at - timedelta(seconds=behind)
@@ -156,7 +157,7 @@ def _ahead(gateway: Gateway, newest: Newest, tables: Sequence[Storage]) -> int:
 
 
 def _behind(gateway: Gateway, newest: Newest) -> float:
-    """How many seconds the clock that Hudi takes needs to be past `newest`."""
+    """How many seconds until the JVM's clock is past `newest`."""
     now = int(gateway.jvm.System.currentTimeMillis())
     return (newest.at.timestamp() * 1000 + 1 - now) / 1000
 
@@ -184,7 +185,7 @@ def _generator(gateway: Gateway) -> Any:
 
 
 def _last(gateway: Gateway) -> Any:
-    """Where Hudi keeps the last time that it made in this JVM, for whatever table."""
+    """Hudi's field for the last time that it made in this JVM, for any table."""
     field = gateway.java_class(_GENERATOR).getDeclaredField("LAST_INSTANT_TIME")
     field.setAccessible(True)
     return field.get(None)

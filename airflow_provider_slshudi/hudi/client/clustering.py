@@ -14,12 +14,12 @@ from airflow_provider_slshudi.notes.rewrite import Written
 from airflow_provider_slshudi.storage import Storage
 
 _METADATA = "org.apache.hudi.common.model.HoodieReplaceCommitMetadata"
-# Hudi's order of columns that lies along a curve.
+# The pipeline file's sort orders -> Hudi's names.
 _ORDERS = {"linear": "linear", "zorder": "z-order"}
 
 
 def plan(gateway: Gateway, pipeline: Pipeline) -> None:
-    """Puts a clustering on the timeline, REQUESTED, where a partition has small files; raises as Hudi."""
+    """Puts a clustering on the timeline, REQUESTED, if a partition has small files; raises Hudi's errors."""
     with client(gateway, pipeline, options(pipeline)) as writer:
         writer.scheduleClustering(owner(gateway, pipeline))
 
@@ -28,7 +28,7 @@ def write(gateway: Gateway, pipeline: Pipeline, instant: str, inflight: Callable
     """Writes the files of a planned clustering, with every row as it was; `inflight` is called once it is INFLIGHT.
 
     Raises:
-        TableError: the files hold other rows than those they are to replace.
+        TableError: the new files hold more or fewer rows than the old ones, or do not replace all of these.
     """
     with client(gateway, pipeline, options(pipeline)) as writer:
         config, engine = writer.getConfig(), writer.getEngineContext()
@@ -79,7 +79,7 @@ def _rows(storage: Storage, files: list[str]) -> int:
 
 
 def options(pipeline: Pipeline) -> dict[str, str]:
-    """What Hudi's client is told of clustering."""
+    """The options of Hudi's client for clustering."""
     wanted = pipeline.maintenance.clustering or Clustering()
     options = {
         "hoodie.clustering.plan.strategy.small.file.limit": str(wanted.small_file),

@@ -38,11 +38,11 @@ def commit(
 ) -> None:
     """Completes an INFLIGHT instant with the files that `stats` list and `extra` in its metadata.
 
-    Hudi does not fence: called twice this leaves two completed files for one instant, and a marked file that
-    `stats` does not list is deleted. Callers hold the lease and have compared `stats` with what was recorded.
+    Hudi does not fence: called twice, this leaves two completed files for one instant, and deletes marked files that
+    `stats` does not list. Callers hold the lease and have compared `stats` with the record.
     The commit carries the table's schema with the pipeline's columns, see `evolution.schema_to_commit`.
-    `in_time` is called before anything is changed and again right before the completion, and raises where this driver
-    may not complete it any more. For the second look's sake these are the parts of Hudi's `commitStats`, one by one.
+    `in_time` is called before any change and again right before the completion; it raises if this driver may not
+    complete the instant any more. To make room for the second call, this runs the parts of Hudi's `commitStats` itself.
     """
     mapper = gateway.hudi.common.util.JsonUtils.getObjectMapper()
     stat_class = gateway.java_class(_WRITE_STATS[pipeline.table.type])
@@ -82,10 +82,10 @@ def completing(
     in_time: Callable[[], None],
     last_look: Callable[[], None],
 ) -> Iterator[Any]:
-    """What Hudi does before and after an instant is completed, with the table; the block completes it.
+    """Takes Hudi's steps before and after the block, which completes the instant; yields Hudi's table.
 
-    Files that are marked and not listed go, the metadata table is told; once it is completed, the markers go.
-    `in_time` is called before that, `last_look` right before the block; each raises where the instant is not to be
+    Before: deletes files that are marked but not listed, and updates the metadata table. After: deletes the markers.
+    `in_time` is called before all that, `last_look` right before the block; each raises if the instant must not be
     completed.
     """
     config, engine = writer.getConfig(), writer.getEngineContext()
@@ -105,7 +105,7 @@ def completing(
 
 
 def _tell_of_indexed_columns(gateway: Gateway, writer: Any, metadata: Any) -> None:
-    """Names the columns that have statistics to readers, which Hudi does after each commit."""
+    """Tells readers which columns have statistics, as Hudi does after each commit."""
     config = writer.getConfig()
     wanted = config.getMetadataConfig()
     if not (config.isMetadataTableEnabled() and wanted.isColumnStatsIndexEnabled()):
@@ -125,7 +125,7 @@ def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
 
 
 def upsert_options(upsert: Upsert) -> dict[str, str]:
-    """What a writer has to be told of keys and merging; the rest is in the table's own properties."""
+    """A writer's options about keys and merging; the rest is in the table's own properties."""
     options = {
         "hoodie.datasource.write.recordkey.field": ",".join(upsert.record_key),
         "hoodie.index.type": "BUCKET",
@@ -151,14 +151,14 @@ def client(
     timeline: Timeline | None = None,
     bounded: Collection[str] | None = None,
 ) -> Iterator[Any]:
-    """Hudi's write client for the pipeline's table, with `more` options; none of them is a protocol's one.
+    """Hudi's write client for the pipeline's table, with `more` options; `PROTOCOL_OPTIONS` always win.
 
-    It reads and writes by `schema` (Avro), the table's own without it, whatever the pipeline's file says by now;
-    `timeline` is given by who has loaded it, `bounded` by who makes the metadata table anew: the columns that it is to
-    have bounds of.
+    It reads and writes by `schema` (Avro), by default the table's own, whatever the pipeline's file says by now.
+    Callers that have loaded the timeline pass it as `timeline`. Only a rebuild of the metadata table passes `bounded`,
+    the columns that it is to have bounds of.
 
     Raises:
-        TableMismatch: the table has an index of somebody else's.
+        TableMismatch: the table has a foreign index.
     """
     table = pipeline.table
     storage = Storage(table.path)
@@ -170,7 +170,7 @@ def client(
         indexes.require_kept(storage.uri)
         bounded = indexes.bounded if timeline.completed(*CHANGES) else None
     options = {**table.options, **statistics.options(pipeline, schema, bounded), **(more or {}), **PROTOCOL_OPTIONS}
-    # A server that would share the timeline with executors: a commit has none.
+    # The server would share the timeline with executors, which a commit does not have.
     options["hoodie.embed.timeline.server"] = "false"
     if table.upsert is not None:
         options |= upsert_options(table.upsert)

@@ -1,8 +1,8 @@
 """Compaction of Merge-On-Read (hudi.apache.org/docs/compaction, read in 1.2.0), in the three parts of `rewriting`.
 
-Log files belong to the newest file slice that was requested before they were committed, so a batch that is prepared
-when a compaction is planned and committed later goes on top of what that makes (hudi.apache.org/docs/timeline,
-completion times).
+A log file belongs to the newest file slice that was requested before the log file was committed. So a batch that is in
+preparation when a compaction is planned, and is committed later, goes on top of the compacted files
+(hudi.apache.org/docs/timeline, completion times).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _METADATA = "org.apache.hudi.common.model.HoodieCommitMetadata"
 
 
 def plan(gateway: Gateway, pipeline: Pipeline) -> None:
-    """Puts a compaction on the timeline, REQUESTED, once there were enough commits since the last; raises as Hudi."""
+    """Puts a compaction on the timeline, REQUESTED, after enough commits since the last; raises Hudi's errors."""
     with client(gateway, pipeline, _options(pipeline)) as writer:
         writer.scheduleCompaction(owner(gateway, pipeline))
 
@@ -58,15 +58,15 @@ def complete(gateway: Gateway, pipeline: Pipeline, instant: str, metadata: str, 
 
 
 def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
-    """Takes a pending compaction off the timeline and deletes its files, or ends such a rollback that has begun.
+    """Takes a pending compaction off the timeline and deletes its files, or finishes a rollback of it that has begun.
 
-    Hudi's client does that to no compaction: it would put it back to REQUESTED, and have it run again.
+    Hudi's client never does that: it would put the compaction back to REQUESTED and run it again.
     """
     base, timeline = pipeline.table.path, Timeline.load(Storage(pipeline.table.path))
     found, begun = timeline.get(instant), timeline.rolling_back.get(instant)
     meta = gateway.meta_client(hadoop_path(base))
     if begun is None and found is not None and found.phase is Phase.REQUESTED:
-        # It wrote nothing; and while a plan that was cut off is there, Hudi reads nothing of the table.
+        # It wrote nothing; and Hudi cannot read the table while a plan is there that was cut off.
         meta.getActiveTimeline().deleteCompactionRequested(gateway.requested(meta, instant, ACTION))
         return
     with client(gateway, pipeline) as writer:

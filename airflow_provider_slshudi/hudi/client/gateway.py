@@ -1,4 +1,4 @@
-"""The JVM of a Spark driver as seen through py4j: what every use of Hudi's classes shares."""
+"""The JVM of a Spark driver as seen through py4j; every use of Hudi's classes goes through it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from airflow_provider_slshudi import owners
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-# Its schema has to be the first of its kind in Hudi's cache of schemas: Hudi compares them by identity. Where something
-# reads the metadata table before, as a rollback does, each later commit of the JVM writes past the end of a record.
+# Its schema has to be the first of its kind in Hudi's cache of schemas: Hudi compares them by identity. If something,
+# say a rollback, reads the metadata table first, each later commit of the JVM writes past the end of a record.
 _FIRST_CLASS = "org.apache.hudi.metadata.HoodieMetadataPayload"
 
 
@@ -31,14 +31,14 @@ class Gateway:
 
     @classmethod
     def of(cls, spark: SparkContext) -> Gateway:
-        """The driver JVM of a SparkContext; to be asked for before Hudi reads or writes a table there."""
+        """The driver JVM of a SparkContext; call it before Hudi reads or writes a table there."""
         jsc: Any = spark._jsc
         made = cls(spark._jvm, jsc.hadoopConfiguration(), jsc)
         made.java_class(_FIRST_CLASS)
         return made
 
     def meta_client(self, base: str) -> Any:
-        """Hudi's own reading of the table at `base`, made anew."""
+        """A new HoodieTableMetaClient, which reads the table at `base`."""
         builder = self.hudi.common.table.HoodieTableMetaClient.builder()
         return builder.setBasePath(base).setConf(self.storage_conf).build()
 
@@ -62,20 +62,20 @@ class Gateway:
 
 
 def driver_jvm() -> Any:
-    """The JVM that started this interpreter, by its py4j view, once it knows its user; to be asked for first of all."""
+    """The py4j view of the JVM that started this interpreter; gives a nameless user a name. Call it first of all."""
     from pyspark import SparkContext
 
     SparkContext._ensure_initialized()
     jvm: Any = SparkContext._jvm
     if owners.is_nameless():
-        # Before anything there asks Hadoop, which would ask the system, who the user is.
+        # Before anything asks Hadoop for the user: Hadoop would ask the system.
         users = jvm.org.apache.hadoop.security.UserGroupInformation
         users.setLoginUser(users.createRemoteUser(owners.hadoop_name()))
     return jvm
 
 
 def standard_input() -> str:
-    """What spark-submit was given as its standard input, which is the JVM's and not this interpreter's."""
+    """The standard input of spark-submit, which is the JVM's and not this interpreter's."""
     return bytes(getattr(driver_jvm().java.lang.System, "in").readAllBytes()).decode()
 
 

@@ -29,7 +29,7 @@ _PROPERTIES = {
     "partial update": "hoodie.table.partial.update.mode",
     "delete marker": "hoodie.record.merge.property.hoodie.payload.delete.field",
 }
-# What Hudi 1.2.0 makes partial updates of, by the merge mode: it stores mode and partial update mode in their place.
+# Hudi 1.2.0 makes partial updates of these classes, by merge mode; it stores merge and partial update mode instead.
 _PARTIAL_UPDATE = {
     "event_time": "org.apache.hudi.common.model.PartialUpdateAvroPayload",
     "commit_time": "org.apache.hudi.common.model.OverwriteNonDefaultsWithLatestAvroPayload",
@@ -83,10 +83,10 @@ def _with_merging(gateway: Gateway, builder: Any, upsert: Upsert) -> Any:
 
 
 def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
-    """Looks whether the table that is there is the one that the pipeline describes, or can become it.
+    """Checks that the existing table is the one that the pipeline describes, or can become it.
 
     Raises:
-        TableMismatch: it is another, or somebody gave it an index that batches do not keep.
+        TableMismatch: it is another table, or has an index that batches do not keep up to date.
         ColumnMismatch: its columns cannot become the pipeline's.
     """
     table = pipeline.table
@@ -110,7 +110,7 @@ def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
 
 
 def _properties(table: Table) -> dict[str, str]:
-    """The properties that the table has to have, by the names of `_PROPERTIES`; empty: it has none such."""
+    """The values that the table's properties must have, by the names of `_PROPERTIES`; empty if not set."""
     wanted = {
         "name": table.name,
         "type": table.type.upper(),

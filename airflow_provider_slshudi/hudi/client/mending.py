@@ -1,7 +1,7 @@
-"""What earlier versions left in a table by which readers miss rows or stop; docs/decisions/0028 has the reasons.
+"""Finds what earlier versions left in a table that makes readers miss rows or stop; see docs/decisions/0028.
 
-Nothing here decides anything: callers hold the leases. Files are written anew by a clustering of just these, which
-goes its three parts as any (`rewriting`).
+Nothing here decides anything: callers hold the leases. A clustering of just the faulty files writes these anew, in the
+three parts that every clustering has (`rewriting`).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 ESCAPED = "hoodie.datasource.write.partitionpath.urlencode"
 MOST_FILES = 500
-"""So many files one clustering writes anew."""
+"""The most files that one clustering writes anew."""
 _AT_A_TIME = 16
 _OURS = "parquet-cpp"
-# Before these Spark wants to be told of the calendar: days and microseconds, as Parquet has them.
+# Of values before these (days and microseconds, as in Parquet) Spark wants to be told the calendar.
 _FIRST = {
     "DATE": (date(1582, 10, 15) - date(1970, 1, 1)).days,
     "TIMESTAMP": (date(1900, 1, 1) - date(1970, 1, 1)).days * 86_400_000_000,
@@ -43,7 +43,7 @@ _FIRST = {
 
 
 def look(gateway: Gateway, pipeline: Pipeline) -> Findings:
-    """Reads what Hudi is told of the table and the footer of each base file; of older files with numbers also these."""
+    """Reads the table's properties, its indexes and each base file's footer; of older files also floating numbers."""
     storage = Storage(pipeline.table.path)
     timeline = Timeline.load(storage)
     schema = evolution.schema_to_commit(storage, timeline) or avro_schema(pipeline)
@@ -64,13 +64,13 @@ def look(gateway: Gateway, pipeline: Pipeline) -> Findings:
 
 
 def plan(gateway: Gateway, pipeline: Pipeline, names: Sequence[str]) -> None:
-    """Puts a clustering of the first of these files that are still the table's on the timeline, each one by itself."""
+    """Puts a clustering on the timeline: the first MOST_FILES of `names` still in the table, each file by itself."""
     left, there = set(names), committed_files(gateway, pipeline)
     files = [file for file in there if file.name in left][:MOST_FILES]
     if not files:
         return
     model, lists = gateway.hudi.avro.model, gateway.jvm.java.util
-    # The next clustering looks at these, too, and not only at what changed since this one.
+    # So that the next clustering looks at these partitions too, not only at those that changed since.
     others = lists.ArrayList()
     for partition in sorted({file.partition for file in there}):
         others.add(partition)
@@ -124,7 +124,7 @@ def _slice(gateway: Gateway, pipeline: Pipeline, file: Slice) -> Any:
 
 
 def _seen(storage: Storage, name: str) -> tuple[set[str], bool]:
-    """The columns of a file; and whether an older version wrote it with old dates, or NaN beside statistics without."""
+    """A file's columns; and whether an older version wrote old dates, or NaN that its statistics leave out."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(storage.full(name), filesystem=storage.filesystem) as file:
@@ -138,14 +138,14 @@ def _seen(storage: Storage, name: str) -> tuple[set[str], bool]:
 def _has_old_dates(footer: pq.FileMetaData) -> bool:
     for chunk in _chunks(footer):
         first = _FIRST.get(chunk.statistics.logical_type.type) if chunk.statistics is not None else None
-        # As they are stored: Python has no year 10000.
+        # The stored numbers, since Python has no year 10000.
         if first is not None and chunk.statistics.has_min_max and chunk.statistics.min_raw < first:
             return True
     return False
 
 
 def _hides_nan(file: pq.ParquetFile) -> bool:
-    """Whether a column of floating numbers has NaN."""
+    """Whether a column of floating numbers with statistics has NaN."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

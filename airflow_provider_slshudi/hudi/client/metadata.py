@@ -1,6 +1,6 @@
-"""The metadata table (hudi.apache.org/docs/metadata, read in 1.2.0): compared with what is on storage, and made anew.
+"""The metadata table (hudi.apache.org/docs/metadata, read in 1.2.0): compares it with storage, and makes it anew.
 
-Readers that use it see the files that it lists and no others, so a file that it lacks is rows that nobody reads.
+Readers that use it see only the files that it lists: they miss the rows of a file that it lacks.
 Nothing here decides anything: callers hold the pipeline's lease and have read the timeline.
 """
 
@@ -20,19 +20,19 @@ from airflow_provider_slshudi.storage import Storage
 
 
 def compare(gateway: Gateway, pipeline: Pipeline, storage: Storage) -> Comparison:
-    """Compares it with a listing of the table, which takes as long as the table has files."""
+    """Compares it with a listing of the table, which takes longer the more files the table has."""
     timeline = Timeline.load(storage)
     there = dict(storage.walk())
     found = _sorted_out(timeline, there)
     listed = found.committed
     try:
         known = _known(gateway, pipeline, storage)
-    except Exception as error:  # whatever Hudi makes of files that are damaged
+    except Exception as error:  # damaged files make Hudi raise all sorts of errors
         why = " ".join(f"{type(error).__name__}: {error}".split())[:500]
         return found.compared(unreadable=why)
     if known is None:
         return found.compared()
-    # What a clean that is not completed deleted is still listed.
+    # It still lists the files that a pending clean has deleted.
     cleaned = timeline.pending_clean()
     leaving = set(timeline.clean_plan(cleaned).files) if cleaned else set()
     lacking = sorted(path for path in listed if path not in known and path not in leaving)
@@ -50,9 +50,9 @@ def rebuild(
 ) -> None:
     """Deletes it and has Hudi make it anew from a listing; `deleted` is called in between.
 
-    It has bounds of the columns that it had, and of `more`, but not of `less`, as far as the pipeline's file wants
-    them, and no index of somebody else's. Files of pending instants are left out; their commits add them. Where it is
-    cut off, readers list the table, and the next commit makes it anew.
+    The new one has bounds of the same columns and of `more`, but not of `less`, as far as the pipeline's file wants
+    them, and no foreign index. It lists no files of pending instants; their commits add them. If this is cut off,
+    readers list the table, and the next commit makes the metadata table anew.
     """
     base = hadoop_path(pipeline.table.path)
     indexes = Indexes.of(Storage(pipeline.table.path))
@@ -62,7 +62,7 @@ def rebuild(
         utils = gateway.hudi.metadata.HoodieTableMetadataUtil
         utils.deleteMetadataTable(gateway.meta_client(base), engine, False)
         deleted()
-        # After what they define: whoever is cut off in between is told of them again.
+        # Definitions go after their indexes: if this is cut off in between, the next rebuild still sees them.
         meta = gateway.meta_client(base)
         for name in indexes.foreign:
             if meta.getIndexForMetadataPartition(name).isPresent():
@@ -71,7 +71,7 @@ def rebuild(
 
 
 def sweep(storage: Storage) -> list[str]:
-    """Deletes the files of instants that were rolled back; gives them. A listing of the table."""
+    """Lists the table and deletes the files of instants that were rolled back; returns them."""
     left = _sorted_out(Timeline.load(storage), [path for path, _ in storage.walk()]).leftovers
     storage.delete_files(left)
     return left
@@ -79,7 +79,7 @@ def sweep(storage: Storage) -> list[str]:
 
 @dataclass(frozen=True)
 class _Files:
-    """The files of a table by what became of the instants that wrote them; those of pending ones are in none."""
+    """A table's files by what became of the instants that wrote them, without those of pending instants."""
 
     committed: list[str]
     leftovers: list[str]
@@ -95,10 +95,10 @@ class _Files:
 
 
 def _sorted_out(timeline: Timeline, paths: Iterable[str]) -> _Files:
-    """Which files are committed, and which belong to no commit.
+    """Tells committed files, leftovers of rollbacks and unknown files apart.
 
-    An instant that is not on the timeline is a commit's if it is in the archive, and none if it was rolled back. One
-    that is neither may have been opened since the timeline was read; what is older than the timeline was not.
+    An instant that is not on the timeline was committed if the archive has it, and undone if a rollback names it. One
+    that is neither may have been opened since the timeline was read; if it is older than the timeline, it is unknown.
     """
     by_instant: dict[str, list[str]] = {}
     for path in paths:

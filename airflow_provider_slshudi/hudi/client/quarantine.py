@@ -33,10 +33,10 @@ from airflow_provider_slshudi.storage import Storage
 
 
 def make_table(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
-    """Makes the quarantine where there never was one, for an instant that is about to be opened.
+    """Makes the quarantine if there never was one, for an instant that is about to be opened.
 
     Raises:
-        TimelineUnreadable: there was one at this very place, and it is not there.
+        TimelineUnreadable: a quarantine was made here and is missing now.
     """
     made, main = table_of(pipeline), Storage(pipeline.table.path)
     aside = Storage(made.table.path)
@@ -47,10 +47,10 @@ def make_table(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
 
 
 def open_instant(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
-    """Puts the main table's instant on the quarantine's timeline, INFLIGHT; before any file of it is there.
+    """Puts the main table's instant on the quarantine's timeline, INFLIGHT, before any file of it is written.
 
     Raises:
-        TimelineUnreadable: it is not there.
+        TimelineUnreadable: a quarantine was made here and is missing now.
         TableMismatch: another table is there.
         PipelineConflict: another pipeline's quarantine is there.
     """
@@ -72,7 +72,7 @@ def complete(
     transaction: str,
     in_time: Callable[[], None],
 ) -> None:
-    """Commits the quarantine's part of a batch whose main instant is completed; does nothing where that is done.
+    """Commits the quarantine's part of a batch whose main instant is completed; does nothing if that is done.
 
     Raises:
         TableMismatch: the instant is not there any more.
@@ -89,10 +89,10 @@ def complete(
 
 
 def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str, path: str) -> None:
-    """Takes the instant off the quarantine's timeline with its files; does nothing where it is not there.
+    """Takes the instant off the quarantine's timeline and deletes its files; does nothing if it is not there.
 
     Raises:
-        TableMismatch: it is completed there, although the main table's is not.
+        TableMismatch: the instant is completed there, although the main table's is not.
     """
     made = table_of(pipeline, path)
     timeline = Timeline.load(Storage(made.table.path))

@@ -1,8 +1,8 @@
-"""What clustering and compaction share: files are written in the place of others, in three parts.
+"""The steps that clustering and compaction share: both replace files by others, in three parts.
 
-A plan is put on the timeline; files are written as it says; the files become the table's. In between a manifest lies
-beside the timeline: Hudi's own commit metadata, as JSON. Nothing here decides anything: callers hold the leases and
-have read the timeline. A plan carries the pipeline's name, so that nobody else's is taken for ours.
+The first puts a plan on the timeline, the second writes the files and leaves a manifest, the third makes them the
+table's. The manifest is Hudi's own commit metadata, as JSON, beside the timeline. Nothing here decides anything:
+callers hold the leases and have read the timeline. A plan of ours carries the pipeline's name, to tell it from others.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from airflow_provider_slshudi.hudi.client.gateway import Gateway
 
 FILES = {
     "hoodie.parquet.compression.codec": "zstd",
-    # Hudi puts a filter of keys into each file, 430 KB as it comes; nothing here looks rows up by it.
+    # Hudi puts a filter of keys into each file, by default of 430 KB; nothing here looks rows up by it.
     "hoodie.bloom.index.filter.type": "SIMPLE",
     "hoodie.index.bloom.num_entries": "1",
     "hoodie.index.bloom.fpp": "0.5",
 }
-"""How Hudi is to write base files."""
+"""Options by which Hudi writes base files."""
 _CALENDAR = {
     f"spark.sql.parquet.{what}RebaseModeIn{way}": "CORRECTED"
     for what in ("datetime", "int96")
@@ -34,16 +34,17 @@ _CALENDAR = {
 
 @contextmanager
 def by_todays_calendar(engine: Any) -> Iterator[None]:
-    """Old dates and times are read and written as they stand (spark.apache.org/docs/3.5.9/sql-data-sources-parquet).
+    """In the block Spark reads and writes old dates and times as they stand.
 
-    Spark refuses those before 1582 and 1900 otherwise, where it writes, and where a footer does not tell it of them.
+    Otherwise it refuses dates before 1582 and times before 1900 when it writes, and when it reads a file whose footer
+    does not name the calendar (spark.apache.org/docs/3.5.9/sql-data-sources-parquet).
     """
     settings, context = engine.getSqlContext(), engine.getJavaSparkContext()
     before = {name: settings.getConf(name) for name in _CALENDAR}
 
     def put(name: str, value: str, of_jobs: str | None) -> None:
         settings.setConf(name, value)
-        # Tasks that are none of a query's have no other settings than these.
+        # Tasks outside a query see these settings only.
         context.setLocalProperty(name, of_jobs)
 
     for name, value in _CALENDAR.items():
@@ -56,14 +57,14 @@ def by_todays_calendar(engine: Any) -> Iterator[None]:
 
 
 def owner(gateway: Gateway, pipeline: Pipeline) -> Any:
-    """What a plan of this pipeline's carries."""
+    """The extra metadata of this pipeline's plans."""
     extra = gateway.jvm.java.util.HashMap()
     extra.put(OWNER, pipeline.name)
     return gateway.hudi.common.util.Option.of(extra)
 
 
 def write_stats(gateway: Gateway, pipeline: Pipeline, instant: str, made: Any) -> Any:
-    """The write stats of all files; this is where they are written."""
+    """Writes the files, which Spark does only when asked for results; returns their write stats."""
     stats = gateway.jvm.java.util.ArrayList()
     for status in made.getWriteStatuses().collectAsList():
         if status.hasErrors():
@@ -80,9 +81,9 @@ def write_stats(gateway: Gateway, pipeline: Pipeline, instant: str, made: Any) -
 def completing(
     gateway: Gateway, pipeline: Pipeline, instant: str, metadata: Any, in_time: Callable[[], None]
 ) -> Iterator[Any]:
-    """See `commit.completing`; `in_time` is called there both times."""
+    """`commit.completing` with `in_time` for both of its looks."""
     with commit.client(gateway, pipeline) as writer:
-        # The newest instant says what the table's columns are: those of now, not of when the files were written.
+        # Readers take the columns from the newest instant: so today's, not those of when the files were written.
         schema = writer.getConfig().getSchema()
         metadata.addMetadata(gateway.hudi.common.model.HoodieCommitMetadata.SCHEMA_KEY, schema)
         with commit.completing(gateway, writer, instant, metadata, in_time, in_time) as table:

@@ -1,6 +1,6 @@
 """Table services with Hudi's write client (hudi.apache.org/docs/cleaning, /docs/archival, read in 1.2.0).
 
-Their client has the protocol's options like every other of ours, so it clears no failed writes: what is pending stays.
+Their client has the protocol's options like all our clients, so it clears no failed writes: pending instants stay.
 Nothing here decides anything: callers hold the pipeline's lease and have read the timeline.
 """
 
@@ -25,7 +25,7 @@ _EMPTY_CLEAN_HOURS = "24"
 def plan_clean(gateway: Gateway, pipeline: Pipeline) -> None:
     """Puts a clean on the timeline, REQUESTED, where there is something to delete.
 
-    Folders of partitions are never deleted with what is in them: a batch may be writing there.
+    It never names whole partition folders: a batch may be writing there.
     """
     with client(gateway, pipeline, {**_options(pipeline), **_kept_longer(pipeline)}) as writer:
         engine = writer.getEngineContext()
@@ -50,10 +50,10 @@ def clean(gateway: Gateway, pipeline: Pipeline) -> None:
 
 
 def archive(gateway: Gateway, pipeline: Pipeline) -> None:
-    """Moves the oldest instants from the active timeline into the archive, nothing from the oldest pending one on.
+    """Moves the oldest instants from the active timeline into the archive, none from the oldest pending one on.
 
-    Nothing is archived that the metadata table has not compacted. Hudi has that done when its client starts a commit,
-    which ours never does, so it is done here: compaction, cleaning and archival of the metadata table itself.
+    Hudi archives only what the metadata table has compacted. It compacts when its client starts a commit, which ours
+    never does. So this compacts, cleans and archives the metadata table itself first.
     """
     with client(gateway, pipeline, _options(pipeline)) as writer:
         _serve_metadata_table(gateway, writer)
@@ -73,10 +73,10 @@ def _serve_metadata_table(gateway: Gateway, writer: Any) -> None:
 
 
 def _kept_longer(pipeline: Pipeline) -> dict[str, str]:
-    """What to keep where Hudi would keep less than the pipeline's file says.
+    """Options by which Hudi keeps as much as the pipeline's file says, not less.
 
-    Hudi counts from the time at which an instant was planned. Files that a clustering replaced may be read until it
-    is completed, which is minutes or hours later, so a reader would have that much less time.
+    Hudi counts from the time at which an instant was planned. Readers may read files that a clustering replaces until
+    it is completed, minutes or hours later, so they would have that much less time.
     """
     keep, timeline = pipeline.maintenance.keep, Timeline.load(Storage(pipeline.table.path))
     times = sorted((item.completion or "", item.time) for item in timeline.completed(*CHANGES))
@@ -84,7 +84,7 @@ def _kept_longer(pipeline: Pipeline) -> dict[str, str]:
         first = min((planned for _, planned in times[-keep.commits :]), default="")
         count = max(keep.commits, sum(planned >= first for _, planned in times))
         options = {"hoodie.clean.commits.retained": str(count)}
-        # Hudi wants archival to keep more, which this client does not do.
+        # Hudi demands that archival keeps more commits; this client does not archive.
         return options | {"hoodie.keep.min.commits": str(count + 1), "hoodie.keep.max.commits": str(count + 2)}
     longest = max((_time(completed) - _time(planned) for completed, planned in times), default=timedelta())
     return {"hoodie.clean.hours.retained": str((keep.hours or 0) + math.ceil(longest / timedelta(hours=1)))}
@@ -105,6 +105,6 @@ def _options(pipeline: Pipeline) -> dict[str, str]:
         "hoodie.write.empty.clean.interval.hours": _EMPTY_CLEAN_HOURS,
         "hoodie.keep.min.commits": str(kept.min_commits),
         "hoodie.keep.max.commits": str(kept.max_commits),
-        # Archival leaves so many commits whose log files no compaction has read.
+        # Archival leaves this many commits whose log files no compaction has read.
         **({COMPACT_AFTER: str(kept.compact_after)} if pipeline.compacts else {}),
     }

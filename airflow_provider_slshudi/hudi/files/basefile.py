@@ -1,7 +1,7 @@
 """Base files of an append, written straight from Arrow (hudi.apache.org/docs/file_layouts).
 
-A writer belongs to one Spark task attempt. Before a file there is a marker: a rollback deletes what the markers
-name, and a commit deletes marked files that no write status lists, which is how a failed attempt leaves no trace.
+A writer belongs to one Spark task attempt. It leaves a marker before each file: a rollback deletes the files that
+markers name, and a commit deletes marked files that no write status lists. So a failed attempt leaves no trace.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LEAST_ROW_GROUP_BYTES = 4 * 1024 * 1024
 BUFFER_BYTES = 96 * 1024 * 1024
 OPEN_FILES = 8
 MOST_OF_TARGET = 1.4
-"""A file may grow to so many times the target where a further one would be small."""
+"""A file may grow to this multiple of the target if a further file would be small."""
 
 
 @dataclass
@@ -49,15 +49,15 @@ class BaseFileWriter:
         storage: the table's file system.
         instant: the instant that the files belong to.
         write_token: `{partition}-{stage}-{attempt}` of the Spark task, part of each file's name.
-        target_bytes: the size that files are to have.
+        target_bytes: the intended size of a file.
         still_wanted: raises ManifestError once somebody else decided about the instant.
 
-    `BUFFER_BYTES` of rows are in memory, and while they are put in order half as many again. A row group is written
-    when `ROW_GROUP_BYTES` of its partition are there, and at most `OPEN_FILES` files are open. Where memory is full and
-    a partition has neither a file nor enough rows for a row group, or no file may be opened, its rows wait on the
-    local disk until `close`. So a partition has one file, and more where the target size asks for it.
+    It holds `BUFFER_BYTES` of rows in memory, and half as many again while it puts them in order. It writes a row group
+    once a partition has `ROW_GROUP_BYTES` of rows, and keeps at most `OPEN_FILES` files open. When memory is full and a
+    partition has no file, its rows wait on the local disk until `close` if they are too few for a row group, or if no
+    further file may be opened. So a partition has one file, or more if the target size asks for it.
 
-    A context manager: where the block fails, the attempt's files are deleted.
+    A context manager: if the block fails, it deletes the attempt's files.
     """
 
     def __init__(
@@ -101,13 +101,13 @@ class BaseFileWriter:
             keys: the row keys, one per row.
             partition_name: the partition column, None for a table without partitions.
             partitions: the partition value of each row, dictionary-encoded strings.
-            done: how much of the task's work is done with these rows, 0 to 1, from which the sizes of files that are
-                not complete yet are foreseen. None where that is not known.
+            done: the share of the task's work that is done with these rows, 0 to 1. The writer foresees the sizes of
+                its open files from it. None if unknown.
 
         Raises:
             ManifestError: somebody else decided about the instant.
             TooManyFiles: the rows have more partitions than a commit takes.
-            TransientError: the local disk does not take rows that have to wait.
+            TransientError: the local disk does not take the rows that wait.
         """
         if not rows.num_rows:
             return
@@ -129,9 +129,9 @@ class BaseFileWriter:
             self._make_room()
 
     def close(self) -> list[dict[str, Any]]:
-        """Finishes every file; gives one write stat per file, as Hudi's HoodieWriteStat. Raises as `write`."""
+        """Finishes every file; returns one write stat per file, as Hudi's HoodieWriteStat. Raises as `write`."""
         self._done = 1.0
-        # Open files and what is in memory first: reading back takes memory again.
+        # Open files and rows in memory first: reading spilled rows back takes memory again.
         for partition in sorted(self._partitions.values(), key=lambda item: (item.waiting.spilled, item.file is None)):
             self._complete(partition)
         return self._stats
@@ -140,7 +140,7 @@ class BaseFileWriter:
         partition = self._partitions.get(path)
         if partition is None:
             if len(self._partitions) == MOST_FILES:
-                # Said here, before more is written that no commit takes.
+                # Raised here, before the task writes more that no commit takes.
                 raise TooManyFiles(self._instant, MOST_FILES + 1, MOST_FILES, path.partition("=")[0])
             partition = self._partitions[path] = _Partition(path)
         partition.waiting.add(rows, size, shared)
@@ -149,7 +149,7 @@ class BaseFileWriter:
             self._write_rows(partition, *partition.waiting.take())
 
     def _may_write(self, partition: _Partition) -> bool:
-        """Whether the partition's rows may go into its file now, without a file or a small row group too many."""
+        """Whether the partition's rows may go into its file now: no file too many, no row group too small."""
         if partition.file is not None:
             return True
         least = min(LEAST_ROW_GROUP_BYTES, self._row_group)
@@ -172,7 +172,7 @@ class BaseFileWriter:
         self._held = left
 
     def _write_rows(self, partition: _Partition, rows: pa.Table, size: int) -> None:
-        """Adds a row group to the partition's file, and completes the file where it is long enough."""
+        """Adds a row group to the partition's file, and completes the file if it is long enough."""
         file = partition.file
         if file is None:
             file = partition.file = self._start(partition.path)
@@ -190,7 +190,7 @@ class BaseFileWriter:
         return partition.seen_bytes * (1 - self._done) / self._done
 
     def _is_full(self, about: float, written: int, left: float) -> bool:
-        """Whether a file of `written` bytes, `about` so many, ends here; `left` follow in this or further ones."""
+        """Whether a file of `written` bytes ends here; `about` has half a row group more, `left` bytes are to come."""
         if math.isinf(left):
             return about >= self._target
         whole = written + left

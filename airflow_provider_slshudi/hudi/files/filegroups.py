@@ -17,14 +17,14 @@ _LOG_FILE = re.compile(r"\.(?P<id>\d{8}-[^_]+)_(?P<instant>\d+)\.log\.\d+(_[\d-]
 
 @dataclass(frozen=True)
 class Completed:
-    """Which instants a file may be of that counts: those completed, and all before the active timeline."""
+    """The instants whose files count: completed ones, and all before the active timeline."""
 
     instants: frozenset[str]
     oldest: str
 
     @classmethod
     def of(cls, timeline: Timeline) -> Completed:
-        """Those of a timeline."""
+        """The completed instants of a timeline."""
         done = [instant.time for instant in timeline if instant.phase is Phase.COMPLETED]
         return cls(frozenset(done), min((instant.time for instant in timeline), default=""))
 
@@ -34,7 +34,7 @@ class Completed:
 
 @dataclass(frozen=True)
 class FileGroup:
-    """A bucket's file group: its id, its newest base file and of which instant that is (None where it has none)."""
+    """A bucket's file group: its id, its newest base file and that file's instant (both None without a base file)."""
 
     file_id: str
     base_file: str | None
@@ -42,10 +42,10 @@ class FileGroup:
 
 
 def file_groups(storage: Storage, partition: str, completed: Completed) -> dict[int, FileGroup]:
-    """The file group of each bucket of a partition that has one; one listing.
+    """Bucket -> file group, for the buckets of a partition that have one; one listing.
 
     Raises:
-        TableMismatch: a bucket has two, so another writer did not keep to the index.
+        TableMismatch: a bucket has two file groups, so another writer did not keep to the index.
     """
     found: dict[int, FileGroup] = {}
     for name in storage.names(partition) or []:

@@ -27,7 +27,7 @@ _INT, _LONG = 2, 3
 
 
 class LogFile:
-    """One log file of one file group, with all that an instant changes in it."""
+    """The log file of one file group, with all changes that an instant makes to the group."""
 
     def __init__(self, storage: Storage, instant: str, write_token: str, partition: str, file_id: str) -> None:
         self.partition, self.file_id = partition, file_id
@@ -41,11 +41,11 @@ class LogFile:
         """Writes the file.
 
         Args:
-            schema: Avro's schema of `rows`.
-            rows: what is upserted, Hudi's five columns included.
+            schema: the Avro schema of `rows`.
+            rows: the upserted rows, with Hudi's five columns.
             encodings: of the Parquet block.
-            deletes: what is deleted, by `delete_records`.
-            deleted: how many that are.
+            deletes: the deleted keys, as `delete_records` gives them.
+            deleted: the number of deleted keys.
         """
         import pyarrow as pa
 
@@ -67,7 +67,7 @@ class LogFile:
 
     def abandon(self) -> None:
         """Deletes the file, complete or not."""
-        with suppress(Exception):  # a file that cannot be completed is to be deleted all the more
+        with suppress(Exception):  # a file that cannot be completed must be deleted all the more
             self.close()
         self._storage.delete(self.path)
 
@@ -105,7 +105,7 @@ class LogFile:
 
 
 def delete_records(keys: pa.Array, partition: str, ordering: pa.Array | None) -> bytes:
-    """Deleted keys as Avro's `HoodieDeleteRecord`, one after the other; without ordering values Hudi has a zero."""
+    """Deleted keys as Avro's `HoodieDeleteRecord`, one after the other; no `ordering` counts as 0, as in Hudi."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -117,7 +117,7 @@ def delete_records(keys: pa.Array, partition: str, ordering: pa.Array | None) ->
         values = ordering.cast(pa.int64()).to_numpy(zero_copy_only=False)
     key = keys.cast(pa.binary())
     place = partition.encode()
-    # Each union's place is a number of its own: 1 is the text.
+    # Each union begins with the number of its branch: 1 is the text.
     where = b"\x02" + varints(np.array([len(place)]))[0].as_py() + place + varints(np.array([wrapper]))[0].as_py()
     lengths = varints(pc.binary_length(key).to_numpy(zero_copy_only=False))
     parts = [pa.scalar(b"\x02", pa.binary()), lengths, key, pa.scalar(where, pa.binary()), varints(values)]

@@ -1,8 +1,8 @@
-"""What precedes each file of a task attempt, and what ends those of a failed one.
+"""The steps before each file of a task attempt, and the deletion of a failed attempt's files.
 
-A marker comes first: a rollback deletes what the markers name, and a commit deletes marked files that no write status
-lists (hudi.apache.org/docs/markers). Then it is asked whether the file is still wanted, so that who withdraws the order
-later finds the marker.
+A task leaves a marker first: a rollback deletes the files that markers name, and a commit deletes marked files that no
+write status lists (hudi.apache.org/docs/markers). Then the task asks whether the file is still wanted, so that anybody
+who withdraws the order later finds the marker.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def mark(storage: Storage, instant: str, path: str, still_wanted: Callable[[], N
         ManifestError: somebody else decided about the instant; no marker stays.
     """
     marker = f"{folder(instant)}/{path}.marker.{kind}"
-    # Under no other name before: Hudi reads every name there, and a rollback fails by one that is no marker's.
+    # Never under another name first: Hudi reads every name there, and a rollback fails at one that is no marker's.
     with storage.create(marker):
         reach(Point.APPEND_TASK_MARKING)
     try:
@@ -50,7 +50,7 @@ def mark(storage: Storage, instant: str, path: str, still_wanted: Callable[[], N
 
 
 def describe_partition(storage: Storage, instant: str, partition: str) -> None:
-    """Makes a folder a partition to Hudi, where it is none yet; `partition` is empty for a table without any."""
+    """Makes a folder a partition to Hudi, if it is not one yet; `partition` is empty for a table without partitions."""
     metadata = f"{partition}/.hoodie_partition_metadata" if partition else ".hoodie_partition_metadata"
     if not storage.exists(metadata):
         text = f"#partition metadata\ncommitTime={instant}\npartitionDepth={1 if partition else 0}\n"
@@ -58,10 +58,10 @@ def describe_partition(storage: Storage, instant: str, partition: str) -> None:
 
 
 def abandon(files: Iterable[Abandonable]) -> None:
-    """Takes away what an attempt wrote: the rollback of a decided instant may have looked for it already."""
+    """Deletes an attempt's files: the rollback of a decided instant may have looked for them already."""
     for file in files:
         try:
             file.abandon()
         except Exception as error:
-            # Where the instant is still pending, its markers name the file to whoever decides.
+            # While the instant is pending, its markers name the file to whoever decides.
             _log.warning("%s could not be deleted: %s", file.path, error)

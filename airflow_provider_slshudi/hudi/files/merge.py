@@ -1,4 +1,4 @@
-"""Which of several rows of a key is left, in Arrow (hudi.apache.org/docs/record_merger)."""
+"""Decides which of several rows of a key stays, in Arrow (hudi.apache.org/docs/record_merger)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PLACE = (" shard", " cursor", " index")
-"""Columns beside the table's: where a row came from, by which rows of a key are ordered that are equal otherwise.
+"""Columns beside the table's: where a row came from. They order rows of a key that are equal otherwise.
 
 No column of a pipeline can have such a name.
 """
@@ -20,7 +20,7 @@ No column of a pipeline can have such a name.
 
 @dataclass(frozen=True)
 class MergeSpec:
-    """What a task has to know of a pipeline's `upsert`; plain data, so that executors need no pydantic."""
+    """A pipeline's `upsert` for tasks; plain data, so that executors need no pydantic."""
 
     record_key: tuple[str, ...]
     ordering_field: str | None
@@ -40,10 +40,10 @@ class Merged:
 
 
 def reduce_rows(rows: pa.Table, keys: pa.Array, spec: MergeSpec) -> tuple[pa.Table, pa.Array]:
-    """One row of each key, with the keys: that of the greatest ordering value, of these the one that came last.
+    """One row per key, with the keys: the row with the greatest ordering value, of equal ones the one that came last.
 
     Shards are not ordered among each other; rows of a child shard come after those of its parents, whose ids are
-    smaller. Of partial updates see `_folded`.
+    smaller. For partial updates see `_folded`.
     """
     coded = keys.dictionary_encode()
     if len(coded.dictionary) == len(keys):
@@ -60,7 +60,7 @@ def reduce_rows(rows: pa.Table, keys: pa.Array, spec: MergeSpec) -> tuple[pa.Tab
 
 
 def after(there: pa.Table, there_keys: pa.Array, rows: pa.Table, keys: pa.Array) -> tuple[pa.Table, pa.Array]:
-    """`rows`, and before them the rows of the same keys that are there already; with the keys of all."""
+    """The rows of `there` whose keys `rows` have too, then `rows`; and the keys of all these."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -73,7 +73,7 @@ def after(there: pa.Table, there_keys: pa.Array, rows: pa.Table, keys: pa.Array)
 
 
 def merge(there: pa.Table, there_keys: pa.Array, rows: pa.Table, keys: pa.Array, spec: MergeSpec) -> Merged:
-    """The rows of a file, with Hudi's columns, after `rows`, of distinct keys and as complete, were merged in."""
+    """Merges `rows` into `there`, the rows of a file; both have Hudi's columns, and the keys of `rows` are distinct."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -106,7 +106,7 @@ def merge(there: pa.Table, there_keys: pa.Array, rows: pa.Table, keys: pa.Array,
 def _single(
     there: pa.Table, there_keys: pa.Array, matching: np.ndarray[Any, Any], spec: MergeSpec
 ) -> np.ndarray[Any, Any]:
-    """Which rows stay where some `matching` ones share a key, as after another writer's INSERT: the newest of each."""
+    """Which rows stay if `matching` ones share a key, as after another writer's INSERT: of these the newest per key."""
     codes = there_keys.dictionary_encode().indices.to_numpy(zero_copy_only=False)
     by = [np.arange(len(codes))]
     if spec.ordering_field is not None:
@@ -119,7 +119,7 @@ def _single(
 
 
 def deleted(rows: pa.Table, spec: MergeSpec) -> np.ndarray[Any, Any]:
-    """Which rows delete their key's."""
+    """Which rows delete the row of their key."""
     import pyarrow.compute as pc
 
     if spec.delete_marker is None:
@@ -135,7 +135,7 @@ def _filled(
     found: np.ndarray[Any, Any],
     older: np.ndarray[Any, Any],
 ) -> pa.Table:
-    """`rows`, each with the values of the row that is there where it has none, or where that is the newer one."""
+    """`rows`, each with the existing row's values where it has none, or where the existing row is newer and has one."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -156,11 +156,11 @@ def _filled(
 
 
 def _folded(rows: pa.Table, starts: np.ndarray[Any, Any], spec: MergeSpec) -> pa.Table:
-    """The row that partial updates of each key make, each merged as if it came alone; `rows` are as they came.
+    """The row that each key's partial updates make, merged one by one in the order of `rows`, in which they came.
 
-    The result does not depend on how batches are cut. A row's values replace what is there; those of a row that comes
-    after a newer one only what is NULL. So a column has the last value of the rows that were the newest when they came,
-    or where these have none the first of the others.
+    The result does not depend on how batches are cut. A row's values replace existing values; a row that comes after a
+    newer one only fills NULLs. So a column has the last value of the rows that were the newest when they came, or, if
+    these have none, the first value of the others.
     """
     import pyarrow as pa
 

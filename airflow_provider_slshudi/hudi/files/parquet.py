@@ -30,13 +30,13 @@ _LEAST_SAMPLE_ROWS = 1_000
 
 
 class Encodings:
-    """How the columns of a task's files are encoded; its rows are alike, so one good sample is looked at."""
+    """The column encodings of a task's files; its rows are alike, so one large enough sample decides."""
 
     def __init__(self) -> None:
         self._found: dict[str, Any] | None = None
 
     def writer(self, sink: Any, table: pa.Table) -> pq.ParquetWriter:
-        """A writer of `table` and of more rows like them."""
+        """A ParquetWriter for `table` and further rows like its own."""
         import pyarrow.parquet as pq
 
         writer = pq.ParquetWriter(
@@ -52,7 +52,7 @@ class Encodings:
         return writer
 
     def of(self, table: pa.Table) -> dict[str, Any]:
-        """Those of its arguments that the table chooses."""
+        """The ParquetWriter's arguments that depend on the table's values."""
         if self._found is not None:
             return self._found
         found = _encodings(table)
@@ -62,7 +62,7 @@ class Encodings:
 
 
 class BaseFile:
-    """A base file that is being written; it has a name from the start and is on the storage once `open` was called."""
+    """A base file that is being written; it has a name from the start and is on the storage after `open`."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class BaseFile:
 
     @property
     def written(self) -> int:
-        """Bytes that the file has by now."""
+        """The bytes written so far."""
         return int(self._sink.tell()) if self._sink is not None else 0
 
     def open(self) -> None:
@@ -93,14 +93,14 @@ class BaseFile:
         self._sink = self._storage.create(self.path)
 
     def write(self, rows: pa.Table, arrow_bytes: int) -> None:
-        """Adds a row group of rows that get Hudi's columns."""
+        """Adds a row group: gives the rows Hudi's columns first."""
         self.write_complete(self._with_meta_columns(rows), arrow_bytes)
 
     def write_complete(self, table: pa.Table, arrow_bytes: int) -> None:
-        """Adds a row group of rows that have Hudi's columns."""
+        """Adds a row group of rows that have Hudi's columns already."""
         if self._writer is None:
             self._writer = self._encodings.writer(self._sink, table)
-        # A bucket whose rows are all deleted has a file without any.
+        # A bucket whose rows are all deleted has a file without rows.
         self._writer.write_table(table, row_group_size=table.num_rows or None)
         self.rows += table.num_rows
         self.arrow_bytes += arrow_bytes
@@ -114,7 +114,7 @@ class BaseFile:
 
     def abandon(self) -> None:
         """Deletes the file, complete or not."""
-        with suppress(Exception):  # a file that cannot be completed is to be deleted all the more
+        with suppress(Exception):  # a file that cannot be completed must be deleted all the more
             self.close()
         self._storage.delete(self.path)
 
@@ -151,7 +151,7 @@ class BaseFile:
 
 
 def constant(value: str, count: int) -> pa.Array:
-    """A column of one text."""
+    """A column that repeats one text."""
     import numpy as np
     import pyarrow as pa
 
@@ -159,7 +159,7 @@ def constant(value: str, count: int) -> pa.Array:
 
 
 def _encodings(table: pa.Table) -> dict[str, Any]:
-    """Dictionaries where values repeat; DELTA encodings where a dictionary would only be hashed for nothing.
+    """Dictionaries where values repeat; DELTA encodings where a dictionary would cost hashing and save nothing.
 
     Floating numbers have neither a dictionary nor statistics: readers that filter by these miss rows. Statistics leave
     NaN out, which Spark takes for the greatest number, and a dictionary with -0.0 has no 0.0, to which it is equal.
@@ -184,7 +184,7 @@ def _encodings(table: pa.Table) -> dict[str, Any]:
 
 
 def leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    """Parquet's columns of one of ours, with their values: several where it has parts."""
+    """The Parquet columns of one table column, with their values: several if its type is nested."""
     import pyarrow as pa
 
     if pa.types.is_struct(values.type):
@@ -200,7 +200,7 @@ def leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 
 def _encoding(values: pa.Array) -> str | None:
-    """None is a dictionary."""
+    """The encoding of a Parquet column; None means a dictionary."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,7 +1,7 @@
 """A base file's next version with fewer rows, as an update of a Copy-On-Write table leaves it.
 
-The file group stays, the file is of another instant (hudi.apache.org/docs/file_layouts). As for any base file there is
-a marker first.
+The file group stays, the file belongs to another instant (hudi.apache.org/docs/file_layouts). As with any base file, a
+marker comes first.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def rewrite(
     row_groups: Iterable[pa.Table],
     still_wanted: Callable[[], None],
 ) -> dict[str, Any]:
-    """Writes the next version of `old` with the rows of `row_groups`; gives its write stat.
+    """Writes the next version of `old` with the rows of `row_groups`; returns its write stat.
 
     Args:
         storage: the table's file system.
         instant: the instant that the version belongs to.
         write_token: see `hudi.files.basefile`.
         old: the version that is replaced.
-        row_groups: whole rows of it, Hudi's columns too; one group at least, be it empty.
+        row_groups: whole rows of it, with Hudi's columns; at least one group, which may be empty.
         still_wanted: raises ManifestError once somebody else decided about the instant.
     """
     import pyarrow as pa

@@ -19,8 +19,8 @@ LOCAL_DIRS = "SPARK_LOCAL_DIRS"
 class Spill:
     """One file without a name, which holds pieces of rows as Arrow streams, lz4-compressed.
 
-    It is below one of Spark's local directories, or in the system's temporary folder where there is no Spark. Since it
-    has no name, the system frees its space when it is closed or its process ends, by whatever way.
+    It is below one of Spark's local directories, or in the system's temporary folder without Spark. Since it has no
+    name, the system frees its space when it is closed or its process ends, however that happens.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Spill:
         return self._end
 
     def append(self, rows: pa.Table) -> tuple[int, int]:
-        """Puts rows on the disk; gives where they are, for `read`.
+        """Puts rows on the disk; returns their place, for `read`.
 
         Raises:
             TransientError: the disk does not take them. Another attempt may run on another machine.
@@ -61,7 +61,7 @@ class Spill:
         return place
 
     def read(self, place: tuple[int, int]) -> pa.Table:
-        """Rows that `append` put there. Raises TransientError where the disk does not give them."""
+        """The rows that `append` put there. Raises TransientError if the disk does not give them."""
         import pyarrow as pa
 
         assert self._file is not None  # noqa: S101 - a place is what `append` gave

@@ -1,7 +1,7 @@
-"""Writes what a batch changes, bucket by bucket: log files, or base files made anew (hudi.apache.org/docs/table_types).
+"""Writes a batch's changes, bucket by bucket: log files, or base files made anew (hudi.apache.org/docs/table_types).
 
-A writer belongs to one Spark task attempt and owns its buckets' file groups. As with base files of an append there is
-a marker before each file, the order is asked for around it, and an attempt that fails deletes its files.
+A writer belongs to one Spark task attempt and owns its buckets' file groups. As with an append, it leaves a marker
+before each file, asks before and after the file whether the order still stands, and deletes its files if it fails.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _COMMIT_TIME, _, _, _, _FILE_NAME = META_COLUMNS
 
 @dataclass(frozen=True)
 class UpsertSpec:
-    """What every writer of an instant has to know; plain data.
+    """The facts that all writers of an instant share; plain data.
 
     Attributes:
         schema: the table's columns with Hudi's, as Avro's JSON.
         columns: the table's columns, as Arrow has them.
         with_logs: whether the table is merge-on-read.
-        completed: whose files count.
+        completed: the instants whose files count.
     """
 
     instant: str
@@ -57,7 +57,7 @@ class UpsertWriter:
         write_token: `{partition}-{stage}-{attempt}` of the Spark task, part of each file's name.
         still_wanted: raises ManifestError once somebody else decided about the instant.
 
-    A context manager: where the block fails, the attempt's files are deleted.
+    A context manager: if the block fails, it deletes the attempt's files.
     """
 
     def __init__(self, storage: Storage, spec: UpsertSpec, write_token: str, still_wanted: Callable[[], None]) -> None:
@@ -79,7 +79,7 @@ class UpsertWriter:
             abandon(self._files)
 
     def write(self, partition: str, bucket: int, rows: pa.Table, keys: pa.Array) -> None:
-        """Writes all rows of the batch that are of one bucket, those of deletes included.
+        """Writes all rows of the batch that belong to one bucket, deletes included.
 
         Args:
             partition: the folder within the table, empty where it has no partitions.
@@ -100,7 +100,7 @@ class UpsertWriter:
             self._base_file(partition, bucket, group, rows, keys)
 
     def _reduced(self, rows: pa.Table, keys: pa.Array) -> tuple[pa.Table, pa.Array]:
-        """One row of each key, the table's columns."""
+        """One row per key, with the table's columns only."""
         rows, keys = reduce_rows(rows, keys, self._spec.merge)
         return rows.select(self._spec.columns.names).cast(self._spec.columns), keys
 
@@ -136,7 +136,7 @@ class UpsertWriter:
         data = self._complete(rows, keys, partition, file.name)
         merged = merge(there, there_keys, data, keys, spec.merge)
         if group is None and not merged.rows.num_rows:
-            return  # deletes of what was never there
+            return  # deletes of keys that the table never had
         names = constant(file.name, merged.rows.num_rows)
         table = merged.rows.set_column(
             merged.rows.column_names.index(_FILE_NAME), pa.field(_FILE_NAME, names.type), names
@@ -185,7 +185,7 @@ class UpsertWriter:
         return pa.table([*meta, *rows.columns], names=[*META_COLUMNS, *rows.column_names])
 
     def _mark(self, file: BaseFile | LogFile) -> None:
-        """What precedes a file."""
+        """Leaves the marker of a file, and makes its folder a partition."""
         mark(self._storage, self._spec.instant, file.path, self._still_wanted)
         describe_partition(self._storage, self._spec.instant, file.partition)
         self._files.append(file)

@@ -24,11 +24,11 @@ class Waiting:
 
     @property
     def spilled(self) -> bool:
-        """Whether rows are on the disk, which all that follow have to come after."""
+        """Whether rows are on the disk; all later rows have to come after them."""
         return bool(self._spilled)
 
     def add(self, rows: pa.Table, size: int, shared: bool) -> None:
-        """Rows to follow the others.
+        """Adds rows after the others.
 
         Args:
             rows: the rows.
@@ -40,7 +40,7 @@ class Waiting:
         self._shared = self._shared or shared
 
     def take(self) -> tuple[pa.Table, int]:
-        """What is in memory, and its size; nothing is left there."""
+        """Removes the rows in memory; returns them and their size."""
         import pyarrow as pa
 
         rows, size = pa.concat_tables(self._buffered), self.buffered_bytes
@@ -48,7 +48,7 @@ class Waiting:
         return rows, size
 
     def own(self) -> None:
-        """Copies what is in memory where it keeps more there than itself."""
+        """Copies the rows in memory if they are slices, which keep whole tables there."""
         import pyarrow as pa
 
         if not self._shared:
@@ -59,7 +59,7 @@ class Waiting:
         self.buffered_bytes = size
 
     def spill(self, disk: Spill) -> None:
-        """Moves what is in memory to the disk. Raises TransientError where the disk does not take it."""
+        """Moves the rows in memory to the disk. Raises TransientError if the disk does not take them."""
         rows, size = self.take()
         self._spilled.append((disk.append(rows.combine_chunks()), size))
         self.spilled_bytes += size
