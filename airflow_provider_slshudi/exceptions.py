@@ -99,15 +99,15 @@ class DataExpired(TerminalError):
     ) -> None:
         if unseen:
             what = (
-                f"shard {shard} is older than what its logstore keeps of logs, as far as this key may know, and seen "
-                f"for the first time: what it got before cursor {begin}, be it nothing or much, was never read. (A "
-                "key that lacks log:GetLogStore knows of a day alone)"
+                f"shard {shard} was not seen before, and is older than the logs that its logstore keeps, as far as "
+                f"this key may know: its logs before cursor {begin}, if there were any, were never read. (A key "
+                "without log:GetLogStore knows of one day only)"
             )
         elif more:
             read = f"was read up to cursor {end}" if begin == end else f"was read but for [{begin}, {end})"
             what = (
-                f"shard {shard} is gone from the service. It {read}, its end when it was last looked at; it was still "
-                "open then, so what it got afterwards, be it nothing or much, was never read"
+                f"shard {shard} is gone from the service. It {read}, its end at the last look. It was still open then: "
+                "later logs, if there were any, were never read"
             )
         else:
             what = f"shard {shard} no longer holds the log groups [{begin}, {end}), which were never read"
@@ -156,11 +156,12 @@ class TooManyFiles(TerminalError):
     """
 
     def __init__(self, instant: str, files: int, most: int, column: str) -> None:
-        why = f"; each value of the partition column {column} has one at least" if column else ""
+        why = f"; each value of the partition column {column} has at least one" if column else ""
         super().__init__(
-            f"instant {instant}: the batch has {files} files or more, and one commit takes {most} at most{why}. "
+            f"instant {instant}: the batch has {files} files or more, and one commit takes at most {most}{why}. "
             "Nothing is committed. Make batches smaller (`batch.max_bytes`) or their files larger "
-            "(`batch.target_file_bytes`), or part the rows by what has fewer values, which needs another name and table"
+            "(`batch.target_file_bytes`), or partition by a column with fewer values, in a pipeline with another name "
+            "and table"
         )
         self.instant, self.files, self.most, self.column = instant, files, most, column
 
@@ -173,8 +174,8 @@ def reason_text(reason: str, type_: str) -> str:
         "late": "is too long ago",
         "future": "is too far in the future",
         "partition": "cannot be the name of a partition's folder",
-        "ordering": "is 0, and Hudi takes a delete of that for the newest of its key",
-        "key": "makes a record key that is another's, too, or that Hudi cannot read back",
+        "ordering": "is 0, and Hudi takes a delete with ordering value 0 for the newest row of its key",
+        "key": "makes a record key that other values make, too, or that Hudi cannot read back",
     }.get(reason, f"is no {type_}")
 
 
@@ -186,8 +187,8 @@ class KeyMissing(TerminalError):
 
     def __init__(self, column: str, key: str) -> None:
         super().__init__(
-            f"column {column}: log {key} has no value for it, or an empty one, and rows are upserted by it. Correct "
-            "the column's `key`, `type` or `format`, or whoever writes such logs; or leave such logs out with "
+            f"column {column}: log {key} has no value for it, or an empty one, but rows are upserted by this column. "
+            "Correct its `key`, `type` or `format`, or the writer of such logs; or leave them out with "
             "`table.upsert.missing_key: drop`, which counts them"
         )
         self.column, self.key = column, key

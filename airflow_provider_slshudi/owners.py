@@ -79,7 +79,7 @@ def refusing(path: str | Path) -> tuple[str, str]:
 def refused(path: str | Path) -> str:
     """The beginning of a sentence that says who may not use `path`, and who owns the file or folder that refuses."""
     found, owner = refusing(path)
-    return f"{found} belongs to {owner}, and this process works as {this_user()}, who may not use it so"
+    return f"{found} belongs to {owner}; this process runs as {this_user()}, who may not use it this way"
 
 
 def refused_in_java(text: str) -> str | None:

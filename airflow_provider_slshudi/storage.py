@@ -253,9 +253,9 @@ class Storage:
         if owner is not None:
             user = owners.this_user()
             raise TableDenied(
-                f"{self.uri} belongs to {owner}, who could not change what {user} writes there: every later batch of "
-                f"{owner} would fail. Nothing was written. Run it as {owner}, or let both share the folder by a group "
-                "(umask 002, and the setgid bit on its folders)",
+                f"{self.uri} belongs to {owner}, who could not change files that {user} writes there, so every later "
+                f"batch of {owner} would fail. Nothing was written. Run it as {owner}, or let both share the folder by "
+                "a group (umask 002, and the setgid bit on its folders)",
                 table=self.uri,
                 path=folder,
                 owner=owner,

@@ -167,7 +167,7 @@ def test_schedules(schedule: str, every: object) -> None:
         ("table.partition.column", "id", "", "must name a timestamp column: at"),
         ("table.partition.timezone", "Moon/Base", "table.partition.timezone", "IANA time zone"),
         ("table.partition.by", "hash", "table.partition", "event_time"),
-        ("table.options", {"hoodie.clean.automatic": "true"}, "table", "none that exactly-once rests on"),
+        ("table.options", {"hoodie.clean.automatic": "true"}, "table", "not one that exactly-once rests on"),
         ("table.options", {"fs.s3a.secret.key": "x"}, "table", "use a connection"),
         ("catalog.metastore", "metastore:9083", "catalog.metastore", "expected thrift://host:port"),
         ("misfits", "drop", "misfits", "'nullify', 'fail' or 'quarantine'"),
@@ -329,7 +329,7 @@ def test_no_column_has_the_name_of_one_that_rows_have_beside_the_tables(name: st
 )
 def test_indexes_that_batches_do_not_keep_are_refused(index: str) -> None:
     option = f"hoodie.metadata.{index}.enable"
-    assert f"option {option} may not be set: of Hudi's indexes" in str(
+    assert f"option {option} may not be set: batches keep only one of Hudi's indexes" in str(
         refused(changed("table.options", {option: "true"}))
     )
     assert parse_pipeline(changed("table.options", {option: "false"}), "clicks.yaml").table.options == {option: "false"}
@@ -393,7 +393,7 @@ BOUNDED = "hoodie.metadata.index.column.stats"
         (
             {f"{BOUNDED}.column.list": "n, s"},
             None,
-            "column.list names 's', string: by bounds of others than int, bigint",
+            "column.list names 's', string: only columns of type int, bigint",
         ),
         ({f"{BOUNDED}.column.list": "none"}, None, r"names 'none', no column: .* \(at, day, n\)"),
         (
@@ -404,7 +404,7 @@ BOUNDED = "hoodie.metadata.index.column.stats"
         (
             {f"{BOUNDED}.column.list": "price"},
             None,
-            r"names 'price', decimal\(9,2\): .* int, bigint, date and timestamp",
+            r"names 'price', decimal\(9,2\): .* int, bigint, date or timestamp",
         ),
         (
             {f"{BOUNDED}.column.list": "n"},

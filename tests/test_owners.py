@@ -80,7 +80,7 @@ def test_what_java_was_refused_is_told_with_file_owner_and_user(said: str) -> No
         told = run_as(NOBODY, SAY, said.format(path=refusing)).strip()
     owner = Path("/proc/self").owner()
     assert told.startswith("TableDenied: ") and "\n" not in told
-    assert f"{refusing} belongs to {owner}, and this process works as {'nobody' if ROOT else owner}" in told
+    assert f"{refusing} belongs to {owner}; this process runs as {'nobody' if ROOT else owner}" in told
 
 
 def test_other_errors_of_java_stay_as_they_are(tmp_path: Path) -> None:

@@ -85,13 +85,13 @@ def require_allowed(key: str, value: str) -> None:
     """Raises ValueError, which says why, if `table.options` may not have this option."""
     if not key.startswith("hoodie.") or key in PROTECTED_OPTIONS:
         raise ValueError(
-            f"option {key} may not be set: options start with hoodie. and are none that exactly-once rests on "
+            f"option {key} may not be set: an option starts with hoodie. and is not one that exactly-once rests on "
             f"({', '.join(sorted(PROTECTED_OPTIONS))})"
         )
     if _OTHER_INDEX.fullmatch(key) and value.lower() != "false":
         raise ValueError(
-            f"option {key} may not be set: of Hudi's indexes batches keep only bounds of columns "
-            f"({BOUNDS}); by others they fail at some values (docs/decisions/0028)"
+            f"option {key} may not be set: batches keep only one of Hudi's indexes up to date, bounds of columns "
+            f"({BOUNDS}); with others they fail at some values (docs/decisions/0028)"
         )
 
 

@@ -243,20 +243,20 @@ class Pipeline(Model):
         for name in sorted(names_in(self.table.options.get(BOUNDS_OF, ""))):
             if name not in types or not has_bounds(types[name]):
                 raise ValueError(
-                    f"table.options.{BOUNDS_OF} names {name!r}, {types.get(name, 'no column')}: by bounds of others "
-                    f"than int, bigint, date and timestamp readers leave out rows that are there ({fitting})"
+                    f"table.options.{BOUNDS_OF} names {name!r}, {types.get(name, 'no column')}: only columns of type "
+                    f"int, bigint, date or timestamp may have bounds ({fitting}); by others' bounds readers miss rows"
                 )
         upsert = self.table.upsert
         if upsert is not None and upsert.partial_update and self.table.type == "merge_on_read":
             raise ValueError(
                 f"table.options.{BOUNDS} is not for merge_on_read with partial_update: a row has values of several "
-                "files there, and by the bounds of each readers leave out rows that are there"
+                "files there, and by the bounds of each readers miss rows"
             )
         texts = [name for name in upsert.record_key if types[name] == Scalar("string")] if upsert else []
         if texts:
             raise ValueError(
                 f"table.options.{BOUNDS} is for tables without texts in their record_key ({listed(texts)}): Hudi "
-                "keeps bounds of keys, too, and by those of long texts readers leave out rows that are there"
+                "keeps bounds of keys, too, and by those of long texts readers miss rows"
             )
         return self
 

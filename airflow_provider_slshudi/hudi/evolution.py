@@ -195,7 +195,7 @@ def _joined(record: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[dict[s
         if joined is not None and joined != there:
             fields[name] = nullable_field(name, joined, record)
         elif joined is None and fields[name]["type"] != _nullable(field)["type"]:
-            note = "both are being written: let one of them be undone"
+            note = "two pending batches write it with different types: let one of them be rolled back"
             conflicts.append(Change(Kind.REFUSED, name, _named(fields[name]["type"]), _named(field["type"]), note))
     return {**record, "fields": list(fields.values())}, conflicts
 
@@ -277,8 +277,8 @@ def _mismatch(storage: Storage, pipeline: Pipeline, refused: list[Change]) -> Co
         for change in refused
     )
     return ColumnMismatch(
-        f"{storage.uri}: pipeline {pipeline.name} asks for columns that the table's cannot become, so nothing is "
-        f"written: {listed}",
+        f"{storage.uri}: pipeline {pipeline.name} asks for types that the table's columns cannot change to, so "
+        f"nothing is written: {listed}",
         table=storage.uri,
         columns=tuple((change.column, change.there, change.wanted) for change in refused),
     )

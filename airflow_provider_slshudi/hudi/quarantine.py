@@ -79,9 +79,9 @@ def require_there(main: Storage, aside: Storage) -> None:
             table=aside.uri,
         )
     raise TimelineUnreadable(
-        f"{aside.uri}: the quarantine is not here any more ({PROPERTIES} is missing). That says nothing of what is "
-        "in it, and none is made in its place: see whether it is mounted, and whether this machine's settings lead "
-        f"to the right store. Where it was deleted on purpose, or moved, take its line out of {main.full(_PLACE)}",
+        f"{aside.uri}: the quarantine is not here any more ({PROPERTIES} is missing). It may still hold logs "
+        "elsewhere, so no new one is made. See whether it is mounted, and whether this machine's settings lead to the "
+        f"right store. If it was deleted on purpose, or moved, take its line out of {main.full(_PLACE)}",
         table=aside.uri,
     )
 
@@ -98,9 +98,9 @@ def require_known(main: Storage, aside: Storage) -> None:
     for instant, _, extra in Timeline.load(main).commits():
         if QUARANTINE_KEY in extra:
             raise TimelineUnreadable(
-                f"{aside.uri}: there is no quarantine here, and commit {instant} of {main.uri} put logs into one: see "
-                "whether it is mounted, and whether this machine's settings lead to the right store. If a new one is "
-                f"to be made here, say so by an empty file {main.full(_PLACE)}",
+                f"{aside.uri}: there is no quarantine here, but commit {instant} of {main.uri} put logs into one. See "
+                "whether it is mounted, and whether this machine's settings lead to the right store. To have a new one "
+                f"made here, create an empty file {main.full(_PLACE)}",
                 table=aside.uri,
                 instant=instant,
             )
@@ -137,9 +137,9 @@ def require_part(pipeline: Pipeline, instant: str) -> None:
     timeline = Timeline.load(aside)
     if not may_complete(timeline, instant) and not is_completed(timeline, instant):
         raise TableMismatch(
-            f"{aside.uri}: instant {instant} is not there, and the batch has logs in it: somebody rolled it back, or "
-            "replaced the quarantine. Nothing is committed; `slshudi abandon PIPELINE TRANSACTION` gives the batch up, "
-            "and its logs are read again",
+            f"{aside.uri}: the batch has logs in this quarantine, but instant {instant} is not there: somebody rolled "
+            "it back, or replaced the quarantine. Nothing is committed. `slshudi abandon PIPELINE TRANSACTION` gives "
+            "the batch up; a later batch then reads its logs again",
             table=aside.uri,
             instant=instant,
         )
@@ -166,9 +166,9 @@ def is_pending(timeline: Timeline, instant: str) -> bool:
 def gone(table: str, instant: str) -> TableMismatch:
     """The error for a quarantined batch whose instant somebody took away after the main table's was completed."""
     return TableMismatch(
-        f"{table}: instant {instant} is not there any more, and the main table has it completed: somebody rolled it "
-        "back, or replaced or restored the quarantine. Its logs are in neither table; restore both tables to before "
-        "the instant, then run `slshudi ledger rebuild`, and they are read again",
+        f"{table}: the main table has completed instant {instant}, but the quarantine does not have it any more: "
+        "somebody rolled it back, or replaced or restored the quarantine. Its logs are in neither table. Restore both "
+        "tables to before the instant, then run `slshudi ledger rebuild`: a later batch reads the logs again",
         table=table,
         instant=instant,
     )

@@ -76,7 +76,8 @@ class Indexes:
         """
         if self.foreign:
             raise TableMismatch(
-                f"{table} has indexes that batches do not keep: {', '.join(self.foreign)} (made by CREATE INDEX; of "
-                "Hudi's only bounds of columns are right for all values). `slshudi table mend` takes them off",
+                f"{table} has indexes that batches do not keep up to date: {', '.join(self.foreign)} (made by CREATE "
+                "INDEX; of Hudi's indexes only bounds of columns are right for all values). `slshudi table mend` takes "
+                "them off",
                 table=table,
             )

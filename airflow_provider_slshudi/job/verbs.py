@@ -59,8 +59,8 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
         instants.create_table(gateway, pipeline)
     else:
         raise TimelineUnreadable(
-            f"{storage.uri}: there is no table here any more ({PROPERTIES} is missing), and none is made in its place: "
-            "see whether it is mounted, and whether this machine's settings lead to the right store",
+            f"{storage.uri}: there is no table here any more ({PROPERTIES} is missing), and no new one is made. See "
+            "whether it is mounted, and whether this machine's settings lead to the right store",
             table=storage.uri,
         )
     if order.duties:
@@ -422,7 +422,7 @@ def _require_uncommitted(storage: Storage, instant: str) -> None:
     found = timeline.get(instant)
     if found is not None and found.phase is Phase.COMPLETED and instant not in timeline.rolling_back:
         raise TableError(
-            f"{storage.uri}: instant {instant} is completed, and what is committed is not rolled back; nothing was "
+            f"{storage.uri}: instant {instant} is completed, and a completed instant is never rolled back; nothing was "
             "done",
             table=storage.uri,
             instant=instant,

@@ -234,7 +234,7 @@ def _require_files(url: URL) -> None:
         if not owners.may(found, how if there else os.X_OK):
             owner, user = owners.name_of(Path(found).stat().st_uid), owners.this_user()
             raise LedgerDenied(
-                f"ledger {_shown(url)}: {found} belongs to {owner}, and this process works as {user}, who may not "
+                f"ledger {_shown(url)}: {found} belongs to {owner}; this process runs as {user}, who may not "
                 f"write to it. Give it to the user that runs the pipelines (`chown`), or run this as {owner}",
                 path=found,
                 owner=owner,

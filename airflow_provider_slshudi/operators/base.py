@@ -85,8 +85,8 @@ def refuse_unknown_params(context: Context, known: Collection[str]) -> None:
     names = {*getattr(context.get("dag"), "params", ()), *known}
     for name in sorted(given.keys() - names):
         raise ConfigError(
-            f"the run was given {name!r}, which is none of the DAG's params: those are {', '.join(sorted(names))}. "
-            "Nothing was done; trigger it again",
+            f"the run was given {name!r}, but the DAG's params are {', '.join(sorted(names))}. Nothing was done; "
+            "trigger the DAG again with one of these",
             source="DAG params",
             field=name,
             value=given[name],

@@ -32,7 +32,7 @@ class SlsHudiPlanOperator(PipelineOperator):
         """Plans."""
         if os.environ.get("AIRFLOW_TEST_MODE"):
             raise AirflowFailException(
-                "`airflow tasks test` plans nothing: the batch would be reserved for a run that is gone with the test. "
+                "`airflow tasks test` plans nothing: it would reserve the batch for a run that ends with the test. "
                 "`slshudi plan NAME` shows what would be read; trigger the DAG to read it"
             )
         with terminal_fails():

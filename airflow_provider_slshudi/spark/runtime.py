@@ -137,8 +137,9 @@ def require_world(jvm: Any) -> None:
     differ = [f"{name} is {found[name]!r} and not {wanted[name]!r}" for name in wanted if found[name] != wanted[name]]
     if differ:
         raise RuntimeMissing(
-            f"Spark's JVM does not run as it was started ({'; '.join(differ)}), so it would name files or times "
-            "otherwise than other machines: take such options out of _JAVA_OPTIONS and of what starts Java here"
+            f"Spark's JVM runs with other settings than it was given ({'; '.join(differ)}), so it would name files or "
+            "times differently from other machines: take these options out of _JAVA_OPTIONS and of scripts that start "
+            "Java here"
         )
 
 

@@ -134,7 +134,7 @@ def test_a_transaction_that_may_be_worked_on_is_left_alone_unless_it_is_named(
     assert code == 1 and opened.id in told and "only after 600 s" in told
 
     code, told = slshudi("recover", "ad_events", "--transaction", "nobody")
-    assert code == 1 and f"those are {opened.id}" in told
+    assert code == 1 and f"these do: {opened.id}" in told
     code, told = slshudi("recover", "ad_events", "--transaction", opened.id)
     assert code == 0 and "ROLL_BACK_AND_ABORT" in told and "REQUESTED" in told
     assert pipeline.work.ledger.get(opened.id).state is State.ABORTED
@@ -185,7 +185,7 @@ def test_a_batch_is_given_up_with_a_reason_after_what_is_known_of_it_was_shown(
     assert code == 0 and "its ranges are free" in told
     assert "no more room" in str(pipeline.work.ledger.get(planned.id).error)
     code, told = slshudi("abandon", "ad_events", planned.id, "--reason", "again")
-    assert code == 1 and "those are none" in told
+    assert code == 1 and "its live ones: none" in told
 
 
 def test_a_late_instant_of_a_decided_transaction_is_told_with_both_sides(

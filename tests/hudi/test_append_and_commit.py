@@ -134,5 +134,5 @@ def test_columns_that_the_table_cannot_have_are_refused_with_both_types(
     instants.create_table(gateway, pipeline)
     columns = [{"name": "event_time", "type": "timestamp", "format": "millis"}, {"name": "price", "type": "bigint"}]
     other = ad_events(tmp_path / "table", columns=columns)
-    with pytest.raises(ColumnMismatch, match=r"columns that .* cannot become.*: price: double there, bigint in the"):
+    with pytest.raises(ColumnMismatch, match=r"columns cannot change to.*: price: double there, bigint in the"):
         instants.check_table(gateway, other)

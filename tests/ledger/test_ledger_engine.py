@@ -99,7 +99,7 @@ def test_a_file_that_this_user_may_not_write_is_named_with_its_owner(refusing: s
         path.chmod(0o777)
     assert (kind, named, owner) == ("LedgerDenied", str(path), path_owner := Path("/proc/self").owner()), said
     assert user == ("nobody" if os.geteuid() == 0 else path_owner)
-    assert str(path) in said and f"belongs to {owner}" in said and f"works as {user}" in said
+    assert str(path) in said and f"belongs to {owner}" in said and f"runs as {user}" in said
 
 
 def test_what_root_does_in_the_ledger_of_another_user_does_not_lock_that_user_out(sqlite_template: Path) -> None:

@@ -73,7 +73,7 @@ def test_what_is_committed_but_for_the_quarantine_is_not_rolled_back() -> None:
 
         person = world.actors.spawn("person", "task", undo)
         until(world, person, lambda: False)
-        assert isinstance(person.error, JobFailed) and "is committed is not rolled back" in str(person.error)
+        assert isinstance(person.error, JobFailed) and "a completed instant is never rolled back" in str(person.error)
         assert [found for found, *_ in world.table.commits()] == [instant]
 
 

@@ -172,7 +172,7 @@ def test_without_the_withdrawn_order_the_sweep_of_what_markers_name_still_holds(
 
 
 def test_where_a_committed_batch_is_decided_to_be_rolled_back_its_driver_refuses() -> None:
-    with pytest.raises(AssertionError, match="what is committed is not rolled back"):
+    with pytest.raises(AssertionError, match="a completed instant is never rolled back"):
         find(wrong_decision, [Case("commit", "commit-completed", "end", True)])
 
 

@@ -198,7 +198,7 @@ def test_files_with_other_rows_than_those_they_replace_are_refused(
     batches(pipeline, 2)
     files = base_files(pipeline)
     monkeypatch.setattr(clustering, "_rows", lambda storage, paths: 21)
-    with pytest.raises(TableError, match="wrote 20 rows in the place of 21 in 2 files"):
+    with pytest.raises(TableError, match="wrote 20 rows where the 2 files that it replaces have 21"):
         cluster(pipeline.by("maintenance"))
     assert base_files(pipeline) == files
     monkeypatch.undo()

@@ -334,7 +334,7 @@ def test_services_do_nothing_without_a_table_nor_where_a_person_has_to_look(pipe
     batches(pipeline, 1)
     shutil.rmtree(pipeline.work.storage.full(""))
     for service in (maintain.clean, maintain.archive):
-        with pytest.raises(TimelineUnreadable, match="see whether it is mounted"):
+        with pytest.raises(TimelineUnreadable, match="See whether it is mounted"):
             service(pipeline.by("maintenance"))
 
 

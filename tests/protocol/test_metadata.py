@@ -114,7 +114,7 @@ def test_nothing_is_done_without_a_table_nor_where_a_person_has_to_look(pipeline
         metadata.check(pipeline.by("check"))
     batches(pipeline, 1)
     shutil.rmtree(root(pipeline))
-    with pytest.raises(TimelineUnreadable, match="see whether it is mounted"):
+    with pytest.raises(TimelineUnreadable, match="See whether it is mounted"):
         metadata.rebuild(pipeline.by("check"))
 
 

@@ -151,7 +151,7 @@ def test_of_a_committed_batch_whose_quarantined_logs_somebody_took_away_both_tab
         steps.commit(pipeline.by("run-1", launcher=DyingLauncher(Point.COMMIT_COMPLETED)), batch.id, batch.token)
     made = quarantine.table_of(pipeline.work.pipeline)
     commit.roll_back(Gateway.of(spark.sparkContext), made, str(batch.instant))
-    with pytest.raises(TableMismatch, match="restore both tables"):
+    with pytest.raises(TableMismatch, match="Restore both tables"):
         settle(pipeline.by("run-2"), lambda run: True)
 
 
@@ -219,7 +219,7 @@ def test_a_rebuilt_ledger_settles_what_the_quarantine_has_pending(pipeline: Scen
     else:
         steps.append(work, opened.id, opened.token)
         steps.record(work, opened.id, opened.token)
-        with pytest.raises(CommitStateUnknown, match=r"its part in .*_quarantine is not yet"):
+        with pytest.raises(CommitStateUnknown, match=r"not yet in the quarantine .*_quarantine;"):
             steps.commit(dying, opened.id, opened.token)
         # Neither what the main table has of it already nor what the quarantine lacks counts yet.
         between = verify(pipeline.work)

@@ -197,7 +197,7 @@ def test_a_repair_commits_first_what_the_quarantine_lacks_of_a_commit(
 
     with monkeypatch.context() as dying:
         dying.setattr(quarantine, "complete", died)
-        with pytest.raises(CommitStateUnknown, match="is not yet"):
+        with pytest.raises(CommitStateUnknown, match="not yet in the quarantine"):
             steps.commit(pipeline.by("run-1"), prepared.id, prepared.token)
     again = without_looking(pipeline, another_ledger, "run-2", monkeypatch)
     done = drop_doubled(pipeline.work)

@@ -123,7 +123,9 @@ def test_a_delete_of_an_int_that_is_0_does_not_fit_where_there_are_log_files(mis
         ]
         maker = RowMaker(RowSpec.of(ad_events(Path("/t"), table=table, columns=columns, rest_column=None)))
         if type_ == "int" and not dropped:
-            with pytest.raises(ValueMisfit, match="'0' of log 0-100-0 is 0, and Hudi takes a delete of that") as e:
+            with pytest.raises(
+                ValueMisfit, match="'0' of log 0-100-0 is 0, and Hudi takes a delete with ordering value 0"
+            ) as e:
                 maker.rows(pulled, 0)
             assert (e.value.reason, e.value.column) == ("ordering", "at")
         else:

@@ -147,9 +147,9 @@ def _ahead(gateway: Gateway, newest: Newest, tables: Sequence[Storage]) -> int:
     now = newest.at - timedelta(seconds=behind)
     raise ClockBehind(
         f"{newest.table}: the newest time on its timeline is {newest.at:%Y-%m-%d %H:%M:%S} UTC, and this machine's "
-        f"clock says {now:%Y-%m-%d %H:%M:%S} UTC. Nothing was written: what comes next needs a later time, or readers "
-        "would not see it. Correct this machine's clock. Where it is right, another clock was ahead when the table was "
-        "written: once that time has come all goes on by itself",
+        f"clock says {now:%Y-%m-%d %H:%M:%S} UTC. Nothing was written: readers would not see rows with "
+        "an earlier time. Correct this machine's clock. If it is right, another machine's clock was ahead when it "
+        "wrote the table: batches go on by themselves once that time has come",
         table=newest.table,
         instant=newest.time,
         now=now,

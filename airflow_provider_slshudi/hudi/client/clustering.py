@@ -52,8 +52,8 @@ def write(gateway: Gateway, pipeline: Pipeline, instant: str, inflight: Callable
         if there != rows or sum(len(ids) for ids in replaced.values()) != len(read):
             storage.delete_files(written.paths)
             raise TableError(
-                f"{storage.uri}: clustering {instant} wrote {rows} rows in the place of {there} in {len(read)} "
-                "files; it is not completed, and the next run rolls it back",
+                f"{storage.uri}: clustering {instant} wrote {rows} rows where the {len(read)} files that it replaces "
+                f"have {there}, or did not replace all of them; it is not completed, and the next run rolls it back",
                 table=storage.uri,
                 instant=instant,
             )

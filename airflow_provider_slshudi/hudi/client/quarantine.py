@@ -98,8 +98,8 @@ def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str, path: str) -> 
     timeline = Timeline.load(Storage(made.table.path))
     if is_completed(timeline, instant):
         raise TableMismatch(
-            f"{made.table.path}: instant {instant} is completed here, and pending in {pipeline.table.path}: somebody "
-            "restored that table; run `slshudi ledger rebuild` once both are of the same time",
+            f"{made.table.path}: instant {instant} is completed here, but pending in {pipeline.table.path}: somebody "
+            "restored that table. Restore both tables to the same time, then run `slshudi ledger rebuild`",
             table=made.table.path,
             instant=instant,
         )

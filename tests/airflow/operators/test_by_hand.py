@@ -70,7 +70,7 @@ def assert_the_next_run_decides(pipeline: Scenario, decision: str) -> None:
     [
         ((), APPEND, "is PLANNED, this step needs OPEN: a step before it did not end, .* marked by hand"),
         ((OPEN,), RECORD, "its append did not end, be it killed or marked by hand. Nothing of transaction"),
-        ((OPEN, APPEND), APPEND, "is INFLIGHT and not REQUESTED, so the task was cleared after it had run"),
+        ((OPEN, APPEND), APPEND, "is INFLIGHT, not REQUESTED. Either the task was cleared after it had run"),
         ((OPEN, APPEND), COMMIT, "is OPEN, this step needs PREPARED: a step before it did not end"),
         ((OPEN, APPEND), None, "this run planned transaction .* which is OPEN: a run has one batch"),
     ],

@@ -138,7 +138,7 @@ def test_a_backfill_to_a_time_that_is_yet_to_come_ends_with_what_there_is_when_i
 def test_what_no_param_is_is_refused_by_name(put: Callable[[int], None]) -> None:
     put(1)
     given: dict[str, Any] = {"form": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
-    told = "the run was given 'form', which is none of the DAG's params: those are cursors, from, to"
+    told = "the run was given 'form', but the DAG's params are cursors, from, to"
     with pytest.raises(AirflowFailException, match=told):
         SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run(conf=given, **given))
     with pytest.raises(AirflowFailException, match=r"was given 'transaction', .* those are transactions"):
@@ -251,7 +251,7 @@ def test_recovery_touches_a_running_transaction_only_where_it_is_named(put: Call
     left = [{"transaction": running.id, "state": "PLANNED", "run": "tail/running"}]
     assert recover.execute(in_run(by_hand, states, transactions=None)) == {"settled": [], "left": left}
 
-    with pytest.raises(AirflowFailException, match=rf"'nobody' is none .* those are {running.id}"):
+    with pytest.raises(AirflowFailException, match=rf"'nobody' does not wait .* these do: {running.id}"):
         recover.execute(in_run(by_hand, states, transactions=["nobody"]))
 
     done = recover.execute(in_run(by_hand, states, transactions=[running.id]))

@@ -248,7 +248,10 @@ def test_a_disk_that_is_full_is_an_error_that_leaves_no_spill(
     """The first spill succeeds; then the disk is full, as /dev/full says it."""
     writer = BaseFileWriter(storage, INSTANT, "0-0-0", MIB, wanted)
     full = os.open("/dev/full", os.O_WRONLY)
-    with pytest.raises(TransientError, match=rf"{local_dir} fails after \d{{4,}} bytes: .*No space left"), writer:
+    with (
+        pytest.raises(TransientError, match=rf"{local_dir}, which failed after \d{{4,}} bytes: .*No space left"),
+        writer,
+    ):
         for rows, keys, days in pulls(40, 1000, 400):
             writer.write(rows, keys, "day", days)
             if writer._spill.size and full >= 0:
