@@ -34,8 +34,8 @@ from throughput import measured, spread
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.hudi.actions import action as action_of
 from airflow_provider_slshudi.hudi.client import commit, instants
-from airflow_provider_slshudi.hudi.client.commit import upsert_options
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.client.writer import upsert_options
 from airflow_provider_slshudi.hudi.files.filegroups import Completed
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.job.reading import Read, ReadSpec, Tally

@@ -15,7 +15,7 @@ from aliyun.log import LogClient, LogItem, PutLogsRequest
 from airflow_provider_slshudi.config.options import PROTOCOL_OPTIONS
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.table import Upsert
-from airflow_provider_slshudi.hudi.client.commit import upsert_options
+from airflow_provider_slshudi.hudi.client.writer import upsert_options
 from airflow_provider_slshudi.rows.keys import bucket_ids
 from tests.crash.counts import as_url
 

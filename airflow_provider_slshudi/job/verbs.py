@@ -22,6 +22,7 @@ from airflow_provider_slshudi.hudi.client import (
     mending,
     metadata,
     quarantine,
+    rollback,
     services,
 )
 from airflow_provider_slshudi.hudi.client import clock as instant_clock
@@ -157,7 +158,7 @@ def roll_back(gateway: Gateway, order: JobOrder) -> None:
     timeline = Timeline.load(storage)
     # Somebody else may have rolled the main one back without knowing of the quarantine's.
     if action := timeline.action(order.instant):
-        undo = compaction.roll_back if action == COMPACTION else commit.roll_back
+        undo = compaction.roll_back if action == COMPACTION else rollback.roll_back
         in_time()
         undo(gateway, pipeline, order.instant)
         if action in (CLUSTERING, COMPACTION):

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark import SparkContext
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.hudi.client import commit, instants
+from airflow_provider_slshudi.hudi.client import commit, instants, rollback
 from airflow_provider_slshudi.hudi.client.gateway import Gateway, driver_jvm
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.spark.runtime import leave, quiet
@@ -49,7 +49,7 @@ def main(table: str) -> None:
         if keep:
             commit.commit(gateway, pipeline, instant, stats, {"warmup": "1"})
         else:
-            commit.roll_back(gateway, pipeline, instant)
+            rollback.roll_back(gateway, pipeline, instant)
     spark.stop()
     leave(spark._jvm)
 

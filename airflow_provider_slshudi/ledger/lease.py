@@ -23,6 +23,7 @@ from airflow_provider_slshudi.processes import is_gone, is_here, this_process
 _POLL_SECONDS = 0.1
 _NOBODY = {"holder": None, "nonce": None, "expires": None, "process": None}
 _FREE = "free"
+# In seconds, of leases that earlier versions took; today's are as long as `protocol.work` asks for.
 _LENGTH_BEFORE = 195
 # A clock that is corrected by up to this much does not end a lease that was just taken.
 _STEP_SECONDS = 60

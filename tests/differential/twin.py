@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.hudi.client.commit import upsert_options
 from airflow_provider_slshudi.hudi.client.instants import key_generator
+from airflow_provider_slshudi.hudi.client.writer import upsert_options
 from airflow_provider_slshudi.storage import Storage
 from tests.differential.filters import Compare
 from tests.differential.readers import OPTIONS, Asked, Spark, ask_rust

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ColumnMismatch, TableMismatch
-from airflow_provider_slshudi.hudi.client import commit, instants
+from airflow_provider_slshudi.hudi.client import commit, instants, rollback
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
@@ -68,7 +68,7 @@ def test_a_rollback_deletes_exactly_the_files_of_its_instant(
     kept_stats = write_files(storage, kept, 100)
     write_files(storage, doomed, 100, first=100)
     commit.commit(gateway, pipeline, kept, kept_stats, {})
-    commit.roll_back(gateway, pipeline, doomed)
+    rollback.roll_back(gateway, pipeline, doomed)
     left = [path.name for path in Path(storage.full("")).glob("event_date=*/*.parquet")]
     assert left == [Path(stat["path"]).name for stat in kept_stats]
     timeline = Timeline.load(storage)

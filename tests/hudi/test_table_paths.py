@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_slshudi.exceptions import TableError
-from airflow_provider_slshudi.hudi.client import commit, instants, metadata
+from airflow_provider_slshudi.hudi.client import commit, instants, metadata, rollback
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.spark.runtime import session_conf
 from airflow_provider_slshudi.storage import Storage
@@ -40,7 +40,7 @@ def test_a_folder_of_odd_letters_is_one_table_to_everybody(
         if keep:
             commit.commit(gateway, pipeline, instant, stats, {})
         else:
-            commit.roll_back(gateway, pipeline, instant)
+            rollback.roll_back(gateway, pipeline, instant)
     assert [path.name for path in tmp_path.iterdir()] == [folder.parent.name]
     assert [path for path, _ in storage.walk() if path.endswith(".parquet")] == [stats[0]["path"]]
     assert spark.read.format("hudi").load(storage.uri).count() == 10

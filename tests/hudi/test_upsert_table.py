@@ -10,8 +10,8 @@ import pytest
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import TableMismatch
 from airflow_provider_slshudi.hudi.client import instants
-from airflow_provider_slshudi.hudi.client.commit import upsert_options
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.client.writer import upsert_options
 from airflow_provider_slshudi.storage import Storage
 from tests.pipelines import customers
 

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import JobFailed, LeaseHeld, TableError
-from airflow_provider_slshudi.hudi.client import clustering, commit
+from airflow_provider_slshudi.hudi.client import clustering, rollback, writer
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.notes import rewrite
@@ -179,7 +179,7 @@ def test_a_driver_that_comes_to_life_after_its_clustering_was_undone_leaves_no_f
     def late(gateway: Gateway, described: Pipeline, instant: str, inflight: Callable[[], None]) -> rewrite.Written:
         written = write(gateway, described, instant, inflight)
         copies = {path: Path(pipeline.work.storage.full(path)).read_bytes() for path in written.paths}
-        commit.roll_back(gateway, described, instant)
+        rollback.roll_back(gateway, described, instant)
         for path, content in copies.items():
             Path(pipeline.work.storage.full(path)).write_bytes(content)
         return written
@@ -208,7 +208,7 @@ def test_files_with_other_rows_than_those_they_replace_are_refused(
 def test_a_clustering_that_somebody_else_planned_is_left_alone(spark: SparkSession, pipeline: Scenario) -> None:
     logs = batches(pipeline, 2)
     gateway = Gateway.of(spark.sparkContext)
-    with commit.client(gateway, pipeline.work.pipeline) as client:
+    with writer.client(gateway, pipeline.work.pipeline) as client:
         client.scheduleClustering(gateway.hudi.common.util.Option.empty())
     (theirs,) = timeline(pipeline).pending()
     logs = batches(pipeline, 2, first=logs)

@@ -26,7 +26,7 @@ from airflow_provider_slshudi.exceptions import (
     PipelineConflict,
     TableError,
 )
-from airflow_provider_slshudi.hudi.client import commit, instants
+from airflow_provider_slshudi.hudi.client import commit, instants, rollback, writer
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
@@ -149,8 +149,8 @@ def base_files(pipeline: Scenario) -> list[Path]:
 def foreign_client(gateway: Gateway, pipeline: Scenario, **options: str) -> Iterator[Any]:
     """Hudi's write client as somebody else configures it: with its defaults and `options`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(commit, "PROTOCOL_OPTIONS", options)
-        with commit.client(gateway, pipeline.work.pipeline) as client:
+        patch.setattr(writer, "PROTOCOL_OPTIONS", options)
+        with writer.client(gateway, pipeline.work.pipeline) as client:
             yield client
 
 
@@ -171,7 +171,7 @@ def test_an_instant_that_another_client_erased_is_read_again(gateway: Gateway, p
 
 def test_our_own_clients_commit_and_clean_leave_a_prepared_instant_alone(gateway: Gateway, pipeline: Scenario) -> None:
     kept = prepared(pipeline, "run-1")
-    with commit.client(gateway, pipeline.work.pipeline) as client:
+    with writer.client(gateway, pipeline.work.pipeline) as client:
         other = client.startCommit("commit")
         client.clean()
         client.rollback(other)
@@ -184,7 +184,7 @@ def test_no_client_of_ours_clears_failed_writes_and_no_pipeline_may_ask_for_it(
     gateway: Gateway, pipeline: Scenario
 ) -> None:
     committed(pipeline, "run-1")
-    with commit.client(gateway, pipeline.work.pipeline) as client:
+    with writer.client(gateway, pipeline.work.pipeline) as client:
         config = client.getConfig()
         # As Hudi understands them: any mode of several writers would turn NEVER into LAZY.
         assert config.getFailedWritesCleanPolicy().name() == "NEVER"
@@ -217,7 +217,7 @@ def test_a_driver_commits_no_instant_that_is_not_inflight(gateway: Gateway, pipe
     if left == "completed":
         pipeline.work.launcher.run(Verb.COMMIT, order, {})
     else:
-        commit.roll_back(gateway, pipeline.work.pipeline, str(found.instant))
+        rollback.roll_back(gateway, pipeline.work.pipeline, str(found.instant))
     folders = (".hoodie/timeline", ".hoodie/metadata/.hoodie/timeline")
     before = [pipeline.work.storage.names(folder) for folder in folders]
     with pytest.raises(TableError, match="only an inflight one can be committed"):

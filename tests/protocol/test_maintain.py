@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_slshudi.exceptions import ForeignWrite, JobFailed, LeaseHeld, LedgerAhead, TimelineUnreadable
-from airflow_provider_slshudi.hudi.client import commit
+from airflow_provider_slshudi.hudi.client import writer
 from airflow_provider_slshudi.hudi.client.basefiles import committed_files
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.timeline import FOLDER, Phase, Timeline
@@ -303,7 +303,7 @@ def test_a_clean_that_somebody_else_planned_is_carried_out_unless_it_would_delet
 def test_a_clean_that_was_planned_before_a_restore_deletes_nothing(spark: SparkSession, pipeline: Scenario) -> None:
     batches(pipeline, 2)
     kept = base_files(pipeline)
-    with commit.client(Gateway.of(spark.sparkContext), pipeline.work.pipeline) as client:
+    with writer.client(Gateway.of(spark.sparkContext), pipeline.work.pipeline) as client:
         newest = timeline_of(pipeline).completed("commit")[-1]
         client.savepoint(newest.time, "somebody", "before the files were replaced")
         savepoint = newest.time
@@ -316,7 +316,7 @@ def test_a_clean_that_was_planned_before_a_restore_deletes_nothing(spark: SparkS
     assert planned is not None and set(timeline_of(pipeline).clean_plan(planned).files) == kept
     for file in Path(pipeline.work.storage.full(FOLDER)).glob("kept-*"):
         file.rename(file.with_name(file.name.removeprefix("kept-")))
-    with commit.client(Gateway.of(spark.sparkContext), pipeline.work.pipeline) as client:
+    with writer.client(Gateway.of(spark.sparkContext), pipeline.work.pipeline) as client:
         client.restoreToSavepoint(savepoint)
     with pytest.raises(LedgerAhead):
         maintain.clean(pipeline.by("maintenance"))

@@ -108,13 +108,13 @@ def prepared(pipeline: Scenario) -> Transaction:
 def test_who_rolled_the_main_instant_back_leaves_the_quarantines_to_settle(
     pipeline: Scenario, spark: SparkSession
 ) -> None:
-    from airflow_provider_slshudi.hudi.client import commit
+    from airflow_provider_slshudi.hudi.client import rollback
     from airflow_provider_slshudi.hudi.client.gateway import Gateway
 
     batch = prepared(pipeline)
     found = aside(pipeline).get(str(batch.instant))
     assert found is not None and found.phase is Phase.INFLIGHT
-    commit.roll_back(Gateway.of(spark.sparkContext), pipeline.work.pipeline, str(batch.instant))
+    rollback.roll_back(Gateway.of(spark.sparkContext), pipeline.work.pipeline, str(batch.instant))
     settle(pipeline.by("run-2"), lambda run: True)
     assert aside(pipeline).get(str(batch.instant)) is None
     assert pipeline.batch("run-3").state is State.COMMITTED
@@ -123,12 +123,12 @@ def test_who_rolled_the_main_instant_back_leaves_the_quarantines_to_settle(
 
 def test_a_quarantined_batch_that_somebody_took_away_is_for_a_person(pipeline: Scenario, spark: SparkSession) -> None:
     from airflow_provider_slshudi.hudi import quarantine
-    from airflow_provider_slshudi.hudi.client import commit
+    from airflow_provider_slshudi.hudi.client import rollback
     from airflow_provider_slshudi.hudi.client.gateway import Gateway
 
     batch = prepared(pipeline)
     made = quarantine.table_of(pipeline.work.pipeline)
-    commit.roll_back(Gateway.of(spark.sparkContext), made, str(batch.instant))
+    rollback.roll_back(Gateway.of(spark.sparkContext), made, str(batch.instant))
     for act in (
         lambda: steps.commit(pipeline.by("run-1"), batch.id, batch.token),
         lambda: settle(pipeline.by("run-2"), lambda run: True),
@@ -143,14 +143,14 @@ def test_of_a_committed_batch_whose_quarantined_logs_somebody_took_away_both_tab
     pipeline: Scenario, spark: SparkSession
 ) -> None:
     from airflow_provider_slshudi.hudi import quarantine
-    from airflow_provider_slshudi.hudi.client import commit
+    from airflow_provider_slshudi.hudi.client import rollback
     from airflow_provider_slshudi.hudi.client.gateway import Gateway
 
     batch = prepared(pipeline)
     with pytest.raises(CommitStateUnknown):
         steps.commit(pipeline.by("run-1", launcher=DyingLauncher(Point.COMMIT_COMPLETED)), batch.id, batch.token)
     made = quarantine.table_of(pipeline.work.pipeline)
-    commit.roll_back(Gateway.of(spark.sparkContext), made, str(batch.instant))
+    rollback.roll_back(Gateway.of(spark.sparkContext), made, str(batch.instant))
     with pytest.raises(TableMismatch, match="Restore both tables"):
         settle(pipeline.by("run-2"), lambda run: True)
 

@@ -24,7 +24,7 @@ from airflow_provider_slshudi.exceptions import (
     ManifestError,
     TimelineUnreadable,
 )
-from airflow_provider_slshudi.hudi.client import commit
+from airflow_provider_slshudi.hudi.client import rollback
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.ledger import engine as engine_module
@@ -344,7 +344,7 @@ def test_a_manifest_that_was_changed_after_it_was_recorded_is_not_committed(pipe
 
 def roll_back_by_hand(spark: SparkSession, pipeline: Scenario, transaction: Transaction) -> None:
     """What an operator's own Hudi client would do."""
-    commit.roll_back(Gateway.of(spark.sparkContext), pipeline.work.pipeline, transaction.instant or "")
+    rollback.roll_back(Gateway.of(spark.sparkContext), pipeline.work.pipeline, transaction.instant or "")
 
 
 def roll_back_half_way(

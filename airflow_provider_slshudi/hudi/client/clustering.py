@@ -7,9 +7,9 @@ from collections.abc import Callable
 from airflow_provider_slshudi.config.maintenance import Clustering
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import TableError
-from airflow_provider_slshudi.hudi.client.commit import client
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.rewriting import FILES, by_todays_calendar, completing, owner, write_stats
+from airflow_provider_slshudi.hudi.client.writer import client
 from airflow_provider_slshudi.notes.rewrite import Written
 from airflow_provider_slshudi.storage import Storage
 

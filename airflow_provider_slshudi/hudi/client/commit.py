@@ -1,4 +1,4 @@
-"""Commits and rolls back with Hudi's write client (hudi.apache.org/docs/writing_data, read in 1.2.0).
+"""Completes an instant with Hudi's write client (hudi.apache.org/docs/writing_data, read in 1.2.0).
 
 Nothing here decides anything: callers hold the pipeline's lease and have read the timeline.
 """
@@ -6,18 +6,16 @@ Nothing here decides anything: callers hold the pipeline's lease and have read t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from airflow_provider_slshudi.config.options import PROTOCOL_OPTIONS
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.config.table import Upsert
-from airflow_provider_slshudi.hudi import evolution, statistics
+from airflow_provider_slshudi.hudi import evolution
 from airflow_provider_slshudi.hudi.actions import action
-from airflow_provider_slshudi.hudi.client.gateway import Gateway, hadoop_path
-from airflow_provider_slshudi.hudi.schema import avro_schema
-from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.client.writer import client, operation_of
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.storage import Storage
 
@@ -59,7 +57,12 @@ def commit(
     with client(gateway, pipeline, schema=schema, timeline=timeline) as writer:
         none = gateway.jvm.java.util.HashMap()
         metadata = gateway.hudi.common.util.CommitUtils.buildMetadata(
-            java_stats, none, option.of(java_extra), _operation(gateway, pipeline), writer.getConfig().getSchema(), name
+            java_stats,
+            none,
+            option.of(java_extra),
+            operation_of(gateway, pipeline),
+            writer.getConfig().getSchema(),
+            name,
         )
 
         def last_look() -> None:
@@ -116,89 +119,3 @@ def _tell_of_indexed_columns(gateway: Gateway, writer: Any, metadata: Any) -> No
     names = gateway.jvm.java.util.ArrayList(columns.keySet())
     index = gateway.hudi.index.HoodieSparkIndexClient(config, writer.getEngineContext())
     index.createOrUpdateColumnStatsIndexDefinition(meta, names)
-
-
-def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
-    """Takes a pending instant off the timeline and deletes the files that its markers name."""
-    with client(gateway, pipeline) as writer:
-        writer.rollback(instant)
-
-
-def upsert_options(upsert: Upsert) -> dict[str, str]:
-    """A writer's options about keys and merging; the rest is in the table's own properties."""
-    options = {
-        "hoodie.datasource.write.recordkey.field": ",".join(upsert.record_key),
-        "hoodie.index.type": "BUCKET",
-        "hoodie.index.bucket.engine": "SIMPLE",
-        "hoodie.bucket.index.num.buckets": str(upsert.buckets),
-        "hoodie.bucket.index.hash.field": ",".join(upsert.record_key),
-        "hoodie.write.record.merge.mode": f"{upsert.mode.upper()}_ORDERING",
-    }
-    if upsert.ordering_field is not None:
-        options["hoodie.table.ordering.fields"] = upsert.ordering_field
-    if upsert.delete_marker is not None:
-        options["hoodie.payload.delete.field"] = upsert.delete_marker
-        options["hoodie.payload.delete.marker"] = "true"
-    return options
-
-
-@contextmanager
-def client(
-    gateway: Gateway,
-    pipeline: Pipeline,
-    more: Mapping[str, str] | None = None,
-    schema: str | None = None,
-    timeline: Timeline | None = None,
-    bounded: Collection[str] | None = None,
-) -> Iterator[Any]:
-    """Hudi's write client for the pipeline's table, with `more` options; `PROTOCOL_OPTIONS` always win.
-
-    It reads and writes by `schema` (Avro), by default the table's own, whatever the pipeline's file says by now.
-    Callers that have loaded the timeline pass it as `timeline`. Only a rebuild of the metadata table passes `bounded`,
-    the columns that it is to have bounds of.
-
-    Raises:
-        TableMismatch: the table has a foreign index.
-    """
-    table = pipeline.table
-    storage = Storage(table.path)
-    timeline = timeline or Timeline.load(storage)
-    if schema is None:
-        schema = evolution.schema_to_commit(storage, timeline) or avro_schema(pipeline)
-    indexes = statistics.Indexes.of(storage)
-    if bounded is None:
-        indexes.require_kept(storage.uri)
-        bounded = indexes.bounded if timeline.completed(*CHANGES) else None
-    options = {**table.options, **statistics.options(pipeline, schema, bounded), **(more or {}), **PROTOCOL_OPTIONS}
-    # The server would share the timeline with executors, which a commit does not have.
-    options["hoodie.embed.timeline.server"] = "false"
-    if table.upsert is not None:
-        options |= upsert_options(table.upsert)
-    if table.partition is not None:
-        options["hoodie.datasource.write.partitionpath.field"] = table.partition.name
-        options["hoodie.datasource.write.hive_style_partitioning"] = "true"
-        options["hoodie.datasource.write.partitionpath.urlencode"] = str(pipeline.escapes_folders).lower()
-    properties = gateway.jvm.java.util.Properties()
-    for key, value in options.items():
-        properties.setProperty(key, value)
-    config = (
-        gateway.hudi.config.HoodieWriteConfig.newBuilder()
-        .withPath(hadoop_path(table.path))
-        .withSchema(schema)
-        .forTable(table.name)
-        .withProps(properties)
-        .build()
-    )
-    engine = gateway.hudi.client.common.HoodieSparkEngineContext(gateway.jsc)
-    writer = gateway.hudi.client.SparkRDDWriteClient(engine, config)
-    # Without this the metadata table's update ends in a NullPointerException.
-    writer.setOperationType(_operation(gateway, pipeline))
-    try:
-        yield writer
-    finally:
-        writer.close()
-
-
-def _operation(gateway: Gateway, pipeline: Pipeline) -> Any:
-    operation = gateway.hudi.common.model.WriteOperationType
-    return operation.UPSERT if pipeline.table.upsert is not None else operation.BULK_INSERT

@@ -16,10 +16,10 @@ from airflow_provider_slshudi.hudi import evolution, properties, statistics
 from airflow_provider_slshudi.hudi.actions import CLUSTERING
 from airflow_provider_slshudi.hudi.client import clustering
 from airflow_provider_slshudi.hudi.client.basefiles import committed_files
-from airflow_provider_slshudi.hudi.client.commit import client
 from airflow_provider_slshudi.hudi.client.gateway import Gateway, hadoop_path
 from airflow_provider_slshudi.hudi.client.instants import new_instant_time
 from airflow_provider_slshudi.hudi.client.rewriting import owner
+from airflow_provider_slshudi.hudi.client.writer import client
 from airflow_provider_slshudi.hudi.files.parquet import FOOTER, leaves
 from airflow_provider_slshudi.hudi.files.slices import Slice
 from airflow_provider_slshudi.hudi.schema import avro_schema

@@ -12,7 +12,7 @@ from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import PipelineConflict, TableMismatch
 from airflow_provider_slshudi.hudi import markers
 from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION
-from airflow_provider_slshudi.hudi.client import commit, instants
+from airflow_provider_slshudi.hudi.client import commit, instants, rollback
 from airflow_provider_slshudi.hudi.client.basefiles import committed_files
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.extra import PIPELINE_KEY, TRANSACTION_KEY
@@ -105,7 +105,7 @@ def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str, path: str) -> 
         )
     if is_pending(timeline, instant):
         markers.drop_misread(Storage(made.table.path), instant)
-        commit.roll_back(gateway, made, instant)
+        rollback.roll_back(gateway, made, instant)
 
 
 def files(gateway: Gateway, pipeline: Pipeline) -> list[Slice]:

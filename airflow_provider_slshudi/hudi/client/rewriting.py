@@ -16,6 +16,7 @@ from airflow_provider_slshudi.exceptions import TableError
 from airflow_provider_slshudi.hudi.actions import OWNER
 from airflow_provider_slshudi.hudi.client import commit
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.client.writer import client
 
 FILES = {
     "hoodie.parquet.compression.codec": "zstd",
@@ -82,7 +83,7 @@ def completing(
     gateway: Gateway, pipeline: Pipeline, instant: str, metadata: Any, in_time: Callable[[], None]
 ) -> Iterator[Any]:
     """`commit.completing` with `in_time` for both of its looks."""
-    with commit.client(gateway, pipeline) as writer:
+    with client(gateway, pipeline) as writer:
         # Readers take the columns from the newest instant: so today's, not those of when the files were written.
         schema = writer.getConfig().getSchema()
         metadata.addMetadata(gateway.hudi.common.model.HoodieCommitMetadata.SCHEMA_KEY, schema)

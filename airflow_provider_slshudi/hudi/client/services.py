@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.hudi.client.commit import client
 from airflow_provider_slshudi.hudi.client.compaction import COMPACT_AFTER
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.instants import new_instant_time
+from airflow_provider_slshudi.hudi.client.writer import client
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.storage import Storage
 

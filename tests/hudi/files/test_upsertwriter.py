@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_slshudi.exceptions import ManifestError, TableMismatch
-from airflow_provider_slshudi.hudi.client import commit
+from airflow_provider_slshudi.hudi.client import rollback
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from tests.hudi.files.upserted import FIRST, Table
 from tests.pipelines import customers
@@ -43,7 +43,7 @@ def test_a_rollback_takes_away_what_was_written(spark: SparkSession, table: Tabl
     before, instant = table.files(), table.open()
     table.write(instant, SECOND)
     assert len(table.files()) > len(before)
-    commit.roll_back(table.gateway, table.pipeline, instant)
+    rollback.roll_back(table.gateway, table.pipeline, instant)
     assert table.files() == before
     assert rows_by_spark(spark, table.storage.full("")) == rows_by_rust(table.storage.uri) == model(FIRST)
 

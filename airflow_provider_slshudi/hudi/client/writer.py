@@ -1,0 +1,97 @@
+"""Hudi's write client (hudi.apache.org/docs/writing_data, read in 1.2.0), with the options of a pipeline's table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from airflow_provider_slshudi.config.options import PROTOCOL_OPTIONS
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.table import Upsert
+from airflow_provider_slshudi.hudi import evolution, statistics
+from airflow_provider_slshudi.hudi.client.gateway import Gateway, hadoop_path
+from airflow_provider_slshudi.hudi.schema import avro_schema
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
+from airflow_provider_slshudi.storage import Storage
+
+
+def upsert_options(upsert: Upsert) -> dict[str, str]:
+    """A writer's options about keys and merging; the rest is in the table's own properties."""
+    options = {
+        "hoodie.datasource.write.recordkey.field": ",".join(upsert.record_key),
+        "hoodie.index.type": "BUCKET",
+        "hoodie.index.bucket.engine": "SIMPLE",
+        "hoodie.bucket.index.num.buckets": str(upsert.buckets),
+        "hoodie.bucket.index.hash.field": ",".join(upsert.record_key),
+        "hoodie.write.record.merge.mode": f"{upsert.mode.upper()}_ORDERING",
+    }
+    if upsert.ordering_field is not None:
+        options["hoodie.table.ordering.fields"] = upsert.ordering_field
+    if upsert.delete_marker is not None:
+        options["hoodie.payload.delete.field"] = upsert.delete_marker
+        options["hoodie.payload.delete.marker"] = "true"
+    return options
+
+
+@contextmanager
+def client(
+    gateway: Gateway,
+    pipeline: Pipeline,
+    more: Mapping[str, str] | None = None,
+    schema: str | None = None,
+    timeline: Timeline | None = None,
+    bounded: Collection[str] | None = None,
+) -> Iterator[Any]:
+    """Hudi's write client for the pipeline's table, with `more` options; `PROTOCOL_OPTIONS` always win.
+
+    It reads and writes by `schema` (Avro), by default the table's own, whatever the pipeline's file says by now.
+    Callers that have loaded the timeline pass it as `timeline`. Only a rebuild of the metadata table passes `bounded`,
+    the columns that it is to have bounds of.
+
+    Raises:
+        TableMismatch: the table has a foreign index.
+    """
+    table = pipeline.table
+    storage = Storage(table.path)
+    timeline = timeline or Timeline.load(storage)
+    if schema is None:
+        schema = evolution.schema_to_commit(storage, timeline) or avro_schema(pipeline)
+    indexes = statistics.Indexes.of(storage)
+    if bounded is None:
+        indexes.require_kept(storage.uri)
+        bounded = indexes.bounded if timeline.completed(*CHANGES) else None
+    options = {**table.options, **statistics.options(pipeline, schema, bounded), **(more or {}), **PROTOCOL_OPTIONS}
+    # The server would share the timeline with executors, which a commit does not have.
+    options["hoodie.embed.timeline.server"] = "false"
+    if table.upsert is not None:
+        options |= upsert_options(table.upsert)
+    if table.partition is not None:
+        options["hoodie.datasource.write.partitionpath.field"] = table.partition.name
+        options["hoodie.datasource.write.hive_style_partitioning"] = "true"
+        options["hoodie.datasource.write.partitionpath.urlencode"] = str(pipeline.escapes_folders).lower()
+    properties = gateway.jvm.java.util.Properties()
+    for key, value in options.items():
+        properties.setProperty(key, value)
+    config = (
+        gateway.hudi.config.HoodieWriteConfig.newBuilder()
+        .withPath(hadoop_path(table.path))
+        .withSchema(schema)
+        .forTable(table.name)
+        .withProps(properties)
+        .build()
+    )
+    engine = gateway.hudi.client.common.HoodieSparkEngineContext(gateway.jsc)
+    writer = gateway.hudi.client.SparkRDDWriteClient(engine, config)
+    # Without this the metadata table's update ends in a NullPointerException.
+    writer.setOperationType(operation_of(gateway, pipeline))
+    try:
+        yield writer
+    finally:
+        writer.close()
+
+
+def operation_of(gateway: Gateway, pipeline: Pipeline) -> Any:
+    """What a batch of the table is to Hudi."""
+    operation = gateway.hudi.common.model.WriteOperationType
+    return operation.UPSERT if pipeline.table.upsert is not None else operation.BULK_INSERT
