@@ -12,15 +12,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def start_spark(java: str = "") -> SparkSession:
-    """A real Spark with Hudi, as a reader of tables would start it; `java` are further options of its JVM."""
+# Tests run each plan a few times: a second compiler and several collecting threads cost a third of their CPU.
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def start_spark() -> SparkSession:
+    """A real Spark with Hudi, as a reader of tables would start it."""
     from pyspark.sql import SparkSession
 
     os.environ.update(environment())
     # It says at the interpreter's end, to a stream that is closed by then, that it closes a connection.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.ui.enabled", "false")
-    asked = {"spark.driver.extraJavaOptions": java} if java else {}
+    asked = {"spark.driver.extraJavaOptions": _SHORT_LIVED}
     for key, value in with_asked(session_conf("local[2]"), asked).items():
         builder = builder.config(key, value)
     session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
