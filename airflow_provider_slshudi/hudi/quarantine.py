@@ -14,9 +14,10 @@ from airflow_provider_slshudi.config.pipeline import Pipeline, Quarantine
 from airflow_provider_slshudi.config.table import Table
 from airflow_provider_slshudi.exceptions import TableMismatch, TimelineUnreadable
 from airflow_provider_slshudi.hudi import properties
+from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION
 from airflow_provider_slshudi.hudi.extra import QUARANTINE_KEY
 from airflow_provider_slshudi.hudi.statistics import Indexes
-from airflow_provider_slshudi.hudi.timeline import PROPERTIES, Phase, Timeline
+from airflow_provider_slshudi.hudi.timeline import PROPERTIES, Instant, Phase, Timeline
 from airflow_provider_slshudi.notes import ROOT
 from airflow_provider_slshudi.storage import Storage
 
@@ -147,20 +148,26 @@ def require_part(pipeline: Pipeline, instant: str) -> None:
 
 def may_complete(timeline: Timeline, instant: str) -> bool:
     """Whether the quarantine's instant is INFLIGHT and no rollback of it is pending."""
-    found = timeline.get(instant)
+    found = _part(timeline, instant)
     return found is not None and found.phase is Phase.INFLIGHT and instant not in timeline.rolling_back
 
 
 def is_completed(timeline: Timeline, instant: str) -> bool:
     """Whether the quarantine's timeline, or its archive, has the instant completed."""
-    found = timeline.get(instant)
+    found = _part(timeline, instant)
     return found.phase is Phase.COMPLETED if found is not None else timeline.archived(instant) is not None
 
 
 def is_pending(timeline: Timeline, instant: str) -> bool:
     """Whether the instant is on the timeline and not completed, or half rolled back."""
-    found = timeline.get(instant)
+    found = _part(timeline, instant)
     return instant in timeline.rolling_back or (found is not None and found.phase is not Phase.COMPLETED)
+
+
+def _part(timeline: Timeline, instant: str) -> Instant | None:
+    """The batch's part; a rollback or clean of the quarantine may have the time of a main table's instant by chance."""
+    found = timeline.get(instant)
+    return found if found is not None and found.action == COMMIT_ACTION else None
 
 
 def gone(table: str, instant: str) -> TableMismatch:

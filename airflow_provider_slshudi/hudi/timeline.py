@@ -27,6 +27,7 @@ COMMITS = ("commit", "deltacommit")
 """The actions that write rows: of copy-on-write and of merge-on-read tables."""
 CHANGES = (*COMMITS, "replacecommit")
 """Actions that change which files a snapshot has."""
+_WRITES = (*CHANGES, "compaction", "clustering", "logcompaction")
 Commit = tuple[str, str, Mapping[str, str]]
 """Request time, completion time and extra metadata of a completed commit."""
 _HISTORY = f"{FOLDER}/history"
@@ -252,21 +253,20 @@ class Timeline:
         return CleanPlan(files, list(plan.get("partitionsToBeDeleted") or []), outside)
 
     def archived(self, time: str) -> tuple[str, dict[str, str]] | None:
-        """Completion time and extra metadata of an archived commit, None where the archive has no such instant."""
+        """Completion time and extra metadata of an archived instant that wrote files; None where there is none."""
         for file in self._archive_files():
             first, last = file.split("_")[:2]
             if not first <= time <= last:
                 continue
             for row in self._archived_rows(file):
-                if row["instantTime"] == time:
+                if row["instantTime"] == time and row["action"] in _WRITES:
                     return row["completionTime"], _extra(row)
         return None
 
     def archived_changes(self) -> set[str]:
         """The times of every archived instant that wrote files; reads the whole archive."""
-        wrote = {*CHANGES, "compaction", "clustering", "logcompaction"}
         rows = (row for file in self._archive_files() for row in self._archived_rows(file, ["instantTime", "action"]))
-        return {row["instantTime"] for row in rows if row["action"] in wrote}
+        return {row["instantTime"] for row in rows if row["action"] in _WRITES}
 
     def rolled_back(self) -> set[str]:
         """The times of all instants that completed rollbacks name; reads every rollback and the whole archive."""

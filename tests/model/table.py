@@ -58,11 +58,10 @@ class JavaError(Exception):
 
 
 class ModelTable:
-    """A table on disk. `stop` is called before each change."""
+    """A table on disk. `stop` is called before each change; `times` are the clock that tables share."""
 
-    def __init__(self, base: Path, stop: Callable[[str], None]) -> None:
-        self.base, self._stop = base, stop
-        self._count = 0
+    def __init__(self, base: Path, stop: Callable[[str], None], times: Iterator[int]) -> None:
+        self.base, self._stop, self._times = base, stop, times
         self._rows: dict[str, frozenset[str]] = {}
         self._listed: dict[str, tuple[dict[str, str], list[str]]] = {}
 
@@ -208,8 +207,7 @@ class ModelTable:
         return self._folder / name
 
     def _time(self) -> str:
-        self._count += 1
-        return f"{20260101000000000 + self._count}"
+        return str(next(self._times))
 
     def _create(self, name: str, record: Mapping[str, Any] | None = None, schema: Any = _SCHEMA) -> None:
         content = io.BytesIO()

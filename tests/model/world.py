@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 import types
@@ -20,7 +21,7 @@ from sqlalchemy.exc import OperationalError
 
 from airflow_provider_slshudi import points
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed, SlsHudiError, TransientError
-from airflow_provider_slshudi.hudi.client import commit, instants
+from airflow_provider_slshudi.hudi.client import commit, instants, rollback
 from airflow_provider_slshudi.job import access, append, reading, tasks, verbs
 from airflow_provider_slshudi.ledger import engine as ledger_engine
 from airflow_provider_slshudi.ledger import lease, models
@@ -99,8 +100,9 @@ class World:
         event.listen(self.engine, "commit", self._commits)
         event.listen(self.engine, "rollback", self._rolls_back)
         self.ledger = Ledger(self.engine)
-        self.table = ModelTable(self._root / "lake", self.actors.stop)
-        self.aside = ModelTable(self._root / "lake_quarantine", lambda what: self.actors.stop(f"{what} aside"))
+        times = itertools.count(20260101000000001)
+        self.table = ModelTable(self._root / "lake", self.actors.stop, times)
+        self.aside = ModelTable(self._root / "lake_quarantine", lambda what: self.actors.stop(f"{what} aside"), times)
         description = {"path": f"file://{self._root / 'lake'}", "name": PIPELINE}
         self.pipeline = ad_events(
             self._root,
@@ -337,8 +339,8 @@ class World:
         for name in ("request", "to_inflight"):
             patch.setattr(instants, name, self._of_table(name, lambda path: str(path)))
         patch.setattr(instants, "create_table", self._of_table("create_table", lambda pipeline: pipeline.table.path))
-        for name in ("commit", "roll_back"):
-            patch.setattr(commit, name, self._of_table(name, lambda pipeline: pipeline.table.path))
+        for module, name in ((commit, "commit"), (rollback, "roll_back")):
+            patch.setattr(module, name, self._of_table(name, lambda pipeline: pipeline.table.path))
         patch.setattr(append, "decode", whole)
         patch.setattr(verbs, "Gateway", types.SimpleNamespace(of=lambda spark: None))
         patch.setattr(access.Access, "grant", lambda spark, source, environment: lambda: self.source)

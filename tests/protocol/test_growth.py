@@ -5,6 +5,7 @@ The logstore is a table of cursors here that counts what it is asked.
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections import Counter
@@ -71,7 +72,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def table(tmp_path: Path) -> ModelTable:
-    table = ModelTable(tmp_path / "table", lambda _: None)
+    table = ModelTable(tmp_path / "table", lambda _: None, itertools.count(20260101000000001))
     table.create_table()
     return table
 

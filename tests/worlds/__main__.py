@@ -88,7 +88,6 @@ def _job(left: Path, templates: Path, seeds: list[int]) -> int:
 
     with tempfile.TemporaryDirectory(prefix="w-") as name:
         Path(name).chmod(0o755)
-        # Little comes back of what the optimising compiler makes of tables so small.
         places, told = Places(Path(name), start_spark(), templates), []
         for seed in seeds:
             ended = run_world(places, draw(seed))
