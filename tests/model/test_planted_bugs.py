@@ -24,6 +24,7 @@ from tests.model.machine import Protocol, thorough
 from tests.model.world import World
 
 Plant = Callable[[World], None]
+SEARCHES = 40
 
 
 @pytest.fixture(autouse=True)
@@ -146,12 +147,17 @@ def test_a_fence_that_is_left_out_is_found(plant: Plant, promise: str, cases: li
     assert find(lambda world: None, cases) is None
 
 
-@pytest.mark.parametrize(
-    ("plant", "promise", "number"), [(no_fence_nor_sweep, "no commit lists", 2), (no_lease, "completed twice", 1)]
-)
-def test_a_fence_that_is_left_out_is_found_by_chance(plant: Plant, promise: str, number: int) -> None:
-    with pytest.raises(Broken, match=promise):
-        run_state_machine_as_test(seed(number)(planted(plant)), settings=thorough(30, 15, shrink=False))
+@pytest.mark.parametrize(("plant", "promise"), [(no_fence_nor_sweep, "no commit lists"), (no_lease, "completed twice")])
+def test_a_fence_that_is_left_out_is_found_by_chance(plant: Plant, promise: str) -> None:
+    """Of 24 searches 9 and 14 found it: that none of SEARCHES does has a chance of one in a hundred million."""
+    for number in range(SEARCHES):
+        try:
+            run_state_machine_as_test(seed(number)(planted(plant)), settings=thorough(15, 15, shrink=False))
+        except Broken as broken:
+            print(f"search {number}: {broken}")
+            if promise in str(broken):
+                return
+    pytest.fail(f"none of {SEARCHES} searches found that {plant.__name__}")
 
 
 def planted(plant: Plant) -> type[Protocol]:
