@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from tests.sessions import start_spark
+from tests.sessions import SHORT_LIVED, start_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Each of several workers has temporary files of its own, and so processes of its own that stay."""
+    """Drivers compile once; each worker has temporary files of its own, and so processes of its own that stay."""
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)
     if hasattr(config, "workerinput"):
         made = tempfile.mkdtemp(prefix="w")
         Path(made).chmod(0o755)  # servers and drivers of other users work in it

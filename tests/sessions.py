@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# Tests run each plan a few times: a second compiler and several collecting threads cost a third of their CPU.
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java's options for tests: each plan runs a few times, and a second compiler and several collecting threads cost a
+third of their CPU."""
 
 
 def start_spark() -> SparkSession:
@@ -24,7 +25,7 @@ def start_spark() -> SparkSession:
     # It says at the interpreter's end, to a stream that is closed by then, that it closes a connection.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.ui.enabled", "false")
-    asked = {"spark.driver.extraJavaOptions": _SHORT_LIVED}
+    asked = {"spark.driver.extraJavaOptions": SHORT_LIVED}
     for key, value in with_asked(session_conf("local[2]"), asked).items():
         builder = builder.config(key, value)
     session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
