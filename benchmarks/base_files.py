@@ -4,7 +4,7 @@
 
 Each figure is of a process of its own, which writes decoded ad events whose partitions are random, so that every pull
 is over all of them. The figures are CPU seconds of the process, all threads together, from the first row to the last
-file closed. `--beside` takes another version's `hudi/basefile.py` and writes with it too, fewer bytes if need be.
+file closed. `--beside` takes another version's `hudi/files/basefile.py` and writes with it too, fewer bytes if need be.
 """
 
 from __future__ import annotations

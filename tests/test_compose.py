@@ -90,11 +90,16 @@ def test_names_that_the_image_imports_exist(path: Path) -> None:
 
 
 def test_the_image_s_own_calls_exist() -> None:
-    from airflow_provider_slshudi.spark import runtime
-
-    called = re.findall(r"runtime\.(\w+)\(", DOCKERFILE)
+    scripts = [ast.parse(script) for script in re.findall(r"python -c '([^']+)'", DOCKERFILE)]
+    nodes = [node for script in scripts for node in ast.walk(script)]
+    (imported,) = (node for node in nodes if isinstance(node, ast.ImportFrom))
+    (name,) = (alias.name for alias in imported.names)
+    module = getattr(__import__(str(imported.module), fromlist=[name]), name)
+    called = [node.func for node in nodes if isinstance(node, ast.Call)]
     assert called
-    assert all(callable(getattr(runtime, name)) for name in called)
+    for function in called:
+        assert isinstance(function, ast.Attribute) and ast.unparse(function.value) == name
+        assert callable(getattr(module, function.attr))
 
 
 def test_the_local_server_takes_these_options_and_its_secret_by_environment() -> None:

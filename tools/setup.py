@@ -48,7 +48,8 @@ def main() -> None:
     command += ["-c", ROOT / "constraints.txt", "-b", ROOT / "constraints.txt", "-e", f"{ROOT}[dev]"]
     _run(command, environment)
     _install_native(environment)
-    _run([PYTHON, "-m", "compileall", "-q", ROOT / "airflow_provider_slshudi"], environment)
+    # Where that may not be written, it is compiled at each start, as before.
+    subprocess.run([PYTHON, "-m", "compileall", "-qq", ROOT / "airflow_provider_slshudi"])
     print("setup: preparing Java and Hudi", flush=True)
     _run([PYTHON, "-m", "airflow_provider_slshudi.spark.runtime"], os.environ.copy())
     STAMP.write_text(state, encoding="utf-8")

@@ -23,9 +23,10 @@ class Decoding:
 
 
 def measure(service: LogService, pipeline: Pipeline) -> Decoding:
-    """Decodes the first pull of the first shard again and again, for a second of CPU."""
-    shard = service.shards()[0].id
-    pull = service.pull(shard, service.begin(shard), service.end(shard))
+    """Decodes the first pull of the fullest shard again and again, for a second of CPU."""
+    windows = [(shard.id, service.begin(shard.id), service.end(shard.id)) for shard in service.shards()]
+    shard, begin, end = max(windows, key=lambda window: window[2] - window[1])
+    pull = service.pull(shard, begin, end)
     keys = RowSpec.of(pipeline).keys
     times, start = 0, time.thread_time()
     while (seconds := time.thread_time() - start) < _SECONDS:

@@ -139,8 +139,8 @@ def require_part(pipeline: Pipeline, instant: str) -> None:
     if not may_complete(timeline, instant) and not is_completed(timeline, instant):
         raise TableMismatch(
             f"{aside.uri}: the batch has logs in this quarantine, but instant {instant} is not there: somebody rolled "
-            "it back, or replaced the quarantine. Nothing is committed. `slshudi abandon PIPELINE TRANSACTION` gives "
-            "the batch up; a later batch then reads its logs again",
+            "it back, or replaced the quarantine. Nothing is committed. `slshudi abandon PIPELINE TRANSACTION --reason "
+            "WHY` gives the batch up; a later batch then reads its logs again",
             table=aside.uri,
             instant=instant,
         )

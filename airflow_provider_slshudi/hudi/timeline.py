@@ -107,9 +107,11 @@ class Timeline:
         instants: dict[str, list[Instant]] = {}
         for instant in completed:
             instants.setdefault(instant.time, []).append(instant)
-        for (time, _), instant in furthest.items():
-            if time not in instants:
-                instants[time] = [instant]
+        for instant in furthest.values():
+            there = instants.setdefault(instant.time, [])
+            # A write may complete under another name, as a compaction does; a rollback of the same time is another.
+            if all(_kind(one) != _kind(instant) for one in there):
+                there.append(instant)
         return cls(storage, dict(sorted(instants.items())))
 
     def __iter__(self) -> Iterator[Instant]:
@@ -119,10 +121,13 @@ class Timeline:
     def get(self, time: str) -> Instant | None:
         """The instant requested at `time`, None where the active timeline has none.
 
+        Of a write and a rollback or clean of the same millisecond it is the write.
+
         Raises:
             TimelineUnreadable: two completed instants share the time, which no well-behaved committer leaves.
         """
         found = self._instants.get(time, [])
+        found = [one for one in found if one.action in _WRITES] or found
         if len(found) > 1:
             raise TimelineUnreadable(
                 f"{self._storage.uri}: instant {time} was completed {len(found)} times "
@@ -346,6 +351,10 @@ class Timeline:
 
 def _extra(row: dict[str, Any]) -> dict[str, str]:
     return _first_record(row["metadata"]).get("extraMetadata") or {} if row["metadata"] else {}
+
+
+def _kind(instant: Instant) -> str:
+    return "write" if instant.action in _WRITES else instant.action
 
 
 def _first_record(content: bytes) -> dict[str, Any]:

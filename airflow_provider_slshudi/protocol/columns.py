@@ -52,7 +52,7 @@ def promise(work: Work, transaction: Transaction) -> str:
     order = Claim(work.storage, transaction.id, instant, transaction.token).order()
     timeline = work.timeline()
     now = evolution.schema_of_now(work.storage, timeline)
-    pipeline = Pipeline.model_validate(order.pipeline)
+    pipeline = Pipeline.model_validate(work.planned(order))
     try:
         schema = evolution.schema_to_commit(work.storage, timeline, pipeline)
     except ColumnMismatch as error:

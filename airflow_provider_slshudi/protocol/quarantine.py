@@ -130,7 +130,7 @@ def _order(work: Work, instant: str, id_: str) -> JobOrder:
     token = handover.token_of(work.storage, id_, instant, digest)
     claim = Claim(work.storage, id_, instant, token)
     batch, left = claim.order(), claim.leave_extra(extra)
-    return JobOrder(batch.pipeline, id_, token, instant, digest, left)
+    return JobOrder(work.planned(batch), id_, token, instant, digest, left)
 
 
 def require_known(work: Work) -> None:

@@ -194,7 +194,6 @@ def _commit_order(work: Work, transaction: Transaction) -> JobOrder:
             transaction=transaction.id,
         )
     token = int(recorded["token"])
-    # The pipeline as it was when the batch was planned, whatever its file says by now.
     claim = Claim(work.storage, transaction.id, transaction.instant, token)
     batch = claim.order()
     totals = {item.range: item for item in work.ledger.totals(transaction.id)}
@@ -209,7 +208,7 @@ def _commit_order(work: Work, transaction: Transaction) -> JobOrder:
         None if quarantined is None else (quarantined, recorded["digest"]),
     )
     left = claim.leave_extra(extra)
-    return JobOrder(batch.pipeline, transaction.id, token, transaction.instant, str(recorded["digest"]), left)
+    return JobOrder(work.planned(batch), transaction.id, token, transaction.instant, str(recorded["digest"]), left)
 
 
 def _is_withdrawn(work: Work, transaction: Transaction) -> bool:

@@ -18,6 +18,7 @@ from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.notes import driver
+from airflow_provider_slshudi.notes.handover import BatchOrder
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.sls.service import LogService
@@ -116,6 +117,10 @@ class Work:
                 now=now,
                 ledger=ledger,
             )
+
+    def planned(self, batch: BatchOrder) -> dict[str, Any]:
+        """The pipeline as it was when the batch was planned, but for Hudi's options: newer versions refuse some."""
+        return {**batch.pipeline, "table": {**batch.pipeline["table"], "options": self.pipeline.table.options}}
 
     def order(self, **fields: Any) -> JobOrder:
         """A job's order for this pipeline."""

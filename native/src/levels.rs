@@ -1,4 +1,4 @@
-//! JSON texts to the columns of a type, level by level, for `airflow_provider_slshudi.job.documents`.
+//! JSON texts to the columns of a type, level by level, for `airflow_provider_slshudi.rows.documents`.
 
 use crate::columns::Values;
 use crate::json::{parse, Json, Step};

@@ -1,6 +1,6 @@
 //! What is too slow in Python's libraries: the log service's protobuf answers to Arrow's buffers, for
 //! `airflow_provider_slshudi.sls.native_decode`, texts made of numbers, for `airflow_provider_slshudi.numbered`, and JSON,
-//! for `airflow_provider_slshudi.job.documents`.
+//! for `airflow_provider_slshudi.rows.documents`.
 
 mod columns;
 mod json;

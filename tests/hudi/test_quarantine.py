@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from airflow_provider_slshudi.hudi.quarantine import is_completed, is_pending, may_complete
 from airflow_provider_slshudi.hudi.timeline import FOLDER, Timeline
 from airflow_provider_slshudi.storage import Storage
@@ -25,6 +27,19 @@ def test_a_rollback_that_has_the_time_of_a_batchs_instant_is_not_its_part(tmp_pa
     assert not is_completed(found, INSTANT)
     assert not is_pending(found, INSTANT)
     assert not may_complete(found, INSTANT)
+
+
+@pytest.mark.parametrize("other", [[f"{INSTANT}_{COMPLETED}.rollback"], [f"{INSTANT}.clean.requested"]])
+def test_a_part_is_seen_beside_a_rollback_or_clean_of_the_same_time(tmp_path: Path, other: list[str]) -> None:
+    requested, inflight = f"{INSTANT}.commit.requested", f"{INSTANT}.inflight"
+    begun = timeline_of(tmp_path / "begun", requested, inflight, *other)
+    ended = timeline_of(tmp_path / "ended", requested, inflight, f"{INSTANT}_{COMPLETED}.commit", *other)
+    assert (is_pending(begun, INSTANT), may_complete(begun, INSTANT), is_completed(begun, INSTANT)) == (
+        True,
+        True,
+        False,
+    )
+    assert (is_pending(ended, INSTANT), is_completed(ended, INSTANT)) == (False, True)
 
 
 def test_the_part_is_pending_from_its_request_to_its_commit(tmp_path: Path) -> None:

@@ -58,14 +58,15 @@ class JavaError(Exception):
 
 
 class ModelTable:
-    """A table on disk. `stop` is called before each change; `times` are the clock that tables share."""
+    """A table on disk. `stop` is called before each change."""
 
-    def __init__(self, base: Path, stop: Callable[[str], None], times: Iterator[int]) -> None:
-        self.base, self._stop, self._times = base, stop, times
+    def __init__(self, base: Path, stop: Callable[[str], None]) -> None:
+        self.base, self._stop = base, stop
+        self._count = 0
         self._rows: dict[str, frozenset[str]] = {}
         self._listed: dict[str, tuple[dict[str, str], list[str]]] = {}
 
-    # What stands for hudi.instants and hudi.commit.
+    # What stands for hudi.client.
 
     def create_table(self, *_: Any) -> None:
         self._stop("create table")
@@ -207,7 +208,8 @@ class ModelTable:
         return self._folder / name
 
     def _time(self) -> str:
-        return str(next(self._times))
+        self._count += 1
+        return f"{20260101000000000 + self._count}"
 
     def _create(self, name: str, record: Mapping[str, Any] | None = None, schema: Any = _SCHEMA) -> None:
         content = io.BytesIO()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import tempfile
 import types
@@ -100,9 +99,9 @@ class World:
         event.listen(self.engine, "commit", self._commits)
         event.listen(self.engine, "rollback", self._rolls_back)
         self.ledger = Ledger(self.engine)
-        times = itertools.count(20260101000000001)
-        self.table = ModelTable(self._root / "lake", self.actors.stop, times)
-        self.aside = ModelTable(self._root / "lake_quarantine", lambda what: self.actors.stop(f"{what} aside"), times)
+        # Both count from the same number: an instant here and a rollback there may have the same time.
+        self.table = ModelTable(self._root / "lake", self.actors.stop)
+        self.aside = ModelTable(self._root / "lake_quarantine", lambda what: self.actors.stop(f"{what} aside"))
         description = {"path": f"file://{self._root / 'lake'}", "name": PIPELINE}
         self.pipeline = ad_events(
             self._root,

@@ -292,7 +292,7 @@ def test_an_append_run_twice_is_read_anew_under_a_new_instant(pipeline: Scenario
     register(pipeline.work)
     opened = pipeline.open(pipeline.by("run-1"))
     steps.append(pipeline.by("run-1"), opened.id, opened.token)
-    with pytest.raises(IllegalTransition, match="is INFLIGHT and not REQUESTED"):
+    with pytest.raises(IllegalTransition, match="is INFLIGHT, not REQUESTED"):
         steps.append(pipeline.by("run-1"), opened.id, opened.token)
     assert settled(pipeline, "run-2") == [Decision.ROLL_BACK_AND_ABORT]
     assert base_files(pipeline) == []

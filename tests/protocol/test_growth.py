@@ -5,7 +5,6 @@ The logstore is a table of cursors here that counts what it is asked.
 
 from __future__ import annotations
 
-import itertools
 import json
 import time
 from collections import Counter
@@ -72,7 +71,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def table(tmp_path: Path) -> ModelTable:
-    table = ModelTable(tmp_path / "table", lambda _: None, itertools.count(20260101000000001))
+    table = ModelTable(tmp_path / "table", lambda _: None)
     table.create_table()
     return table
 

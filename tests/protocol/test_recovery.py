@@ -5,6 +5,7 @@ Every scenario ends the same way: the next run settles, reads what is left, and 
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from datetime import datetime, timedelta, tzinfo
@@ -110,7 +111,7 @@ def test_a_healthy_batch_is_left_alone_where_the_databases_clock_is_behind_the_w
     # Of runs that Airflow does not know.
     done = recover(pipeline.by("run-2"), lambda run: None)
     assert (done.settled, [left.transaction for left in done.left]) == ([], [planned.id])
-    assert "its heartbeat is 0 s old" in done.left[0].why or "its heartbeat is 1 s old" in done.left[0].why
+    assert (silent := re.match(r"its last heartbeat is (\d+) s old", done.left[0].why)) and int(silent[1]) < 300
 
 
 def test_a_plan_that_died_right_after_it_had_begun_is_gone_on_with_by_its_retry(

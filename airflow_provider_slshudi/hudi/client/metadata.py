@@ -56,7 +56,7 @@ def rebuild(
     """
     base = hadoop_path(pipeline.table.path)
     indexes = Indexes.of(Storage(pipeline.table.path))
-    bounded = ({*indexes.bounded, *more} - {*less}) & pipeline.bounded
+    bounded = {*indexes.bounded, *more} - {*less}
     with client(gateway, pipeline, bounded=bounded) as writer:
         config, engine = writer.getConfig(), writer.getEngineContext()
         utils = gateway.hudi.metadata.HoodieTableMetadataUtil

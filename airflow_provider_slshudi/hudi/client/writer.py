@@ -61,6 +61,8 @@ def client(
     if bounded is None:
         indexes.require_kept(storage.uri)
         bounded = indexes.bounded if timeline.completed(*CHANGES) else None
+    else:
+        bounded = [name for name in statistics.wanted(pipeline, schema) if name in bounded]
     options = {**table.options, **statistics.options(pipeline, schema, bounded), **(more or {}), **PROTOCOL_OPTIONS}
     # The server would share the timeline with executors, which a commit does not have.
     options["hoodie.embed.timeline.server"] = "false"

@@ -141,7 +141,7 @@ def test_what_no_param_is_is_refused_by_name(put: Callable[[int], None]) -> None
     told = "the run was given 'form', but the DAG's params are cursors, from, to"
     with pytest.raises(AirflowFailException, match=told):
         SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run(conf=given, **given))
-    with pytest.raises(AirflowFailException, match=r"was given 'transaction', .* those are transactions"):
+    with pytest.raises(AirflowFailException, match=r"was given 'transaction', but the DAG's params are transactions"):
         SlsHudiRecoverOperator(task_id="recover", pipeline="ad_events").execute(in_run(conf={"transaction": ["one"]}))
 
 

@@ -237,7 +237,7 @@ print(json.dumps([len(stats), int(status["VmHWM"].split()[0]) * 1024]))
 @pytest.mark.usefixtures("little_memory")
 def test_a_folder_that_is_not_there_is_named(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(spill.LOCAL_DIRS, "/nowhere/at/all")
-    with pytest.raises(TransientError, match=r"/nowhere/at/all fails after 0 bytes: .*spark\.local\.dir"):
+    with pytest.raises(TransientError, match=r"/nowhere/at/all, which failed after 0 bytes: .*spark\.local\.dir"):
         written(BaseFileWriter(storage, INSTANT, "0-0-0", MIB, wanted), pulls(40, 1000, 400))
 
 
