@@ -5,6 +5,7 @@ Every scenario ends the same way: the next run settles, reads what is left, and 
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -181,6 +182,16 @@ def test_prepared_and_inflight_is_recommitted(spark: SparkSession, pipeline: Sce
     assert settled(pipeline.by("run-2")) == [Decision.RECOMMIT]
     assert pipeline.work.ledger.get(prepared.id).state is State.COMMITTED
     assert base_files(pipeline, prepared.instant) == files
+    assert_healthy(pipeline, spark)
+
+
+def test_a_batch_whose_options_a_newer_version_refuses_is_committed(spark: SparkSession, pipeline: Scenario) -> None:
+    prepared = pipeline.prepare(pipeline.by("run-1"))
+    (order,) = Path(pipeline.work.storage.full(handover.folder(str(prepared.instant)))).glob("batch-*.json")
+    left = json.loads(order.read_text())
+    left["pipeline"]["table"]["options"] = {"hoodie.base.path": "/elsewhere"}
+    order.write_text(json.dumps(left))
+    assert steps.commit(pipeline.by("run-1"), prepared.id, prepared.token).state is State.COMMITTED
     assert_healthy(pipeline, spark)
 
 
