@@ -47,7 +47,7 @@ def test_a_large_backfill_takes_several_batches() -> None:
         ({7: (0, 10)}, "ranges.7", "no shard 7; it has 0, 1"),
         ({0: (20, 20)}, "ranges.0", "not before its end"),
         ({1: (0, 5), 0: (30, 20)}, "ranges.0", "not before its end"),
-        ({0: (9, 20)}, "ranges.0", r"\[9, 20\) was never read .* \[10, 100\)"),
+        ({0: (9, 20)}, "ranges.0", r"\[9, 20\) was never read.* \[10, 100\)"),
         ({0: (90, 101)}, "ranges.0", r"\[90, 101\) was never read"),
         ({}, "ranges", "names no shard"),
     ],
