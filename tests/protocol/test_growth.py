@@ -200,7 +200,9 @@ def test_the_commit_of_the_largest_batch_is_a_few_kilobytes(work_on: Callable[[L
     work = work_on(Logstore(MOST_RANGES))
     prepared = prepare(work, plan.tail(work))
     instant = str(prepared.instant)
-    handover.write_order(work.storage, BatchOrder(prepared.id, 1, instant, {}, [], {}))
+    handover.write_order(
+        work.storage, BatchOrder(prepared.id, 1, instant, work.pipeline.model_dump(mode="json"), [], {})
+    )
     order = _commit_order(work, prepared)
     claim = Claim(work.storage, prepared.id, instant, 1)
     assert len(order.to_json()) < 4_096
