@@ -6,10 +6,11 @@ A file has up to two blocks: rows as Parquet, and the keys of deleted rows with 
 from __future__ import annotations
 
 import struct
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from airflow_provider_slshudi.hudi.files.marking import AttemptFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,15 +27,12 @@ _DELETES_FORMAT = 3
 _INT, _LONG = 2, 3
 
 
-class LogFile:
+class LogFile(AttemptFile):
     """The log file of one file group, with all changes that an instant makes to the group."""
 
     def __init__(self, storage: Storage, instant: str, write_token: str, partition: str, file_id: str) -> None:
-        self.partition, self.file_id = partition, file_id
-        self.name = f".{file_id}_{instant}.log.1_{write_token}"
-        self.path = f"{partition}/{self.name}" if partition else self.name
-        self._storage, self._instant = storage, instant
-        self._sink: pa.NativeFile | None = None
+        super().__init__(storage, instant, partition, f".{file_id}_{instant}.log.1_{write_token}")
+        self.file_id = file_id
         self._rows = self._deletes = self._bytes = 0
 
     def write(self, schema: str, rows: pa.Table, encodings: Encodings, deletes: pa.Array, deleted: int) -> None:
@@ -59,17 +57,6 @@ class LogFile:
             body = b"".join([bytes(varints(np.array([deleted]))[0].as_py()), bytes(deletes), b"\0"])
             self._block(_DELETES, schema, struct.pack(">ii", _DELETES_FORMAT, len(body)) + body)
         self._rows, self._deletes, self._bytes = rows.num_rows, deleted, self._sink.tell()
-
-    def close(self) -> None:
-        """Completes the file."""
-        if self._sink is not None:
-            self._sink.close()
-
-    def abandon(self) -> None:
-        """Deletes the file, complete or not."""
-        with suppress(Exception):  # a file that cannot be completed must be deleted all the more
-            self.close()
-        self._storage.delete(self.path)
 
     def stat(self) -> dict[str, Any]:
         """Its write stat, as Hudi's HoodieDeltaWriteStat."""

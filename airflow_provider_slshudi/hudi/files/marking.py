@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.exceptions import ManifestError
 from airflow_provider_slshudi.hudi.markers import folder
@@ -17,18 +18,32 @@ from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.points import Point, reach
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from airflow_provider_slshudi.storage import Storage
 
 _log = logging.getLogger(__name__)
 
 
-class Abandonable(Protocol):
-    """A file of an attempt, by its path within the table."""
+class AttemptFile:
+    """A file of an attempt, a base file or a log file, by its path within the table."""
 
-    path: str
+    def __init__(self, storage: Storage, instant: str, partition: str, name: str) -> None:
+        self.partition, self.name = partition, name
+        self.path = f"{partition}/{name}" if partition else name
+        self._storage, self._instant = storage, instant
+        self._sink: pa.NativeFile | None = None
+
+    def close(self) -> None:
+        """Completes the file."""
+        if self._sink is not None:
+            self._sink.close()
 
     def abandon(self) -> None:
         """Deletes the file, complete or not."""
+        with suppress(Exception):  # a file that cannot be completed must be deleted all the more
+            self.close()
+        self._storage.delete(self.path)
 
 
 def mark(storage: Storage, instant: str, path: str, still_wanted: Callable[[], None], kind: str = "CREATE") -> None:
@@ -57,7 +72,7 @@ def describe_partition(storage: Storage, instant: str, partition: str) -> None:
         storage.write(metadata, text.encode(), via=handover.folder(instant))
 
 
-def abandon(files: Iterable[Abandonable]) -> None:
+def abandon(files: Iterable[AttemptFile]) -> None:
     """Deletes an attempt's files: the rollback of a decided instant may have looked for them already."""
     for file in files:
         try:

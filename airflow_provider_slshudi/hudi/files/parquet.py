@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_slshudi.hudi.files.marking import AttemptFile
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS, RECORD_KEY
 from airflow_provider_slshudi.numbered import numbered
 
@@ -61,7 +61,7 @@ class Encodings:
         return found
 
 
-class BaseFile:
+class BaseFile(AttemptFile):
     """A base file that is being written; it has a name from the start and is on the storage after `open`."""
 
     def __init__(
@@ -73,14 +73,11 @@ class BaseFile:
         encodings: Encodings,
         file_id: str | None = None,
     ) -> None:
-        self.partition = partition
         self.file_id = file_id or f"{uuid.uuid4()}-0"
-        self.name = f"{self.file_id}_{write_token}_{instant}.parquet"
-        self.path = f"{partition}/{self.name}" if partition else self.name
+        super().__init__(storage, instant, partition, f"{self.file_id}_{write_token}_{instant}.parquet")
         self.rows = self.arrow_bytes = 0
-        self._storage, self._instant, self._task = storage, instant, write_token.split("-")[0]
+        self._task = write_token.split("-")[0]
         self._encodings = encodings
-        self._sink: pa.NativeFile | None = None
         self._writer: pq.ParquetWriter | None = None
 
     @property
@@ -109,14 +106,7 @@ class BaseFile:
         """Completes the file."""
         if self._writer is not None:
             self._writer.close()
-        if self._sink is not None:
-            self._sink.close()
-
-    def abandon(self) -> None:
-        """Deletes the file, complete or not."""
-        with suppress(Exception):  # a file that cannot be completed must be deleted all the more
-            self.close()
-        self._storage.delete(self.path)
+        super().close()
 
     def stat(self) -> dict[str, Any]:
         """Its write stat, as Hudi's HoodieWriteStat."""
