@@ -17,6 +17,7 @@ from airflow.sdk import DAG, Asset, Param, TaskGroup
 
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.notes.acts import Act
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
 from airflow_provider_slshudi.operators.catalog import SlsHudiSyncOperator
 from airflow_provider_slshudi.operators.maintain import (
@@ -26,7 +27,9 @@ from airflow_provider_slshudi.operators.maintain import (
     SlsHudiCompactOperator,
 )
 from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
+from airflow_provider_slshudi.operators.repair import SlsHudiRepairOperator
 from airflow_provider_slshudi.operators.steps import (
+    ACCEPT_GAP,
     SlsHudiAppendOperator,
     SlsHudiCommitOperator,
     SlsHudiOpenOperator,
@@ -57,7 +60,15 @@ def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
         ConfigError: the pipeline file is missing or wrong.
     """
     found = settings.pipeline(pipeline)
-    given = {"schedule": found.every, "description": f"{found.source.identity}: what is new"}
+    params = {
+        ACCEPT_GAP: Param(
+            None,
+            type=["string", "null"],
+            title="Accept the gap",
+            description="Why logs that the service dropped unread may be missing; this run records them as a gap",
+        )
+    }
+    given = {"schedule": found.every, "params": params, "description": f"{found.source.identity}: what is new"}
     with _dag(found, "tail", dag_kwargs, **given) as dag:
         micro_batch(pipeline)
     return dag
@@ -99,6 +110,33 @@ def recovery_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     given = {"params": params, "description": f"{found.table.path}: decide what runs left undecided"}
     with _dag(found, "recovery", dag_kwargs, **given) as dag:
         SlsHudiRecoverOperator(task_id="recover", pipeline=pipeline)
+    return dag
+
+
+def repair_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
+    """`{name}_repair`: what the buttons of the pipeline's page trigger; arguments and errors as `tail_dag`.
+
+    Whoever may trigger this DAG may use them.
+    """
+    found = settings.pipeline(pipeline)
+    params = {
+        "act": Param(
+            "recover",
+            type="string",
+            enum=[act.value for act in Act],
+            title="What to do",
+            description="The pipeline's page says what each does",
+        ),
+        "reason": Param("", type="string", title="Why", description="Stays in the pipeline's history"),
+        "transaction": Param(
+            None, type=["string", "null"], title="Transaction", description="The batch that is meant, if it is one"
+        ),
+    }
+    given = {"params": params, "description": f"{found.table.path}: what a person has to decide"}
+    # It runs when somebody presses a button, never by itself.
+    given["is_paused_upon_creation"] = False
+    with _dag(found, "repair", dag_kwargs, **given) as dag:
+        SlsHudiRepairOperator(task_id="repair", pipeline=pipeline)
     return dag
 
 
@@ -177,8 +215,9 @@ def _dag(pipeline: Pipeline, role: str, dag_kwargs: dict[str, Any], **ours: Any)
         "start_date": datetime(2024, 1, 1, tzinfo=timezone.utc),
         "catchup": False,
         "max_active_runs": 1,
-        "tags": ["slshudi", pipeline.name],
     }
     given = {**defaults, **ours, **dag_kwargs}
+    # By these tags the pages know whose DAG it is.
+    given["tags"] = [*dict.fromkeys(["slshudi", pipeline.name, *(given.get("tags") or ())])]
     given["default_args"] = {**_RETRIES, **(given.get("default_args") or {})}
     return DAG(**given)

@@ -57,6 +57,8 @@ ALLOWED: dict[str, set[str]] = {
     # What drivers run; nobody imports it.
     "job": VOCABULARY | {"sls", "planning", "notes", "rows", "hudi", "hudi.files", "hudi.client", "spark"},
     "protocol": VOCABULARY | {"sls", "ledger", "planning", "notes", "hudi", "spark"},
+    # What people see.
+    "views": VOCABULARY | {"ledger", "planning", "notes", "protocol"},
     "local": VOCABULARY | {"sls"},
 }
 _BELOW_AIRFLOW = set(ALLOWED) - {"job", "hudi.files", "hudi.client", "local"}
@@ -66,6 +68,7 @@ _OF_AIRFLOW = {
     "operators": _BELOW_AIRFLOW | {"settings", "hooks"},
     "sensors": _BELOW_AIRFLOW | {"settings", "hooks", "operators"},
     "dag": _BELOW_AIRFLOW | {"settings", "operators", "sensors"},
+    "pages": _BELOW_AIRFLOW | {"settings", "hooks"},
     "get_provider_info": {""},
     "cli": _BELOW_AIRFLOW | {"settings", "hooks", "demo"},
     "demo": _BELOW_AIRFLOW | {"settings", "hooks", "local", "cli"},

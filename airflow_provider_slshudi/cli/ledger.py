@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline
 
 if TYPE_CHECKING:
     from airflow_provider_slshudi.ledger.ledger import Ledger
-    from airflow_provider_slshudi.ledger.records import Event, Transaction
+    from airflow_provider_slshudi.ledger.records import Transaction
 
 
 def add_to(commands: Commands) -> None:
@@ -55,6 +54,7 @@ def _show(options: argparse.Namespace) -> int:
 
 def _show_one(ledger: Ledger, options: argparse.Namespace) -> None:
     from airflow_provider_slshudi.protocol.recover import DECISION, decisions
+    from airflow_provider_slshudi.views.history import said
 
     id_ = options.transaction
     found, totals = ledger.get(id_), {item.range: item for item in ledger.totals(id_)}
@@ -68,7 +68,7 @@ def _show_one(ledger: Ledger, options: argparse.Namespace) -> None:
         return
     print_table(options.out, f"Transaction {id_}", ("", ""), list(_as_dict(found).items()))
     print_table(options.out, "Ranges", tuple(ranges[0]) if ranges else (), [tuple(item.values()) for item in ranges])
-    others = [(event.at, event.what, _told(event)) for event in events if event.what != DECISION]
+    others = [(event.at, event.what, said(event.detail)) for event in events if event.what != DECISION]
     print_table(options.out, "Events", ("at (UTC)", "what", "detail"), others)
     made = [
         (item.at, item.ledger, item.timeline, item.instant, item.decision, item.why, item.by)
@@ -76,17 +76,6 @@ def _show_one(ledger: Ledger, options: argparse.Namespace) -> None:
     ]
     columns = ("at (UTC)", "ledger", "timeline", "instant", "decision", "why", "by")
     print_table(options.out, "Decisions, with what was seen on both sides", columns, made)
-
-
-def _told(event: Event) -> str:
-    """An event's detail as a person reads it: `name value, ...` if it is a JSON object."""
-    try:
-        detail = json.loads(event.detail)
-    except ValueError:
-        return event.detail
-    if not isinstance(detail, dict):
-        return event.detail
-    return ", ".join(f"{name} {value}" for name, value in detail.items())
 
 
 def _rebuild(options: argparse.Namespace) -> int:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from airflow_provider_slshudi.ledger import lease, models, pipelines, reads, registration, transactions
+from airflow_provider_slshudi.ledger import (
+    deeds,
+    lease,
+    models,
+    overview,
+    pipelines,
+    reads,
+    registration,
+    sightings,
+    transactions,
+)
 from airflow_provider_slshudi.ledger.audit import audit
 from airflow_provider_slshudi.ledger.engine import now, transaction
 from airflow_provider_slshudi.ledger.lease import Holding, Lease
@@ -17,13 +27,18 @@ from airflow_provider_slshudi.ledger.rebuild import rebuild
 from airflow_provider_slshudi.ledger.records import (
     Audit,
     CommittedBatch,
+    Deed,
     Duties,
     Event,
     LedgerPipeline,
     LedgerShard,
+    Past,
     RangeTotals,
     RecordedRange,
+    Sighting,
+    Standing,
     Transaction,
+    Trouble,
 )
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.ranges import Density, Range
@@ -151,6 +166,89 @@ class Ledger:
         with self._write() as connection:
             pipelines.save_shards(connection, pipeline, shards)
 
+    def saw(self, pipeline: str, sighting: Sighting, since: Mapping[int, int | None]) -> None:
+        """Keeps a sighting for 48 hours; `since` is each saved shard's part of `Sighting.unread_since`."""
+        with self._write() as connection:
+            sightings.save(connection, pipeline, sighting, since)
+
+    def sightings(self, pipeline: str, limit: int) -> list[Sighting]:
+        """The newest sightings, newest first."""
+        with self._read() as connection:
+            return sightings.last(connection, pipeline, limit)
+
+    def retention_seen(self, pipeline: str) -> Sighting | None:
+        """The newest sighting for which the service said how long it keeps logs."""
+        with self._read() as connection:
+            return sightings.last_kept(connection, pipeline)
+
+    def unread_since(self, pipeline: str) -> dict[int, int]:
+        """For saved shards with unread log groups: the first was received at this time (unix seconds) or later."""
+        with self._read() as connection:
+            return sightings.unread_since(connection, pipeline)
+
+    def trouble(
+        self,
+        pipeline: str,
+        dag_id: str,
+        run_id: str,
+        step: str,
+        error: str,
+        message: str,
+        waits: bool,
+        transaction: str | None = None,
+    ) -> None:
+        """Notes that a step of a DAG failed, or waits; the same error again counts up."""
+        found = {"pipeline": pipeline, "dag_id": dag_id, "run_id": run_id, "step": step, "error": error}
+        with self._write() as connection:
+            sightings.trouble(connection, {**found, "message": message, "waits": waits, "transaction_id": transaction})
+
+    def well(self, pipeline: str, dag_id: str, step: str) -> None:
+        """Ends the trouble of a step that succeeded, and troubles of transactions that are committed by now."""
+        with self._read() as connection:
+            ended = sightings.over(connection, pipeline, dag_id, step)
+        # Mostly there is none, and nothing is written.
+        if ended:
+            with self._write() as connection:
+                sightings.end(connection, ended)
+
+    def troubles(self, pipeline: str | None = None) -> list[Trouble]:
+        """Steps that failed, or wait, and have not succeeded since; of a pipeline, or of all."""
+        with self._read() as connection:
+            return sightings.troubles(connection, pipeline)
+
+    @contextmanager
+    def deed(
+        self, pipeline: str, act: str, who: str, reason: str, run: str, transaction: str | None = None
+    ) -> Iterator[list[str]]:
+        """Keeps what a person has done in the block, and why; the result is what the block adds to the list."""
+        found = {"pipeline": pipeline, "act": act, "who": who, "reason": reason, "run": run}
+        with self._write() as connection:
+            id_ = deeds.begin(connection, {**found, "transaction_id": transaction})
+        result: list[str] = []
+        try:
+            yield result
+        except Exception as error:
+            result.append(f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            with self._write() as connection:
+                deeds.end(connection, id_, "; ".join(result))
+
+    def deeds(self, pipeline: str, limit: int) -> list[Deed]:
+        """What people had done to the pipeline, the newest first."""
+        with self._read() as connection:
+            return deeds.last(connection, pipeline, limit)
+
+    def standings(self, newest: int, since: datetime, names: Collection[str] | None = None) -> list[Standing]:
+        """What the ledger has of each pipeline, or of those named, by name; a few indexed reads for each.
+
+        Args:
+            newest: the number of transactions.
+            since: how far back sightings go.
+        """
+        with self._read() as connection:
+            return overview.standings(connection, newest, since, names)
+
     def rebuild(self, pipeline: str, batches: Sequence[CommittedBatch], kept: Duties) -> None:
         """Replaces a pipeline's transactions and coverage by the table's `batches`; known shards stay.
 
@@ -200,10 +298,20 @@ class Ledger:
         with self._read() as connection:
             return reads.last(connection, pipeline, limit, state)
 
+    def history(self, pipeline: str, limit: int, before: str | None = None) -> list[Past]:
+        """The newest transactions, or those older than `before`, newest first, with manifests and events."""
+        with self._read() as connection:
+            return reads.history(connection, pipeline, limit, before)
+
     def by_instant(self, pipeline: str, instant: str) -> Transaction | None:
         """The transaction that opened `instant`."""
         with self._read() as connection:
             return reads.by_instant(connection, pipeline, instant)
+
+    def of_run(self, pipeline: str, dag_id: str, run_id: str) -> Transaction | None:
+        """The newest transaction that a DAG run planned."""
+        with self._read() as connection:
+            return reads.of_run(connection, pipeline, dag_id, run_id)
 
     def latest_committed(self, pipeline: str) -> Transaction | None:
         """The transaction with the latest completion time."""

@@ -112,6 +112,40 @@ shards = Table(
     Column("last_end", BigInteger),
     Column("bytes_per_group", Float),
     Column("rows_per_group", Float),
+    Column("unread_since", BigInteger),
+    **_MYSQL,
+)
+
+# What a look at the service's shards told of all of them together; see `records.Sighting`.
+sightings = Table(
+    f"{PREFIX}sighting",
+    metadata,
+    _pipeline(),
+    Column("at", UtcTime, primary_key=True, nullable=False),
+    Column("came", BigInteger),
+    Column("came_bytes", BigInteger),
+    Column("unread", BigInteger, nullable=False),
+    Column("unread_bytes", BigInteger),
+    Column("unread_since", BigInteger),
+    Column("kept", BigInteger),
+    **_MYSQL,
+)
+
+# The failure of a step of a DAG, until that step succeeds again; also of a pipeline that is not registered yet.
+troubles = Table(
+    f"{PREFIX}trouble",
+    metadata,
+    Column("pipeline", String(NAME_LENGTH), primary_key=True, nullable=False),
+    Column("dag_id", String(NAME_LENGTH), primary_key=True, nullable=False),
+    Column("step", String(64), primary_key=True, nullable=False),
+    Column("error", String(64), nullable=False),
+    Column("message", Text, nullable=False),
+    Column("waits", Boolean, nullable=False),
+    Column("run_id", String(NAME_LENGTH), nullable=False),
+    Column("transaction_id", String(40)),
+    Column("since", UtcTime, nullable=False),
+    Column("at", UtcTime, nullable=False),
+    Column("times", Integer, nullable=False),
     **_MYSQL,
 )
 
@@ -138,6 +172,7 @@ transactions = Table(
     Index(None, "pipeline", "id"),
     Index(None, "pipeline", "state", "id"),
     Index(None, "pipeline", "completed"),
+    Index(None, "run_id"),
     **_MYSQL,
 )
 
@@ -181,5 +216,22 @@ events = Table(
     Column("what", String(64), nullable=False),
     Column("detail", Text, nullable=False),
     Index(None, "transaction_id", "id"),
+    **_MYSQL,
+)
+
+# What people had done to a pipeline; `result` is empty until it has ended. No rebuild of the ledger forgets it.
+acts = Table(
+    f"{PREFIX}act",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("pipeline", String(NAME_LENGTH), nullable=False),
+    Column("at", UtcTime, nullable=False),
+    Column("act", String(64), nullable=False),
+    Column("who", String(NAME_LENGTH), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("run", String(2 * NAME_LENGTH + 1), nullable=False),
+    Column("transaction_id", String(40)),
+    Column("result", Text),
+    Index(None, "pipeline", "id"),
     **_MYSQL,
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import BindParameter, Connection, Row, Select, bindparam, literal, select
+from sqlalchemy import BindParameter, ColumnElement, Connection, Row, Select, bindparam, literal, select
 
 from airflow_provider_slshudi.exceptions import LedgerError
 from airflow_provider_slshudi.ledger import models
@@ -13,6 +13,7 @@ from airflow_provider_slshudi.ledger.records import (
     Event,
     LedgerPipeline,
     LedgerShard,
+    Past,
     RangeTotals,
     RecordedRange,
     Transaction,
@@ -81,9 +82,30 @@ def last(connection: Connection, pipeline: str, limit: int, state: State | None)
     return _all(connection, query.order_by(_transactions.c.id.desc()).limit(limit))
 
 
+def history(connection: Connection, pipeline: str, limit: int, before: str | None) -> list[Past]:
+    """See `Ledger.history`."""
+    query = select(_transactions).where(_transactions.c.pipeline == pipeline)
+    if before is not None:
+        query = query.where(_transactions.c.id < before)
+    found = _all(connection, query.order_by(_transactions.c.id.desc()).limit(limit))
+    ids = [item.id for item in found]
+    told: dict[str, list[Event]] = {id_: [] for id_ in ids}
+    for part in _parts(ids):
+        for event in _events(connection, models.events.c.transaction_id.in_(_SOME), part):
+            told[event.transaction].append(event)
+    return [Past(item, told[item.id]) for item in found]
+
+
 def by_instant(connection: Connection, pipeline: str, instant: str) -> Transaction | None:
     """The transaction that opened `instant`."""
     query = select(_transactions).where(_transactions.c.pipeline == pipeline, _transactions.c.instant == instant)
+    return next(iter(_all(connection, query)), None)
+
+
+def of_run(connection: Connection, pipeline: str, dag_id: str, run_id: str) -> Transaction | None:
+    """The newest transaction that a DAG run planned."""
+    query = select(_transactions).where(_transactions.c.run_id == run_id, _transactions.c.dag_id == dag_id)
+    query = query.where(_transactions.c.pipeline == pipeline).order_by(_transactions.c.id.desc()).limit(1)
     return next(iter(_all(connection, query)), None)
 
 
@@ -167,10 +189,7 @@ def density(connection: Connection, pipeline: str) -> dict[int, Density]:
 
 def events(connection: Connection, id: str) -> list[Event]:
     """What happened to a transaction, in order."""
-    table = models.events.c
-    query = select(table.transaction_id, table.at, table.what, table.detail)
-    query = query.where(table.transaction_id == id).order_by(table.id)
-    return [Event(*row) for row in connection.execute(query)]
+    return _events(connection, models.events.c.transaction_id == id)
 
 
 def recorded(connection: Connection, pipeline: str) -> list[RecordedRange]:
@@ -189,6 +208,12 @@ def replays(connection: Connection, pipeline: str) -> list[Transaction]:
     """The replays that were not aborted, oldest first; for verification and other replays only."""
     query = select(_transactions).where(_transactions.c.pipeline == pipeline, _transactions.c.kind == Kind.REPLAY.value)
     return _all(connection, query.where(_transactions.c.state != State.ABORTED.value).order_by(_transactions.c.id))
+
+
+def _events(connection: Connection, which: ColumnElement[bool], values: Mapping[str, Any] | None = None) -> list[Event]:
+    table = models.events.c
+    query = select(table.transaction_id, table.at, table.what, table.detail).where(which).order_by(table.id)
+    return [Event(*row) for row in connection.execute(query, values)]
 
 
 def _coverage(pipeline: str) -> Select[Any]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_provider_slshudi.ledger.states import Kind, State
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ranges import Density, Range
 
 GONE = "gone"
 """The status of a shard that the service no longer has, once nothing about its end is left to decide."""
@@ -78,6 +78,68 @@ class Duties:
 def later(one: int | None, other: int | None) -> int | None:
     """The later of two ends of a shard, of which either may be unknown."""
     return max((end for end in (one, other) if end is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What a look at the service's shards told of a pipeline, all shards together.
+
+    Attributes:
+        at: when the shards' ends were asked (UTC).
+        came: log groups that came since the sighting before; None for the first one.
+        came_bytes: their raw bytes, estimated; None where no batch tells how large log groups are.
+        unread: log groups that no committed batch has.
+        unread_bytes: their raw bytes, estimated, or None.
+        unread_since: the first of them was received at this time (unix seconds) or later; None where nothing is
+            unread, or the service did not say.
+        kept: how many seconds the logstore keeps a log; None where the service did not say.
+    """
+
+    at: datetime
+    came: int | None
+    came_bytes: int | None
+    unread: int
+    unread_bytes: int | None
+    unread_since: int | None
+    kept: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A step of a DAG that failed, or waits, and has not succeeded since.
+
+    Attributes:
+        error: the error's class, as the manual's table names it.
+        waits: the step tries again by itself.
+        transaction: the transaction that the step worked on, if any.
+        since, at, times: when it first and last failed (UTC), and how often.
+    """
+
+    pipeline: str
+    dag_id: str
+    step: str
+    error: str
+    message: str
+    waits: bool
+    run_id: str
+    transaction: str | None
+    since: datetime
+    at: datetime
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """What a person had done to a pipeline, and why; `result` is None until it has ended."""
+
+    pipeline: str
+    at: datetime
+    act: str
+    who: str
+    reason: str
+    run: str
+    transaction: str | None
+    result: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +232,14 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class Past:
+    """A transaction with its manifest, and what happened to it, in order."""
+
+    transaction: Transaction
+    events: list[Event]
+
+
+@dataclass(frozen=True, slots=True)
 class CommittedBatch:
     """A committed transaction as the table's commit tells it; `totals` has each of `ranges` but gaps."""
 
@@ -181,3 +251,32 @@ class CommittedBatch:
     run_id: str
     ranges: tuple[Range, ...]
     totals: tuple[RangeTotals, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the ledger has of one pipeline, as of `now` (UTC).
+
+    Attributes:
+        newest: its newest transactions, newest first.
+        live: all that are neither committed nor aborted, oldest first.
+        committed: the one that Hudi completed last.
+        fresh: the newest log time (unix seconds) of that one; None if it read no log.
+        sightings: newest first.
+        unread_since: see `Ledger.unread_since`.
+    """
+
+    pipeline: LedgerPipeline
+    now: datetime
+    newest: list[Transaction]
+    live: list[Transaction]
+    committed: Transaction | None
+    fresh: int | None
+    sightings: list[Sighting]
+    kept: int | None
+    shards: list[LedgerShard]
+    density: dict[int, Density]
+    unread_since: dict[int, int]
+    coverage: list[Range]
+    reserved: list[Range]
+    troubles: list[Trouble]

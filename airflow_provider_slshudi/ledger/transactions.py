@@ -142,7 +142,7 @@ def completed_once(connection: Connection, id: str, completed: str | None, detai
 
 def aborted(connection: Connection, id: str, token: int, reason: str) -> Transaction:
     """See `Ledger.aborted`."""
-    return _change(connection, id, token, State.ABORTED, {"error": _text(reason)}, reason)
+    return _change(connection, id, token, State.ABORTED, {"error": plain(reason)}, reason)
 
 
 def _change(
@@ -203,11 +203,11 @@ def take_over(connection: Connection, id: str) -> Transaction:
 def note(connection: Connection, id: str, what: str, detail: str | Mapping[str, Any]) -> None:
     """See `Ledger.note`."""
     text = detail if isinstance(detail, str) else json.dumps(detail, default=str)
-    row = {"transaction_id": id, "at": now(connection), "what": what, "detail": _text(text)}
+    row = {"transaction_id": id, "at": now(connection), "what": what, "detail": plain(text)}
     connection.execute(insert(models.events).values(row))
 
 
-def _text(value: str) -> str:
+def plain(value: str) -> str:
     """Text that every database takes: PostgreSQL refuses NUL, MySQL's TEXT has a limit."""
     return value.replace("\0", "\ufffd")[:_TEXT_LENGTH]
 

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from airflow_provider_slshudi.exceptions import ConfigError, CursorError
-from airflow_provider_slshudi.operators.base import PipelineTask, refuse_unknown_params, terminal_fails
+from airflow_provider_slshudi.operators.base import PipelineTask, refuse_unknown_params
 from airflow_provider_slshudi.operators.steps import SlsHudiPlanOperator
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):
 
         # The cursors that `to` stood for when it was resolved: with all that has come since it would never end.
         params = {"cursors": self.planned["cursors"]}
-        with terminal_fails():
+        with self.told(context):
             left = preview_backfill(self.work(context), backfill_request(params))
         if not left:
             raise AirflowSkipException("all of the backfill is covered or reserved")

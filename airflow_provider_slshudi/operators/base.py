@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
 
-from airflow_provider_slshudi.exceptions import ConfigError, TerminalError
+from airflow_provider_slshudi.exceptions import ConfigError, SlsHudiError, TerminalError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -42,6 +43,46 @@ class PipelineTask:
         self._work = work_of(self.pipeline, Run(run.dag_id, run.run_id))
         return self._work
 
+    @contextmanager
+    def told(self, context: Context, waits: bool = False) -> Iterator[None]:
+        """Tells the ledger whether the step succeeded in the block, so that pages and alerts know.
+
+        Fails the task at once on an error that no retry mends; leaves every other error to Airflow's retries, or to the
+        step, which `waits` and tries again by itself.
+        """
+        try:
+            yield
+        except TerminalError as error:
+            self.in_trouble(context, error, waits=False)
+            _log.debug("%r", error, exc_info=True)
+            # Without its cause, which says the same: a task's log shows every error of a chain with its text.
+            raise AirflowFailException(str(error)) from None
+        except AirflowFailException as error:
+            self.in_trouble(context, error, waits=False)
+            raise
+        except SlsHudiError as error:
+            instance = context["ti"]
+            self.in_trouble(context, error, waits or instance.try_number <= instance.max_tries)
+            raise
+        if self._work is not None:
+            ledger, name = self._work.ledger, self._work.pipeline.name
+            with _only_logged():
+                ledger.well(name, context["ti"].dag_id, _step_of(context))
+
+    def in_trouble(self, context: Context, error: Exception, waits: bool) -> None:
+        """Tells the ledger that the step failed, or `waits` and tries again by itself."""
+        from airflow_provider_slshudi import settings
+        from airflow_provider_slshudi.hooks.ledger import LedgerHook
+
+        work, run = self._work, context["dag_run"]
+        name = Path(self.pipeline).stem if work is None else work.pipeline.name
+        with _only_logged():
+            ledger = LedgerHook(settings.ledger_conn_id()).ledger() if work is None else work.ledger
+            planned = getattr(self, "transaction", None)
+            transaction = planned.get("transaction") if isinstance(planned, Mapping) else None
+            of_step = (name, run.dag_id, run.run_id, _step_of(context))
+            ledger.trouble(*of_step, type(error).__name__, str(error), waits, transaction)
+
     def on_kill(self) -> None:
         """Ends the Spark driver that runs for this task."""
         from airflow_provider_slshudi.hooks.spark import SparkLauncher
@@ -65,14 +106,17 @@ class PipelineOperator(PipelineTask, BaseOperator):
 
 
 @contextmanager
-def terminal_fails() -> Iterator[None]:
-    """Fails the task at once on an error that no retry mends; leaves every other error to Airflow's retries."""
+def _only_logged() -> Iterator[None]:
+    """The ledger may be the very thing that failed: what is told to people changes nothing for the step."""
     try:
         yield
-    except TerminalError as error:
-        _log.debug("%r", error, exc_info=True)
-        # Without its cause, which says the same: a task's log shows every error of a chain with its text.
-        raise AirflowFailException(str(error)) from None
+    except Exception as error:
+        _log.warning("the ledger was not told how the step went: %s", error)
+
+
+def _step_of(context: Context) -> str:
+    """The task's own name, without those of its groups."""
+    return str(context["ti"].task_id).rpartition(".")[2][:64]
 
 
 def refuse_unknown_params(context: Context, known: Collection[str]) -> None:

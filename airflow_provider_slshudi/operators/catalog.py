@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_slshudi.operators.base import PipelineOperator, terminal_fails
+from airflow_provider_slshudi.operators.base import PipelineOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -21,5 +21,5 @@ class SlsHudiSyncOperator(PipelineOperator):
         """Synchronises."""
         from airflow_provider_slshudi.protocol.catalog import sync
 
-        with terminal_fails():
+        with self.told(context):
             sync(self.work(context))

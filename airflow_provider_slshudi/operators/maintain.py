@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.operators.base import PipelineOperator, terminal_fails
+from airflow_provider_slshudi.operators.base import PipelineOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -28,7 +28,7 @@ class SlsHudiCleanOperator(PipelineOperator):
         """Cleans."""
         from airflow_provider_slshudi.protocol.maintain import clean
 
-        with terminal_fails():
+        with self.told(context):
             done = clean(self.work(context))
         if done.instant is None:
             self.log.info("nothing to clean")
@@ -51,7 +51,7 @@ class SlsHudiArchiveOperator(PipelineOperator):
         """Archives."""
         from airflow_provider_slshudi.protocol.maintain import archive
 
-        with terminal_fails():
+        with self.told(context):
             done = archive(self.work(context))
         self.log.info("archived %d instants, %d commits stay on the active timeline", done.instants, done.commits)
         return asdict(done)
@@ -75,7 +75,7 @@ class SlsHudiClusterOperator(PipelineOperator):
 
     def rewrite(self, context: Context, service: Callable[[Work], Rewritten], name: str) -> dict[str, Any]:
         """Runs the service, and logs how many files became how many."""
-        with terminal_fails():
+        with self.told(context):
             done = service(self.work(context))
         if done.instant is None:
             self.log.info("nothing to %s", service.__name__)
@@ -115,7 +115,7 @@ class SlsHudiRebuildMetadataOperator(PipelineOperator):
         """Compares and rebuilds."""
         from airflow_provider_slshudi.protocol.metadata import rebuild
 
-        with terminal_fails():
+        with self.told(context):
             before, _ = rebuild(self.work(context), only_damaged=True)
         found = asdict(before)
         self.log.info("the metadata table is %s: %s", "as it should be" if before.ok else "made anew", found)

@@ -9,7 +9,6 @@ from airflow_provider_slshudi.operators.base import (
     as_xcom,
     refuse_unknown_params,
     run_ended,
-    terminal_fails,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class SlsHudiRecoverOperator(PipelineOperator):
         """Recovers."""
         from airflow_provider_slshudi.protocol.recover import recover
 
-        with terminal_fails():
+        with self.told(context):
             refuse_unknown_params(context, ("transactions",))
             done = recover(self.work(context), run_ended(context), context["params"].get("transactions") or [])
         for item in done.left:

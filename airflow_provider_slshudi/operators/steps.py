@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_provider_slshudi.operators.base import PipelineOperator, terminal_fails, this_airflow
+from airflow_provider_slshudi.operators.base import PipelineOperator, this_airflow
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_slshudi.ledger.records import Transaction
     from airflow_provider_slshudi.protocol.work import Work
+
+
+ACCEPT_GAP = "accept_gap"
+"""The tail's param by which one run records what the service dropped as a gap; its value says why."""
 
 
 class SlsHudiPlanOperator(PipelineOperator):
@@ -35,7 +39,7 @@ class SlsHudiPlanOperator(PipelineOperator):
                 "`airflow tasks test` plans nothing: it would reserve the batch for a run that ends with the test. "
                 "`slshudi plan NAME` shows what would be read; trigger the DAG to read it"
             )
-        with terminal_fails():
+        with self.told(context):
             work = self.work(context)
             transaction, more = self.plan(replace(work, run=replace(work.run, airflow=this_airflow())), context)
         if transaction is None:
@@ -45,9 +49,14 @@ class SlsHudiPlanOperator(PipelineOperator):
 
     def plan(self, work: Work, context: Context) -> tuple[Transaction | None, dict[str, Any]]:
         """The transaction, None if there is nothing to read; and further items of the result."""
-        from airflow_provider_slshudi.protocol.plan import tail
+        from airflow_provider_slshudi.protocol.plan import accepting_gaps, tail
 
-        return tail(work), {}
+        why = context["params"].get(ACCEPT_GAP)
+        if not why:
+            return tail(work), {}
+        run = context["dag_run"]
+        who = getattr(run, "triggering_user_name", None) or f"{run.dag_id}/{run.run_id}"
+        return accepting_gaps(work, who, str(why)), {}
 
 
 class _Step(PipelineOperator):
@@ -72,7 +81,7 @@ class _Step(PipelineOperator):
                 f"`transaction` is {planned!r}, not what the plan task of this run returns: clear the run from its "
                 "settle task on"
             )
-        with terminal_fails():
+        with self.told(context):
             return self.step(self.work(context), str(planned["transaction"]), int(planned["token"]), context)
 
     def step(self, work: Work, id_: str, token: int, context: Context) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_slshudi.operators.base import PipelineOperator, refuse_unknown_params, terminal_fails
+from airflow_provider_slshudi.operators.base import PipelineOperator, refuse_unknown_params
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -33,19 +33,19 @@ class SlsHudiVerifyOperator(PipelineOperator):
         """Verifies."""
         from airflow_provider_slshudi.protocol.verify import verify
 
-        with terminal_fails():
+        with self.told(context):
             refuse_unknown_params(context, ("source",))
             proof = verify(self.work(context), bool(context["params"].get("source", self.source)))
-        totals: dict[str, Any] = {
-            "as_of": proof.as_of,
-            "ranges": len(proof.ranges),
-            **proof.totals.to_dict(),
-            "unreadable": proof.unreadable,
-        }
-        if not proof.ok:
-            raise AirflowFailException(
-                f"pipeline {self.pipeline}: not every log is in the table once: {proof.complaint()}. "
-                f"`slshudi verify {self.pipeline}` lists the ranges"
-            )
+            totals: dict[str, Any] = {
+                "as_of": proof.as_of,
+                "ranges": len(proof.ranges),
+                **proof.totals.to_dict(),
+                "unreadable": proof.unreadable,
+            }
+            if not proof.ok:
+                raise AirflowFailException(
+                    f"pipeline {self.pipeline}: not every log is in the table once: {proof.complaint()}. "
+                    f"`slshudi verify {self.pipeline}` lists the ranges"
+                )
         self.log.info("every log is in the table once: %s", totals)
         return totals

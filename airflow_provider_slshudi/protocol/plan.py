@@ -14,7 +14,7 @@ from airflow_provider_slshudi.planning.backfill import plan_backfill
 from airflow_provider_slshudi.planning.batch import plan_tail
 from airflow_provider_slshudi.planning.windows import ShardWindow, reach_of, refuse_other_shards, unread
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol import duties
+from airflow_provider_slshudi.protocol import duties, sighting
 from airflow_provider_slshudi.protocol.columns import require_fit
 from airflow_provider_slshudi.protocol.evidence import require_agreement
 from airflow_provider_slshudi.protocol.settle import register, require_alone
@@ -74,6 +74,19 @@ def tail(work: Work) -> Transaction | None:
         require_agreement(work)
         require_alone(work)
         return _begun(work) or _begin(work, Kind.TAIL, _tail_ranges(work, work.connect(), save=True))
+
+
+def accepting_gaps(work: Work, who: str, why: str) -> Transaction | None:
+    """The next batch, as `tail`, which records what the service dropped as gaps, for a reason that a person gives."""
+    source = work.pipeline.source.model_copy(update={"on_expired": "skip"})
+    skipping = replace(work, pipeline=work.pipeline.model_copy(update={"source": source}))
+    with work.ledger.deed(work.pipeline.name, "accept-gap", who, why, str(work.run)) as result:
+        planned = tail(skipping)
+        gaps = [item for item in work.ledger.ranges(planned.id) if item.gap] if planned is not None else []
+        result.append(", ".join(map(str, gaps)) or "no log that nobody had read was dropped")
+    if planned is not None:
+        work.ledger.note(planned.id, "gap accepted", {"by": who, "why": why, "gaps": [str(item) for item in gaps]})
+    return planned
 
 
 def preview(work: Work) -> list[Range]:
@@ -220,6 +233,7 @@ def _refreshed(work: Work, service: LogService, taken: list[Range], save: bool) 
         seen = [replace(shard, status=LATE) if shard.id in late else shard for shard in there]
         work.ledger.save_shards(name, [*seen, *gone])
         reach(Point.PLAN_SHARDS_SAVED)
+        sighting.look(work, service, there, known)
     return _Shards(there, ends, gone, late)
 
 

@@ -104,6 +104,7 @@ def record(work: Work, id_: str, token: int) -> Transaction:
         reach(Point.RECORD_CHECKED)
         # The ledger has the ranges already, and the digest vouches for the list of files.
         facts = {"token": token, "digest": digest, "files": len(manifest.stats)}
+        facts |= {"stored": sum(stat["fileSizeInBytes"] for stat in manifest.stats)}
         facts |= {"misfits": manifest.misfits, "seconds": manifest.seconds, "warnings": warned}
         facts |= {"unfit": manifest.unfit, "examples": manifest.examples, "dropped": manifest.dropped}
         facts |= {"quarantined": None if manifest.quarantine is None else manifest.quarantined}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
 from airflow_provider_slshudi.exceptions import TransientError
-from airflow_provider_slshudi.operators.base import PipelineTask, as_xcom, run_ended, terminal_fails
+from airflow_provider_slshudi.operators.base import PipelineTask, as_xcom, run_ended
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -33,12 +33,12 @@ class SlsHudiSettleSensor(PipelineTask, BaseSensorOperator):
         """One attempt to settle."""
         from airflow_provider_slshudi.protocol.settle import require_alone, settle
 
-        with terminal_fails():
-            try:
+        try:
+            with self.told(context, waits=True):
                 work = self.work(context)
                 settled = settle(work, run_ended(context))
                 require_alone(work)
-            except TransientError as error:
-                self.log.warning("not settled yet: %s", error)
-                return PokeReturnValue(is_done=False)
+        except TransientError as error:
+            self.log.warning("not settled yet: %s", error)
+            return PokeReturnValue(is_done=False)
         return PokeReturnValue(is_done=True, xcom_value=as_xcom(settled))

@@ -94,6 +94,14 @@ def cursor(answer: Answer) -> int:
     return _cursor(found["cursor"])
 
 
+def cursor_time(answer: Answer) -> int:
+    """The receive time in the answer, in unix seconds. Raises Doubt."""
+    found = _json(answer)
+    if not isinstance(found, dict) or not isinstance(found.get("cursor_time"), int) or found["cursor_time"] < 0:
+        raise Doubt("JSON without the time of a cursor")
+    return int(found["cursor_time"])
+
+
 def error(answer: Answer) -> tuple[str, str]:
     """Error code and message of a failed response; for a gateway's own page the code is its status."""
     try:

@@ -94,6 +94,14 @@ class LogService:
         """The cursor of the first log group that the service received at or after `unix_seconds`, or `end`."""
         return self._cursor(shard, str(int(unix_seconds)))
 
+    def received(self, shard: int, cursor: int) -> int:
+        """When the service received the log group at `cursor`, in unix seconds.
+
+        https://www.alibabacloud.com/help/en/sls/developer-reference/api-sls-2020-12-30-getcursortime
+        """
+        query = {"type": "cursor_time", "cursor": cursors.text(cursor)}
+        return self._call("time of the cursor", shard, cursor, query, answers.cursor_time)
+
     def pull(self, shard: int, begin: int, end: int, count: int = PULL_GROUPS, pacer: Pacer | None = None) -> Pull:
         """Up to `count` log groups of `[begin, end)`; only `next == end` tells that the end is reached.
 

@@ -1,0 +1,65 @@
+"""Everything that the ledger has of its pipelines at one moment, for those who look at many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from sqlalchemy import Connection, func, select
+
+from airflow_provider_slshudi.ledger import models, reads, sightings
+from airflow_provider_slshudi.ledger.engine import now
+from airflow_provider_slshudi.ledger.records import LedgerPipeline, Standing, Trouble
+
+
+def standings(connection: Connection, newest: int, since: datetime, names: Collection[str] | None) -> list[Standing]:
+    """See `Ledger.standings`."""
+    at = now(connection)
+    troubles: dict[str, list[Trouble]] = {}
+    for found in sightings.troubles(connection):
+        troubles.setdefault(found.pipeline, []).append(found)
+    known = {pipeline.name: pipeline for pipeline in reads.pipelines(connection)}
+    # A pipeline that failed before it could be registered is all the more to be seen.
+    everyone = {**{name: LedgerPipeline(name, "", "") for name in troubles}, **known}
+    return [
+        _standing(connection, at, everyone[name], newest, since, troubles.get(name, []))
+        for name in sorted(everyone)
+        if names is None or name in names
+    ]
+
+
+def _standing(
+    connection: Connection,
+    at: datetime,
+    pipeline: LedgerPipeline,
+    newest: int,
+    since: datetime,
+    troubles: list[Trouble],
+) -> Standing:
+    name = pipeline.name
+    committed = reads.latest_committed(connection, name)
+    kept = sightings.last_kept(connection, name)
+    return Standing(
+        pipeline,
+        at,
+        reads.last(connection, name, newest, None),
+        reads.live(connection, name),
+        committed,
+        None if committed is None else _last_time(connection, committed.id),
+        sightings.since(connection, name, since),
+        None if kept is None else kept.kept,
+        reads.shards(connection, name),
+        reads.density(connection, name),
+        sightings.unread_since(connection, name),
+        reads.coverage(connection, name),
+        reads.reserved(connection, name),
+        troubles,
+    )
+
+
+def _last_time(connection: Connection, id_: str) -> int | None:
+    table = models.ranges.c
+    found: int | None = connection.execute(
+        select(func.max(table.last_time)).where(table.transaction_id == id_)
+    ).scalar_one()
+    return found

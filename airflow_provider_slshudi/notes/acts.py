@@ -1,0 +1,62 @@
+"""What a person may have done to a pipeline that needs one; a page leaves the name for the run that does it."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Act(str, Enum):
+    """An act, by the name that a run's param gives it; `does` says what will happen."""
+
+    does: str
+    needs_transaction: bool
+
+    def __new__(cls, name: str, does: str, needs_transaction: bool = False) -> Act:
+        """With what it does."""
+        made = str.__new__(cls, name)
+        made._value_ = name
+        made.does, made.needs_transaction = does, needs_transaction
+        return made
+
+    RECOVER = (
+        "recover",
+        "Decides every batch whose run has ended, by what ledger and table show: commits what is written and recorded, "
+        "rolls back the rest, whose ranges are read again. A batch that you name is decided whatever its run does; "
+        "whoever works on it is fenced off.",
+    )
+    ABANDON = (
+        "abandon",
+        "Gives the batch up: fences off whoever works on it, rolls its instant back, deletes its files. A later batch "
+        "reads its ranges again. Readers never saw its rows.",
+        True,
+    )
+    BREAK_LEASE = (
+        "break-lease",
+        "Ends the leases of whoever decides for the pipeline, unless their process surely lives. A holder that lives "
+        "after all finds out before it changes anything.",
+    )
+    REBUILD_LEDGER = (
+        "rebuild-ledger",
+        "Replaces what the ledger says of the pipeline by what the table's commits say, and takes other clients' "
+        "writes as meant. Pending instants are rolled back; their ranges are read again.",
+    )
+    TABLE_IS_GONE = (
+        "table-is-gone",
+        "You say that the table was deleted for good. The ledger forgets all that was written to it, and the next "
+        "batches make a new table of all that the service still holds.",
+    )
+    REBUILD_METADATA = (
+        "rebuild-metadata",
+        "Compares Hudi's metadata table with the files on storage, and makes it anew if they differ. Batches wait; "
+        "afterwards readers see the files that the commits name.",
+    )
+    REPLAY = (
+        "replay",
+        "Makes rows of quarantined logs by the pipeline's file as it is now. Those that fit go to the main table and "
+        "leave the quarantine in one transaction; the others stay.",
+    )
+    DROP_DOUBLED = (
+        "drop-doubled",
+        "Takes rows out of the table that a second ledger committed again, in one commit; the earlier commit keeps its "
+        "rows. Then makes the ledger anew from the table.",
+    )

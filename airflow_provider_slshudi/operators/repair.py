@@ -1,0 +1,48 @@
+"""What a person asks for on a page, done by a DAG run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.notes.acts import Act
+from airflow_provider_slshudi.operators.base import PipelineOperator, refuse_unknown_params, run_ended
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+PARAMS = ("act", "reason", "transaction")
+
+
+class SlsHudiRepairOperator(PipelineOperator):
+    """Does what the run's params ask for: `act` (see `Act`), for a `reason`, on a `transaction`.
+
+    The ledger keeps the user who triggered the run. Returns `{"done": what was done, in a sentence}`. It has no
+    retries: the person sees what happened, and decides.
+
+    Args:
+        pipeline: a pipeline's name or file.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "retries": 0})
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Acts."""
+        from airflow_provider_slshudi.protocol.acts import perform
+
+        with self.told(context):
+            refuse_unknown_params(context, PARAMS)
+            act, reason, transaction = (context["params"].get(name) for name in PARAMS)
+            known = {item.value: item for item in Act}
+            if act not in known:
+                raise ConfigError(
+                    f"act: {act!r}: one of {', '.join(known)}", source="DAG params", field="act", value=act
+                )
+            run = context["dag_run"]
+            who = getattr(run, "triggering_user_name", None) or f"{run.dag_id}/{run.run_id}"
+            done = perform(
+                self.work(context), run_ended(context), known[act], who, str(reason or ""), transaction or None
+            )
+        self.log.info("%s, for %s: %s", act, who, done)
+        return {"done": done}

@@ -1,0 +1,4 @@
+"""Pages in Airflow: a plugin whose routes show what `views` has. They read the ledger and write nothing."""
+
+PREFIX = "/slshudi"
+"""Where Airflow's API server serves the pages."""

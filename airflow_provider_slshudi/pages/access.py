@@ -1,0 +1,63 @@
+"""Who may see which pipeline: whoever may read one of its DAGs, by Airflow's own permissions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import GetUserDep
+from airflow.models.dag import DagTag
+from fastapi import Depends, HTTPException, status
+from sqlalchemy import select
+
+TAG = "slshudi"
+"""The tag of every DAG that `airflow_provider_slshudi.dag` makes; another one is the pipeline's name."""
+
+
+@dataclass(frozen=True)
+class Viewer:
+    """Who looks: the DAGs that they may read, and those of each pipeline among them."""
+
+    readable: frozenset[str]
+    dags: dict[str, list[str]]
+
+    def require(self, pipeline: str) -> list[str]:
+        """The pipeline's DAGs that they may read.
+
+        Raises:
+            HTTPException: there is none. The answer does not tell whether there is such a pipeline.
+        """
+        found = self.dags.get(pipeline, [])
+        if not found:
+            raise HTTPException(status.HTTP_403_FORBIDDEN, "You may not read a DAG of such a pipeline.")
+        return found
+
+    def pipeline_of(self, dag_id: str) -> str | None:
+        """The pipeline of a DAG; None if it is no pipeline's.
+
+        Raises:
+            HTTPException: they may not read the DAG, or there is none.
+        """
+        if dag_id not in self.readable:
+            raise HTTPException(status.HTTP_403_FORBIDDEN, "You may not read such a DAG.")
+        return next((pipeline for pipeline, dags in self.dags.items() if dag_id in dags), None)
+
+
+def _viewer(user: GetUserDep, session: SessionDep) -> Viewer:
+    ours = select(DagTag.dag_id).where(DagTag.name == TAG)
+    tags: Sequence[tuple[str, str]] = session.execute(
+        select(DagTag.name, DagTag.dag_id).where(DagTag.dag_id.in_(ours), DagTag.name != TAG)
+    ).all()
+    readable = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
+    dags: dict[str, list[str]] = {}
+    for name, dag_id in sorted(tags):
+        if dag_id in readable:
+            dags.setdefault(name, []).append(dag_id)
+    return Viewer(frozenset(readable), dags)
+
+
+ViewerDep = Annotated[Viewer, Depends(_viewer)]
+"""Every route asks for it: without a login Airflow answers 401."""

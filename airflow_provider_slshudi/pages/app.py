@@ -1,0 +1,151 @@
+"""The routes of the pages. Each asks who looks, and shows nothing of pipelines whose DAGs they may not read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request, Response, status
+from fastapi.responses import HTMLResponse
+
+from airflow_provider_slshudi import settings
+from airflow_provider_slshudi.exceptions import LedgerError, SlsHudiError
+from airflow_provider_slshudi.hooks.ledger import LedgerHook
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.states import LIVE
+from airflow_provider_slshudi.notes.acts import Act
+from airflow_provider_slshudi.pages.access import Viewer, ViewerDep
+from airflow_provider_slshudi.pages.render import STATIC, page
+from airflow_provider_slshudi.views import history, shards, standing
+
+BATCHES = 60
+"""Batches on a pipeline's page; older ones are a link away."""
+DEEDS = 20
+"""What people had done, on a pipeline's page."""
+
+
+def create_app() -> FastAPI:
+    """The application that the plugin mounts."""
+    # Without FastAPI's own pages, which ask for no login.
+    app = FastAPI(title="slshudi", docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_api_route("/", fleet, response_class=HTMLResponse)
+    app.add_api_route("/pipelines/{name}", pipeline, response_class=HTMLResponse)
+    app.add_api_route("/pipelines/{name}/acts/{act}", act_of, response_class=HTMLResponse)
+    app.add_api_route("/transactions/{id_}", transaction, response_class=HTMLResponse)
+    app.add_api_route("/dags/{dag_id}", of_dag, response_class=HTMLResponse)
+    app.add_api_route("/dags/{dag_id}/runs/{run_id:path}", of_run, response_class=HTMLResponse)
+    app.add_api_route("/static/{name}", static)
+    app.add_exception_handler(SlsHudiError, _failed)
+    return app
+
+
+def fleet(request: Request, viewer: ViewerDep) -> HTMLResponse:
+    """All pipelines; the one that needs a person most comes first."""
+    shown = standing.pipelines(_ledger(), sorted(viewer.dags))
+    known = {view.name for view in shown}
+    return page(request, "fleet.html", pipelines=shown, waiting=sorted(viewer.dags.keys() - known))
+
+
+def pipeline(request: Request, viewer: ViewerDep, name: str, before: str | None = None) -> HTMLResponse:
+    """One pipeline: shards, coverage, batches, values that did not fit."""
+    dags = viewer.require(name)
+    return _pipeline(request, name, dags, before)
+
+
+def act_of(request: Request, viewer: ViewerDep, name: str, act: str, transaction: str | None = None) -> HTMLResponse:
+    """What an act will do to a pipeline, what it will find, and the form that asks for it."""
+    dags = viewer.require(name)
+    if act not in {item.value for item in Act}:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such act.")
+    ledger = _ledger()
+    live = ledger.live(name)
+    named = next((item for item in live if item.id == transaction), None)
+    shown: dict[str, Any] = {
+        "act": Act(act),
+        "live": live if named is None else [named],
+        "named": named,
+        "gone": transaction if transaction and named is None else None,
+        "ranges": {item.id: ledger.ranges(item.id) for item in live},
+        "holdings": ledger.holdings(name),
+        "committed": ledger.latest_committed(name),
+        "dag": _dag(dags, name, "repair"),
+        "now": ledger.now(),
+    }
+    return page(request, "act.html", name=name, dags=dags, **shown)
+
+
+def transaction(request: Request, viewer: ViewerDep, id_: str) -> HTMLResponse:
+    """One transaction: ranges, steps, decisions, history."""
+    return _transaction(request, viewer, id_)
+
+
+def of_dag(request: Request, viewer: ViewerDep, dag_id: str) -> HTMLResponse:
+    """The page of a DAG's pipeline."""
+    name = viewer.pipeline_of(dag_id)
+    if name is None:
+        return page(request, "none.html", what=f"DAG {dag_id}")
+    return _pipeline(request, name, viewer.require(name), None)
+
+
+def of_run(request: Request, viewer: ViewerDep, dag_id: str, run_id: str) -> HTMLResponse:
+    """The page of the transaction that a DAG run made, or of the run's pipeline."""
+    name = viewer.pipeline_of(dag_id)
+    if name is None:
+        return page(request, "none.html", what=f"DAG {dag_id}")
+    found = _ledger().of_run(name, dag_id, run_id)
+    if found is None:
+        return _pipeline(request, name, viewer.require(name), None, f"Run {run_id} made no transaction.")
+    return _transaction(request, viewer, found.id)
+
+
+def static(viewer: ViewerDep, name: str) -> Response:
+    """Style sheet and script."""
+    if name not in STATIC:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such file.")
+    return Response(
+        STATIC[name].read_bytes(), media_type={"css": "text/css", "js": "text/javascript"}[name[-3:].strip(".")]
+    )
+
+
+def _pipeline(
+    request: Request, name: str, dags: list[str], before: str | None, said: str | None = None
+) -> HTMLResponse:
+    ledger = _ledger()
+    found = ledger.standings(standing.NEWEST, ledger.now() - standing.WINDOW, [name])
+    if not found:
+        return page(request, "none.html", what=f"Pipeline {name}", dags=dags)
+    past = ledger.history(name, BATCHES, before)
+    shown: dict[str, Any] = {
+        "view": standing.view_of(found[0]),
+        "shards": shards.shards(found[0]),
+        "batches": history.batches(past),
+        "misfits": history.misfits(past),
+        "older": past[-1].transaction.id if len(past) == BATCHES else None,
+    }
+    roles = {role: _dag(dags, name, role) for role in ("tail", "verify", "repair")}
+    acts = ledger.deeds(name, DEEDS)
+    return page(request, "pipeline.html", dags=dags, roles=roles, deeds=acts, said=said, before=before, **shown)
+
+
+def _transaction(request: Request, viewer: Viewer, id_: str) -> HTMLResponse:
+    found = _ledger().find(id_)
+    # One that is not there is answered as one that they may not see.
+    dags = viewer.require("" if found is None else found.pipeline)
+    view = history.transaction(_ledger(), id_)
+    live = view.batch.transaction.state in LIVE
+    return page(request, "transaction.html", dags=dags, view=view, live=live, acts=(Act.RECOVER, Act.ABANDON))
+
+
+def _dag(dags: list[str], name: str, role: str) -> str | None:
+    """The pipeline's DAG of this role, if it has its usual name and may be read."""
+    return next((dag for dag in dags if dag == f"{name}_{role}"), None)
+
+
+def _ledger() -> Ledger:
+    return LedgerHook(settings.ledger_conn_id()).ledger()
+
+
+async def _failed(request: Request, error: Exception) -> HTMLResponse:
+    """The page of an error: mostly, the ledger's database does not answer."""
+    what = "The ledger could not be read" if isinstance(error, LedgerError) else "This page could not be made"
+    code = status.HTTP_503_SERVICE_UNAVAILABLE
+    return page(request, "failed.html", code, what=what, error=type(error).__name__, message=str(error))

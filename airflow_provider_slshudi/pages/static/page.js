@@ -1,0 +1,90 @@
+// Follows Airflow's colours, opens Airflow's own pages outside of the frame, and shows what is new every ten seconds.
+"use strict";
+
+function airflowIsDark() {
+  try {
+    const shown = window.parent.document.documentElement.classList;
+    if (shown.contains("dark")) return true;
+    if (shown.contains("light")) return false;
+  } catch { /* not in Airflow's frame */ }
+  return window.matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+function followColours() {
+  document.documentElement.dataset.theme = airflowIsDark() ? "dark" : "light";
+}
+
+// A frame of Airflow's may not move the page around it, but a link of that page may.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-top]");
+  if (!link || window.parent === window || event.ctrlKey || event.metaKey) return;
+  event.preventDefault();
+  const outside = window.parent.document.createElement("a");
+  outside.href = link.href;
+  window.parent.document.body.append(outside);
+  outside.click();
+  outside.remove();
+});
+
+// A form asks Airflow's own API, with the user's own rights: a run of a DAG, or its pause.
+async function ask(form, method, path, body) {
+  const said = form.querySelector("output");
+  const buttons = [...form.querySelectorAll("button")];
+  buttons.forEach((button) => { button.disabled = true; });
+  said.textContent = "…";
+  try {
+    const answer = await fetch(`${document.body.dataset.airflow}/api/v2/dags/${encodeURIComponent(form.dataset.dag)}${path}`, {
+      method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
+    });
+    const found = await answer.json().catch(() => ({}));
+    if (!answer.ok) {
+      const why = typeof found.detail === "string" ? found.detail : JSON.stringify(found.detail ?? "");
+      said.textContent = `Airflow refused (${answer.status}): ${why}`;
+      return null;
+    }
+    return found;
+  } catch (error) {
+    said.textContent = `Airflow does not answer: ${error.message}`;
+    return null;
+  } finally {
+    buttons.forEach((button) => { button.disabled = false; });
+  }
+}
+
+document.addEventListener("submit", async (event) => {
+  const form = event.target, said = form.querySelector("output");
+  event.preventDefault();
+  if (form.matches("form.trigger")) {
+    const conf = Object.fromEntries(new FormData(form));
+    const run = await ask(form, "POST", "/dagRuns", { logical_date: null, conf });
+    if (!run) return;
+    const link = document.createElement("a");
+    link.dataset.top = "";
+    link.href = `${document.body.dataset.airflow}/dags/${encodeURIComponent(run.dag_id)}/runs/${encodeURIComponent(run.dag_run_id)}`;
+    link.textContent = run.dag_run_id;
+    said.replaceChildren("Begun: ", link);
+  } else if (form.matches("form.pause")) {
+    const paused = event.submitter.value === "true";
+    if (await ask(form, "PATCH", "?update_mask=is_paused", { is_paused: paused })) {
+      said.textContent = paused ? "It is paused." : "It runs.";
+    }
+  }
+});
+
+async function refresh() {
+  const busy = document.querySelector("output:not(:empty)") || document.activeElement?.matches("input, textarea, button");
+  if (document.hidden || busy || window.getSelection().toString()) return;
+  const answer = await fetch(location.href, { headers: { Accept: "text/html" } }).catch(() => null);
+  if (!answer || answer.status === 401 || answer.status === 403) return;
+  const found = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
+  const shown = document.querySelector("main");
+  if (found && shown && found.innerHTML !== shown.innerHTML) {
+    const at = document.activeElement && document.activeElement.getAttribute("href");
+    shown.replaceChildren(...found.childNodes);
+    if (at) document.querySelector(`main a[href="${CSS.escape(at)}"]`)?.focus();
+  }
+}
+
+followColours();
+setInterval(followColours, 1000);
+setInterval(refresh, 10000);

@@ -1,0 +1,103 @@
+"""Does what a person asked for, and leaves who asked, why, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.notes.acts import Act
+from airflow_provider_slshudi.notes.handover import Selection
+from airflow_provider_slshudi.protocol import metadata
+from airflow_provider_slshudi.protocol.abandon import abandon
+from airflow_provider_slshudi.protocol.rebuild import rebuild
+from airflow_provider_slshudi.protocol.recover import break_leases, recover
+from airflow_provider_slshudi.protocol.repair import drop_doubled
+from airflow_provider_slshudi.protocol.replay import replay
+from airflow_provider_slshudi.protocol.settle import Ended
+from airflow_provider_slshudi.protocol.work import Work
+
+
+def perform(work: Work, ended: Ended, act: Act, who: str, reason: str, transaction: str | None = None) -> str:
+    """Does it, and returns what was done in a sentence; the ledger keeps who did it, why, and with what result.
+
+    Raises:
+        ConfigError: no reason is given, or a transaction is lacking, or does not wait for a decision.
+        SlsHudiError: as the act itself does.
+    """
+    if not reason.strip():
+        raise _wrong("reason", reason, "say why: whoever looks at the history later has to understand it")
+    if act.needs_transaction and not transaction:
+        raise _wrong("transaction", transaction, f"{act.value} needs the id of a transaction")
+    name = work.pipeline.name
+    with work.ledger.deed(name, act.value, who, reason, str(work.run), transaction) as result:
+        done = _HOW[act](work, ended, f"{reason} ({who})", transaction)
+        result.append(done)
+    return done
+
+
+def _recover(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
+    done = recover(work, ended, [transaction] if transaction else [])
+    said = [f"{item.transaction}: {item.decision.value}" for item in done.settled] or ["nothing was left to decide"]
+    return "; ".join([*said, *(f"{left.transaction} was left: {left.why}" for left in done.left)])
+
+
+def _abandon(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
+    seen = abandon(work, str(transaction), reason)
+    return f"{transaction} was given up; the table showed {seen.state.value}"
+
+
+def _break_lease(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
+    broken = break_leases(work, reason)
+    return "; ".join(f"the lease of {item.holder} was ended" for item in broken) or "nobody has a lease"
+
+
+def _rebuild(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
+    done = rebuild(work)
+    return f"{done.committed} committed transactions are in the ledger, {len(done.rolled_back)} were rolled back"
+
+
+def _forget(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
+    rebuild(work, table_is_gone=True)
+    return "the ledger forgot the table"
+
+
+def _metadata(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
+    before, _ = metadata.rebuild(work, only_damaged=True)
+    if before.ok:
+        return f"the metadata table is as it should be, {before.files} files"
+    return (
+        f"the metadata table was made anew: {before.lacking} files were lacking in it, {before.gone} were listed and "
+        f"gone, {before.differing} differed, {before.leftovers} leftovers were deleted"
+    )
+
+
+def _replay(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
+    done = replay(work, Selection())
+    if done is None:
+        return "the quarantine never had a log"
+    left = sum(done.left.values())
+    return f"transaction {done.transaction} moved {done.moved} logs into the table, {left} do not fit"
+
+
+def _drop_doubled(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
+    done = drop_doubled(work)
+    if done.instant is None:
+        return "nothing is in the table twice"
+    rows = sum(item.rows for item in done.dropped)
+    return f"instant {done.instant} took {rows} rows out of the table"
+
+
+_HOW: dict[Act, Callable[[Work, Ended, str, str | None], str]] = {
+    Act.RECOVER: _recover,
+    Act.ABANDON: _abandon,
+    Act.BREAK_LEASE: _break_lease,
+    Act.REBUILD_LEDGER: _rebuild,
+    Act.TABLE_IS_GONE: _forget,
+    Act.REBUILD_METADATA: _metadata,
+    Act.REPLAY: _replay,
+    Act.DROP_DOUBLED: _drop_doubled,
+}
+
+
+def _wrong(field: str, value: object, why: str) -> ConfigError:
+    return ConfigError(f"{field}: {value!r}: {why}", source="DAG params", field=field, value=value)

@@ -1,0 +1,132 @@
+"""Looks at the service's shards and keeps what was seen, so that pages, metrics and alerts ask the ledger alone."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from airflow_provider_slshudi.exceptions import SourceError, SourceRefused
+from airflow_provider_slshudi.ledger.records import GONE, LedgerShard, Sighting
+from airflow_provider_slshudi.planning.sighting import Seen, backlog, first_unread
+from airflow_provider_slshudi.planning.windows import estimate, reach_of, unread
+from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.sls.fanout import ask_each
+from airflow_provider_slshudi.sls.service import LogService
+
+_log = logging.getLogger(__name__)
+_RETENTION_STAYS = timedelta(hours=1)
+"""How long the answer to "how long are logs kept" counts; it changes by hand, and costs a request."""
+
+
+def look(work: Work, service: LogService, shards: Iterable[LedgerShard], before: Mapping[int, LedgerShard]) -> None:
+    """Keeps what the `shards`, asked just now, say of the pipeline.
+
+    Asks the service for the age of unread logs where the look before does not tell it. Where it does not answer,
+    that stays unknown: nobody waits for a figure.
+
+    Args:
+        before: the shards as the ledger had them until now.
+    """
+    name, now = work.pipeline.name, work.ledger.now()
+    last = next(iter(work.ledger.sightings(name, 1)), None)
+    known = {id_: shard.end for id_, shard in before.items()}
+    seen = [Seen(shard.id, shard.first, shard.end, known.get(shard.id)) for shard in shards if shard.end is not None]
+    found = backlog(seen, work.ledger.coverage(name), work.ledger.density(name))
+    since = _since(service, seen, first_unread(found.unread), None if last is None else last.at)
+    ages = [at for at in since.values() if at is not None]
+    sighting = Sighting(
+        now,
+        found.came,
+        found.came_bytes,
+        sum(map(len, found.unread)),
+        found.unread_bytes,
+        # One unknown age may be the oldest.
+        min(ages) if ages and len(ages) == len(since) else None,
+        _kept(work, service, now),
+    )
+    work.ledger.saw(name, sighting, {item.shard: since.get(item.shard) for item in seen})
+
+
+@dataclass(frozen=True)
+class Behind:
+    """How far one shard is behind.
+
+    Attributes:
+        covered_to: the end of the last committed range, or where duty begins.
+        unread, unread_bytes: log groups that no committed batch has; their raw bytes, estimated (None: unknown).
+        seconds: the age of the oldest of them; 0 where there is none, None where the service does not say.
+    """
+
+    shard: int
+    covered_to: int
+    end: int
+    unread: int
+    unread_bytes: int | None
+    seconds: float | None
+
+
+def behind(work: Work) -> list[Behind]:
+    """Asks the service how far each shard is behind now; changes nothing. Shards that no plan has seen are left out.
+
+    Raises:
+        SourceError: the service refuses, or does not answer.
+    """
+    name, service = work.pipeline.name, work.connect()
+    shards = [shard for shard in work.ledger.shards(name) if shard.status != GONE]
+    ends = ask_each(service.end_if_there, (shard.id for shard in shards))
+    there = [(shard, end) for shard in shards if (end := ends[shard.id]) is not None]
+    covered, density = work.ledger.coverage(name), work.ledger.density(name)
+    left = unread(((shard.id, shard.first, end) for shard, end in there), covered)
+    first, reached, now = first_unread(left), reach_of(covered), time.time()
+    ages = _since(service, [], first, None)
+    found = []
+    for shard, end in there:
+        mine = [item for item in left if item.shard == shard.id]
+        at = ages.get(shard.id)
+        size = round(estimate(mine, density)) if shard.id in density or not mine else None
+        seconds = 0.0 if not mine else None if at is None else max(now - at, 0.0)
+        to = max(shard.first, reached.get(shard.id, 0))
+        found.append(Behind(shard.id, to, end, sum(map(len, mine)), size, seconds))
+    return found
+
+
+def _since(
+    service: LogService, seen: Iterable[Seen], unread: Mapping[int, int], last: datetime | None
+) -> dict[int, int | None]:
+    """For each shard with unread logs when the first of them was received, at the earliest; None if unknown."""
+    ends = {item.shard: item.before for item in seen}
+    since: dict[int, int | None] = {}
+    asked = []
+    for shard, cursor in unread.items():
+        end = ends.get(shard)
+        if last is not None and end is not None and cursor >= end:
+            since[shard] = int(last.timestamp())  # it came after the look before
+        else:
+            asked.append(shard)
+
+    def ask(shard: int) -> int | None:
+        try:
+            return service.received(shard, unread[shard])
+        except SourceError as error:
+            _log.info("the age of unread logs is not known: %s", error)
+            return None
+
+    return since | ask_each(ask, asked)
+
+
+def _kept(work: Work, service: LogService, now: datetime) -> int | None:
+    """How many seconds the logstore keeps logs, asked once an hour; None where this key may not know."""
+    known = work.ledger.retention_seen(work.pipeline.name)
+    if known is not None and now - known.at < _RETENTION_STAYS:
+        return None
+    try:
+        found = service.retention()
+    except SourceRefused:  # this key may not ask
+        return None
+    except SourceError as error:
+        _log.info("how long logs are kept is not known: %s", error)
+        return None
+    return None if found is None else found[0]

@@ -1,0 +1,1 @@
+"""What a person sees of pipelines: figures made of the ledger alone, for pages and commands."""

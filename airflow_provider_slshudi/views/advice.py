@@ -1,0 +1,137 @@
+"""What each error asks of a person: something to do elsewhere, an act that a page offers, or nothing.
+
+The manual's table of errors says the same at length (docs/operating.md); a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_provider_slshudi.notes.acts import Act
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to do about an error.
+
+    Attributes:
+        text: in a sentence or two; the error's own message has the particulars.
+        acts: what the page offers, the likeliest first.
+        run: whether the pipeline runs again as soon as what the text asks for is done.
+        gap: whether the loss may be accepted.
+    """
+
+    text: str
+    acts: tuple[Act, ...] = ()
+    run: bool = False
+    gap: bool = False
+
+
+def _nothing(text: str = "Nothing: it passes by itself.") -> Advice:
+    return Advice(text)
+
+
+def _again(text: str) -> Advice:
+    return Advice(text, run=True)
+
+
+_OWNER = _again("Work as the owner that the message names, or give the files to the user of the pipelines.")
+_RECOVERED = Advice("Nothing: the next run decides the batch. It can be decided now.", (Act.RECOVER,))
+_REBUILD = Advice(
+    "The table is the truth about what is committed: make the ledger anew from it. Pause the pipeline's DAGs first.",
+    (Act.REBUILD_LEDGER,),
+)
+
+ADVICE: Mapping[str, Advice] = {
+    "ConfigError": _again("Correct what the message names: a pipeline file, a connection or a parameter."),
+    "ConnectionMissing": _again("Add the connection that the message names."),
+    "RuntimeMissing": Advice(
+        "Install, set or take away what the message names, on the machine where it failed.", run=True
+    ),
+    "SourceUnavailable": _nothing(),
+    "SourceThrottled": _nothing("Nothing: it passes by itself. If it goes on, raise the quota."),
+    "SourceRefused": _again("Correct the key, its permissions, the names or the clock, as the message says."),
+    "SourceCorrupt": _nothing("Nothing: it passes by itself. Report it if it goes on."),
+    "CursorError": Advice("Correct the parameter and trigger the run again."),
+    "DecodeError": Advice("Report it, with shard and cursor."),
+    "DataExpired": Advice(
+        "The service dropped logs that nobody had read. Restore them, or accept the gap: it is recorded, and the "
+        "pipeline goes on behind it.",
+        gap=True,
+    ),
+    "ValueMisfit": Advice(
+        "Correct the column in the pipeline's file, or let misfits be nullified or quarantined.", run=True
+    ),
+    "TooManyMisfits": _again("Correct the columns in the pipeline's file, or allow more misfits."),
+    "ReplayUnderWay": Advice("Wait for the replay that is under way; if it died, decide it.", (Act.RECOVER,)),
+    "CheckFailed": Advice(
+        "Mend the source, or the check in the pipeline's file. The same ranges are read again.", run=True
+    ),
+    "CatalogFailed": Advice(
+        "Look after the metastore. The batch is committed; the next run tells the catalog.", run=True
+    ),
+    "KeyMissing": _again("Correct the column, or whoever writes such logs, or let them be dropped."),
+    "TooManyFiles": _again("Make batches smaller, files larger, or partitions fewer."),
+    "BatchUnderWay": _nothing("Nothing: batches of this table go one after the other."),
+    "LedgerUnavailable": _nothing("Nothing here: look after the ledger's database."),
+    "LedgerDenied": _again("Give the ledger's file to the user that runs the pipelines."),
+    "TableDenied": Advice(
+        "Work as the owner that the message names, or give the files to the user of the pipelines.", run=True
+    ),
+    "JobDenied": Advice(
+        "Work as the owner that the message names, or give the files to the user of the pipelines.", run=True
+    ),
+    "LeaseHeld": Advice(
+        "Nothing: it takes seconds, or about three minutes if the machine that decided is gone. If it does not end, "
+        "end the lease.",
+        (Act.BREAK_LEASE,),
+    ),
+    "Fenced": _nothing("Nothing: somebody else decided the batch, and this run is over."),
+    "IllegalTransition": _RECOVERED,
+    "RangeConflict": _nothing("Nothing: the next run plans again."),
+    "PipelineConflict": _again("Put the pipeline's file back, or use another name and table."),
+    "TimelineUnreadable": Advice(
+        "Look after the table's storage: mounts, credentials, endpoint. Batches go on once it is back. Only if the "
+        "table was deleted for good, say so.",
+        (Act.TABLE_IS_GONE,),
+    ),
+    "ClockAhead": _again("Correct the clock that is wrong, the machine's or the database's."),
+    "ClockBehind": Advice(
+        "Set the machine's clock. If the clock of another machine was ahead and the message names a metadata table, "
+        "make that anew.",
+        (Act.REBUILD_METADATA,),
+        run=True,
+    ),
+    "CommitStateUnknown": _RECOVERED,
+    "ForeignWrite": Advice(
+        "Find out who wrote to the table. If the write is meant to be there, the ledger takes the table as it is. "
+        "Otherwise restore the table and its quarantine to before it, and then do the same.",
+        (Act.REBUILD_LEDGER,),
+    ),
+    "ColumnMismatch": _again("Do what the message says of each column, in the pipeline's file."),
+    "TableMismatch": _again("Correct the path, or find out who else writes the table."),
+    "LedgerAhead": _REBUILD,
+    "LedgerLost": _REBUILD,
+    "RangesDoubled": Advice(
+        "Two ledgers committed the same logs. Pause the pipeline's DAGs, then take the second copy out of the table.",
+        (Act.DROP_DOUBLED,),
+    ),
+    "ManifestError": _RECOVERED,
+    "TableError": Advice(
+        "Read the message; the next run looks again. If it names the metadata table, make that anew.",
+        (Act.RECOVER, Act.REBUILD_METADATA),
+    ),
+    "JobFailed": Advice(
+        "The message has the reason, or the last line with an error; the task's log has all. Decide the batch now, or "
+        "leave it to the next run.",
+        (Act.RECOVER,),
+    ),
+}
+
+UNKNOWN = Advice("Read the message, and the task's log.", run=True)
+
+
+def advice(error: str) -> Advice:
+    """What to do about an error, by its class."""
+    return ADVICE.get(error, UNKNOWN)

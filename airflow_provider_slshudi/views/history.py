@@ -1,0 +1,140 @@
+"""What a pipeline's batches did: steps and their seconds, rows, bytes, files, values that did not fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import Event, Past, RangeTotals, Transaction
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.protocol.recover import DECISION, Decided, decisions
+from airflow_provider_slshudi.ranges import Range
+
+_STEPS = {State.PLANNED.value: "open", State.OPEN.value: "append and record", State.PREPARED.value: "commit"}
+"""What a transaction goes through after each state."""
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """The time between two states of a transaction; `name` says what happens in it."""
+
+    name: str
+    begin: datetime
+    end: datetime
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return (self.end - self.begin).total_seconds()
+
+
+@dataclass(frozen=True)
+class BatchView:
+    """One transaction at a glance; `files` and `stored` (bytes of its files) are None before it is recorded.
+
+    Attributes:
+        unfit: logs that did not fit their columns.
+        decided: how often a recovery decided it; the commit of a healthy run does not count.
+    """
+
+    transaction: Transaction
+    steps: list[StepTime]
+    files: int | None
+    stored: int | None
+    unfit: int
+    decided: int
+
+    @property
+    def seconds(self) -> float:
+        """From its plan to its end, or to its last change."""
+        return (self.transaction.changed - self.transaction.created).total_seconds()
+
+
+@dataclass(frozen=True)
+class Misfits:
+    """Values that did not fit, of some batches together: count by column, and examples as text."""
+
+    logs: int
+    rows: int
+    columns: Mapping[str, int]
+    examples: list[str]
+
+
+@dataclass(frozen=True)
+class TransactionView:
+    """All that the ledger has of a transaction; `totals` by range, without ranges that were not read (yet)."""
+
+    batch: BatchView
+    ranges: list[Range]
+    totals: Mapping[Range, RangeTotals]
+    events: list[tuple[Event, str]]
+    decisions: list[Decided]
+    facts: Mapping[str, Any]
+
+
+def batches(past: Iterable[Past]) -> list[BatchView]:
+    """The transactions at a glance."""
+    return [_batch(item.transaction, item.events) for item in past]
+
+
+def misfits(past: Sequence[Past], examples: int = 5) -> Misfits:
+    """The values of these transactions that did not fit; of the newest ones some examples."""
+    columns: dict[str, int] = {}
+    shown: list[str] = []
+    logs = rows = 0
+    for item in past:
+        facts = item.transaction.manifest or {}
+        logs += int(facts.get("unfit") or 0)
+        rows += item.transaction.rows
+        shown += [str(example) for example in facts.get("examples") or []]
+        for column, count in (facts.get("misfits") or {}).items():
+            columns[column] = columns.get(column, 0) + int(count)
+    ordered = dict(sorted(columns.items(), key=lambda item: -item[1]))
+    return Misfits(logs, rows, ordered, shown[:examples])
+
+
+def transaction(ledger: Ledger, id_: str) -> TransactionView:
+    """All that the ledger has of a transaction; raises LedgerError where it has none."""
+    found, events = ledger.get(id_), ledger.events(id_)
+    told = [(event, said(event.detail)) for event in events if event.what != DECISION]
+    return TransactionView(
+        _batch(found, events),
+        ledger.ranges(id_),
+        {item.range: item for item in ledger.totals(id_)},
+        told,
+        decisions(events),
+        found.manifest or {},
+    )
+
+
+def said(detail: str) -> str:
+    """An event's detail as a person reads it: `name value, ...` if it is a JSON object."""
+    try:
+        found = json.loads(detail)
+    except ValueError:
+        return detail
+    return ", ".join(f"{name} {value}" for name, value in found.items()) if isinstance(found, dict) else detail
+
+
+def _batch(found: Transaction, events: Sequence[Event]) -> BatchView:
+    facts = found.manifest or {}
+    files, stored = facts.get("files"), facts.get("stored")
+    own = f"{found.dag_id}/{found.run_id}"
+    return BatchView(
+        found,
+        _steps(events),
+        None if files is None else int(files),
+        None if stored is None else int(stored),
+        int(facts.get("unfit") or 0),
+        sum(decided.by != own for decided in decisions(events)),
+    )
+
+
+def _steps(events: Sequence[Event]) -> list[StepTime]:
+    changes = [event for event in events if event.what in State.__members__]
+    return [StepTime(_STEPS.get(one.what, one.what), one.at, other.at) for one, other in pairwise(changes)]

@@ -1,0 +1,205 @@
+"""How a pipeline stands: how far behind, how fast, and whether it needs a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import GONE, Sighting, Standing, Transaction, Trouble
+from airflow_provider_slshudi.ledger.states import Kind, State
+from airflow_provider_slshudi.planning.windows import estimate, unread
+from airflow_provider_slshudi.ranges import Range
+
+WINDOW = timedelta(hours=1)
+"""How far back rates and curves go."""
+NEWEST = 60
+"""Transactions that a curve has at most."""
+SILENT = timedelta(minutes=10)
+"""A live transaction without a heartbeat for as long counts as left behind."""
+EXPIRES_SOON = 0.25
+"""Unread logs expire soon if less than this part of their time is left."""
+
+
+class Need(Enum):
+    """What a pipeline asks of a person, the most urgent first."""
+
+    LOOK = "look"
+    EXPIRES = "expires soon"
+    WAITS = "waits"
+    NOTHING = "well"
+    UNKNOWN = "not seen yet"
+
+    @property
+    def urgency(self) -> int:
+        """0 is the most urgent."""
+        return list(Need).index(self)
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How far a pipeline is behind what the service had at `seen`.
+
+    Attributes:
+        groups: log groups that no committed batch has.
+        bytes: their raw bytes, estimated; None if no batch has shown how large log groups are.
+        seconds: the age of the oldest unread log is at most this; where nothing is unread, of one that nobody saw yet.
+            None if the service did not tell.
+        expires: seconds until the service drops the first unread log, at the earliest; None if nothing is unread or the
+            service did not tell.
+    """
+
+    seen: datetime
+    groups: int
+    bytes: int | None
+    seconds: float | None
+    expires: float | None
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Raw bytes a second over the last hour, estimated: what came in, and what batches committed; None if unknown."""
+
+    came: float | None
+    committed: float | None
+
+
+@dataclass(frozen=True)
+class PipelineView:
+    """One pipeline at a glance.
+
+    Attributes:
+        need, why: what it asks of a person, in a sentence.
+        lag: None if no look at the service was kept.
+        fresh: log time (unix seconds) of the newest visible row; None if unknown.
+        curve: unread bytes (groups, where bytes are unknown) of the last hour's looks, oldest first.
+    """
+
+    name: str
+    source: str
+    table: str
+    need: Need
+    why: str
+    lag: Lag | None
+    rates: Rates
+    fresh: int | None
+    committed: Transaction | None
+    live: list[Transaction]
+    troubles: list[Trouble]
+    curve: list[int]
+    now: datetime
+
+
+def pipelines(ledger: Ledger, names: Sequence[str] | None = None) -> list[PipelineView]:
+    """All pipelines, or those named; the one that needs a person most comes first."""
+    since = ledger.now() - WINDOW
+    found = [view_of(standing) for standing in ledger.standings(NEWEST, since, names)]
+    return sorted(found, key=_urgency)
+
+
+def _urgency(view: PipelineView) -> tuple[float, ...]:
+    lag = view.lag
+    expires = lag.expires if lag is not None and lag.expires is not None else float("inf")
+    behind = lag.seconds if lag is not None and lag.seconds is not None else 0.0
+    return (view.need.urgency, expires, -behind)
+
+
+def view_of(standing: Standing) -> PipelineView:
+    """One pipeline at a glance."""
+    lag = lag_of(standing)
+    need, why = _need(standing, lag)
+    return PipelineView(
+        standing.pipeline.name,
+        standing.pipeline.source,
+        standing.pipeline.table,
+        need,
+        why,
+        lag,
+        Rates(_came(standing.sightings), _committed(standing)),
+        standing.fresh,
+        standing.committed,
+        standing.live,
+        standing.troubles,
+        [_height(sighting) for sighting in reversed(standing.sightings)],
+        standing.now,
+    )
+
+
+def unread_of(standing: Standing) -> list[Range]:
+    """What the service had at the last look and no committed batch has."""
+    duties = ((shard.id, shard.first, shard.end) for shard in standing.shards if shard.end and shard.status != GONE)
+    return unread(duties, standing.coverage)
+
+
+def lag_of(standing: Standing) -> Lag | None:
+    """How far the pipeline is behind; None if no look was kept."""
+    seen = next(iter(standing.sightings), None)
+    if seen is None:
+        return None
+    left = unread_of(standing)
+    size = round(estimate(left, standing.density)) if standing.density or not left else None
+    if not left:
+        # What came after the look is unread, too, and nobody has seen it.
+        return Lag(seen.at, 0, 0, _seconds(standing.now - seen.at), None)
+    shards = {item.shard for item in left}
+    ages = [standing.unread_since[shard] for shard in shards if shard in standing.unread_since]
+    behind = standing.now.timestamp() - min(ages) if len(ages) == len(shards) else None
+    expires = None if behind is None or standing.kept is None else standing.kept - behind
+    return Lag(seen.at, sum(map(len, left)), size, behind, expires)
+
+
+def _need(standing: Standing, lag: Lag | None) -> tuple[Need, str]:
+    stopped = [trouble for trouble in standing.troubles if not trouble.waits]
+    if stopped:
+        first = stopped[0]
+        return Need.LOOK, f"{first.dag_id} failed at {first.step}: {first.error}"
+    silent = [live for live in standing.live if standing.now - live.heartbeat > SILENT]
+    if silent:
+        return Need.LOOK, f"batch {silent[0].id} is {silent[0].state.value} and nobody works on it"
+    if _expires_soon(lag, standing.kept):
+        return Need.EXPIRES, "the service drops unread logs soon"
+    waiting = [trouble for trouble in standing.troubles if trouble.waits]
+    if waiting:
+        return Need.WAITS, f"{waiting[0].dag_id} waits at {waiting[0].step}: {waiting[0].error}"
+    if lag is None:
+        return Need.UNKNOWN, "no run has looked at the service yet"
+    return Need.NOTHING, "a batch is under way" if standing.live else "nothing is left to do"
+
+
+def _expires_soon(lag: Lag | None, kept: int | None) -> bool:
+    if lag is None or lag.expires is None or kept is None:
+        return False
+    return lag.expires < EXPIRES_SOON * kept
+
+
+def _came(sightings: Sequence[Sighting]) -> float | None:
+    """Bytes a second between the first and the last of the sightings, newest first."""
+    if len(sightings) < 2:
+        return None
+    later = sightings[:-1]
+    seconds = _seconds(sightings[0].at - sightings[-1].at)
+    if not seconds or any(sighting.came_bytes is None for sighting in later):
+        return None
+    return sum(sighting.came_bytes or 0 for sighting in later) / seconds
+
+
+def _committed(standing: Standing) -> float | None:
+    """Bytes a second of the batches committed within the window."""
+    begin = standing.now - WINDOW
+    within = [item for item in standing.newest if item.state is State.COMMITTED and item.changed >= begin]
+    if not within:
+        return None
+    # A pipeline that began, or a list that ends, within the window is measured over its own time.
+    first = min([item.created for item in within])
+    read = sum(item.bytes for item in within if item.kind in (Kind.TAIL, Kind.BACKFILL))
+    return read / max(_seconds(standing.now - first), 1.0)
+
+
+def _height(sighting: Sighting) -> int:
+    return sighting.unread if sighting.unread_bytes is None else sighting.unread_bytes
+
+
+def _seconds(span: timedelta) -> float:
+    return max(span.total_seconds(), 0.0)

@@ -1,0 +1,58 @@
+"""Figures as people read them: spans of time, bytes, counts. None reads as "not known"."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+UNKNOWN = "not known"
+_SPANS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
+_SIZES = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def span(seconds: float | None) -> str:
+    """A span of time in its two largest units: `3 min 20 s`, `2 d 4 h`; below ten seconds with a decimal."""
+    if seconds is None:
+        return UNKNOWN
+    if seconds < 0:
+        return f"-{span(-seconds)}"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    left, parts = round(seconds), []
+    for size, unit in _SPANS:
+        count = int(left // size)
+        left -= int(count * size)
+        if count or parts:
+            parts.append(f"{count} {unit}" if count else "")
+        if len(parts) == 2:
+            break
+    return " ".join(filter(None, parts))
+
+
+def size(count: float | None) -> str:
+    """Bytes with three digits: `1.23 GB` (10^9 bytes)."""
+    if count is None:
+        return UNKNOWN
+    at, left = 0, float(count)
+    while abs(left) >= 999.5 and at < len(_SIZES) - 1:
+        left, at = left / 1000, at + 1
+    digits = 0 if at == 0 or left >= 100 else 1 if left >= 10 else 2
+    return f"{left:.{digits}f} {_SIZES[at]}"
+
+
+def rate(bytes_a_second: float | None) -> str:
+    """Bytes a second: `1.23 MB/s`."""
+    return UNKNOWN if bytes_a_second is None else f"{size(bytes_a_second)}/s"
+
+
+def count(number: int | None) -> str:
+    """A count with its thousands apart: `1,234,567`."""
+    return UNKNOWN if number is None else f"{number:,}"
+
+
+def ago(at: datetime | float | None, now: datetime) -> str:
+    """How long ago a time was: `3 min 20 s ago`; a time to come reads `in 20 s`."""
+    if at is None:
+        return UNKNOWN
+    moment = at if isinstance(at, datetime) else datetime.fromtimestamp(at, timezone.utc)
+    seconds = (now - moment).total_seconds()
+    return f"in {span(-seconds)}" if seconds < 0 else f"{span(seconds)} ago"

@@ -1,0 +1,5 @@
+"""What the buttons of the pipeline's page trigger; see the params of a manual run."""
+
+from airflow_provider_slshudi.dag import repair_dag
+
+dag = repair_dag("ad_events")

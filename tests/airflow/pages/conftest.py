@@ -1,0 +1,63 @@
+"""One Airflow for all tests of the pages, with two pipelines whose names and values are hostile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_slshudi.ledger.engine import migrate, open_engine
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.ranges import Range
+from tests.airflow.pages.served import ServedAirflow
+from tests.machine import connection, write_pipeline
+from tests.seen import committed, planned, registered, saw
+
+MINE, THEIRS = "mine_clicks", "theirs_views"
+HOSTILE = "<script>alert('x')</script>\"'&{{ 7*7 }}"
+
+
+@dataclass
+class World:
+    """A serving Airflow and its ledger. `mine` and `theirs` are transactions of the two pipelines."""
+
+    airflow: ServedAirflow
+    ledger: Ledger
+    ledger_file: Path
+    mine: Transaction
+    theirs: Transaction
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    place = tmp_path_factory.mktemp("pages")
+    for folder in ("pipelines", "dags"):
+        (place / folder).mkdir()
+    lines = ["from airflow.sdk import DAG", "from airflow_provider_slshudi.dag import tail_dag", ""]
+    for name in (MINE, THEIRS):
+        write_pipeline(place / "pipelines" / f"{name}.yaml", place / "lake" / name, name=name)
+        lines.append(f"{name} = tail_dag({name!r})")
+    lines.append("other = DAG('mine_other')")
+    (place / "dags" / "all.py").write_text("\n".join(lines), encoding="utf-8")
+    file = place / "ledger.db"
+    engine = open_engine(f"sqlite:///{file}")
+    migrate(engine)
+    ledger = Ledger(engine)
+    for name in (MINE, THEIRS):
+        registered(ledger, name, shards=3)
+        saw(ledger, name, unread=300, since=600, kept=86_400, seconds_ago=60, shards=3)
+        saw(ledger, name, unread=200, came=30, since=500, shards=3)
+        ledger.trouble(name, f"{name}_tail", f"run {HOSTILE}", "plan", "DataExpired", HOSTILE, waits=False)
+    mine = committed(ledger, MINE, [Range(0, 0, 50), Range(1, 0, 100)], f"run-1 {HOSTILE}")
+    ledger.note(mine.id, HOSTILE, {HOSTILE: HOSTILE})
+    theirs = planned(ledger, THEIRS, [Range(0, 0, 10)], "run-1")
+    environment = {
+        "AIRFLOW__SLSHUDI__PIPELINES_FOLDER": str(place / "pipelines"),
+        "AIRFLOW_CONN_SLSHUDI_LEDGER": connection("slshudi_ledger", schema=str(file), extra={"dialect": "sqlite"}),
+    }
+    with ServedAirflow(place / "airflow", place / "dags", environment) as airflow:
+        yield World(airflow, ledger, file, mine, theirs)
+    engine.dispose()

@@ -1,0 +1,73 @@
+"""What the pages show, and what they never let through."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+from markupsafe import escape
+
+from airflow_provider_slshudi.pages import PREFIX
+from tests.airflow.pages.conftest import HOSTILE, MINE, World
+
+pytestmark = pytest.mark.long
+
+
+def shown(world: World, path: str, code: int = 200) -> str:
+    answer = world.airflow.login("admin").get(f"{world.airflow.url}{PREFIX}{path}", timeout=30)
+    assert answer.status_code == code, answer.text
+    assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
+    return answer.text
+
+
+@pytest.mark.parametrize("path", ["/pipelines/{pipeline}", "/transactions/{id}", "/dags/{pipeline}_tail/runs/{run}"])
+def test_hostile_strings_are_text(world: World, path: str) -> None:
+    run = quote(world.mine.run_id, safe="")
+    page = shown(world, path.format(pipeline=MINE, id=world.mine.id, run=run))
+    assert "<script>alert" not in page
+    assert str(escape(HOSTILE)) in page
+
+
+def test_a_run_is_found_by_its_whole_id(world: World) -> None:
+    page = shown(world, f"/dags/{MINE}_tail/runs/{quote(world.mine.run_id, safe='')}")
+    assert f"<title>{world.mine.id}</title>" in page
+
+
+def test_a_run_without_a_transaction_shows_its_pipeline(world: World) -> None:
+    page = shown(world, f"/dags/{MINE}_tail/runs/manual__2026-01-31T00:00:00+00:00")
+    assert "made no transaction" in page and f"<title>{MINE}</title>" in page
+
+
+def test_a_dag_of_nobodys_pipeline_says_so(world: World) -> None:
+    assert "is not part of a log pipeline" in shown(world, "/dags/mine_other")
+
+
+def test_one_pipeline_shows_shards_batches_and_failures(world: World) -> None:
+    page = shown(world, f"/pipelines/{MINE}")
+    for said in ("DataExpired at plan", world.mine.id, "price", "append and record", 'class="missing"', "committed to"):
+        assert said in page
+
+
+def test_a_ledger_that_does_not_answer_is_said_plainly(world: World) -> None:
+    away = world.ledger_file.with_suffix(".away")
+    world.ledger_file.rename(away)
+    world.ledger_file.mkdir()
+    try:
+        page = shown(world, "/", code=503)
+    finally:
+        world.ledger_file.rmdir()
+        away.rename(world.ledger_file)
+    assert "The ledger could not be read" in page and "asks again" in page
+    assert MINE in shown(world, "/"), "the next request finds it again"
+
+
+def test_airflow_shows_the_pages_and_tabs(world: World) -> None:
+    admin = world.airflow.login("admin")
+    (plugin,) = [
+        plugin
+        for plugin in admin.get(f"{world.airflow.url}/api/v2/plugins", timeout=30).json()["plugins"]
+        if plugin["name"] == "slshudi"
+    ]
+    assert {view["destination"] for view in plugin["external_views"]} == {
+        *("nav", "dag", "dag_run", "task", "task_instance")
+    }

@@ -1,0 +1,51 @@
+"""What each error asks of a person: the pages and the manual know the same errors."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from airflow_provider_slshudi import exceptions
+from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
+from airflow_provider_slshudi.notes.acts import Act
+from airflow_provider_slshudi.views.advice import ADVICE, UNKNOWN, advice
+from tests.machine import ROOT
+
+_BASES = {"SlsHudiError", "TransientError", "TerminalError", "SourceError", "LedgerError"}
+
+
+def manual() -> set[str]:
+    """The errors of the manual's table."""
+    text = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+    table = text.partition("| error | what it means | what to do |")[2].partition("\n\n")[0]
+    return {name for row in re.findall(r"^\| ([A-Za-z, ]+) \|", table, re.MULTILINE) for name in row.split(", ")}
+
+
+def test_each_row_of_the_manual_has_an_advice_and_no_advice_lacks_its_row() -> None:
+    assert len(manual()) > 30
+    assert manual() == set(ADVICE)
+
+
+def test_each_error_of_the_package_has_one() -> None:
+    named = {name for name, found in vars(exceptions).items() if isinstance(found, type)}
+    assert (named - _BASES) | {ConnectionMissing.__name__} == set(ADVICE)
+
+
+@pytest.mark.parametrize("error", sorted(ADVICE))
+def test_each_offers_something_or_says_what_to_do(error: str) -> None:
+    found = advice(error)
+    assert found.text.endswith(".")
+    assert set(found.acts) <= set(Act)
+    if found.text.startswith("Nothing: it passes") or "Nothing here" in found.text:
+        assert not (found.acts or found.run or found.gap)
+
+
+def test_an_error_of_nobodys_asks_to_read_it() -> None:
+    assert advice("ZeroDivisionError") is UNKNOWN
+
+
+def test_each_act_is_offered_somewhere() -> None:
+    offered = {act for item in ADVICE.values() for act in item.acts}
+    # The page of a live batch offers to give it up; the quarantine is no error.
+    assert offered | {Act.ABANDON, Act.REPLAY} == set(Act)

@@ -1,0 +1,62 @@
+"""What batches did."""
+
+from __future__ import annotations
+
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.protocol.decisions import Decision
+from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.views import history
+from tests.seen import GROUP, committed, planned, registered
+
+
+def test_a_batch_tells_its_steps_files_and_rows(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    done = committed(ledger, "clicks", [Range(0, 0, 30)], "run-1")
+    (batch,) = history.batches(ledger.history("clicks", 10))
+    assert [step.name for step in batch.steps] == ["open", "append and record", "commit"]
+    assert all(step.begin <= step.end for step in batch.steps)
+    assert (batch.transaction.id, batch.transaction.rows, batch.transaction.bytes) == (done.id, 300, 30 * GROUP)
+    assert (batch.files, batch.stored, batch.unfit, batch.decided) == (2, 5_000, 3, 0)
+
+
+def test_a_batch_that_a_recovery_decided_says_so(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    found = planned(ledger, "clicks", [Range(0, 0, 30)], "run-1")
+    decision = {
+        "ledger": "PLANNED",
+        "timeline": "nothing",
+        "instant": None,
+        "decision": Decision.ABORT.value,
+        "why": "no instant",
+    }
+    ledger.note(found.id, "decision", {"by": "clicks_tail/run-2", **decision})
+    ledger.aborted(found.id, 1, "for a test")
+    view = history.transaction(ledger, found.id)
+    assert (view.batch.decided, [item.by for item in view.decisions]) == (1, ["clicks_tail/run-2"])
+    assert [event.what for event, _ in view.events] == ["PLANNED", "ABORTED"]
+    assert view.events[0][1] == "dag_id clicks_tail, run_id run-1, ranges 1"
+    assert (view.batch.files, view.batch.stored) == (None, None)
+
+
+def test_history_goes_on_where_a_page_ends(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    ids = [committed(ledger, "clicks", [Range(0, at, at + 1)], f"run-{at}").id for at in range(5)]
+    first = ledger.history("clicks", 2)
+    rest = ledger.history("clicks", 10, before=first[-1].transaction.id)
+    assert [item.transaction.id for item in [*first, *rest]] == ids[::-1]
+
+
+def test_misfits_add_up_over_batches(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    for at in range(3):
+        committed(ledger, "clicks", [Range(0, at, at + 1)], f"run-{at}")
+    found = history.misfits(ledger.history("clicks", 10), examples=2)
+    assert (found.logs, found.rows, dict(found.columns)) == (9, 30, {"price": 9})
+    assert found.examples == ["shard 0: price 'x'"] * 2
+
+
+def test_the_run_of_a_transaction_is_found(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    found = planned(ledger, "clicks", [Range(0, 0, 1)], "scheduled__2026-01-31T00:00:00+00:00")
+    assert ledger.of_run("clicks", "clicks_tail", found.run_id) == ledger.get(found.id)
+    assert ledger.of_run("clicks", "clicks_backfill", found.run_id) is None
