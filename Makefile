@@ -3,7 +3,7 @@ VENV := .venv
 # Many tests wait for processes that they start, so three files go on at a time on two cores; the longest come first.
 TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint conformance soak soak-tables soak-upsert chaos crash-matrix worlds differential fuzz bench bench-exactness bench-growth bench-skipping bench-upsert constraints clean
+.PHONY: help setup demo test test-all lint browser screenshots conformance soak soak-tables soak-upsert chaos crash-matrix worlds differential fuzz bench bench-exactness bench-growth bench-skipping bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -24,6 +24,12 @@ test: lint ## Set up, check style and types, run the short tests, and each capab
 
 test-all: lint ## The same with all tests, which continuous integration runs
 	@$(VENV)/bin/pytest $(TOGETHER)
+
+browser: setup ## Every page of the pipelines in headless Chromium (Debian's package): speed, looks, buttons
+	@$(VENV)/bin/python -m tests.browser
+
+screenshots: setup ## The same, and the pictures of the docs
+	@$(VENV)/bin/python -m tests.browser --pictures docs/images
 
 conformance: setup ## The local server against the unmodified SDK and its command line
 	@$(VENV)/bin/python -m tests.conformance

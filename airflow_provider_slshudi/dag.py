@@ -86,6 +86,12 @@ def backfill_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
         ),
         "from": Param(None, title="From", description="First receive time, instead of cursors", **_TIME),
         "to": Param(None, title="To", description="Receive time that is not read any more", **_TIME),
+        "everything": Param(
+            False, type="boolean", title="Everything", description="All that the service holds and nobody has read"
+        ),
+        "dry_run": Param(
+            False, type="boolean", title="Dry run", description="Only say what would be read, and how long it takes"
+        ),
     }
     given = {"params": params, "description": f"{found.source.identity}: what was left out or skipped"}
     with _dag(found, "backfill", dag_kwargs, **given) as dag:
@@ -132,9 +138,9 @@ def repair_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
             None, type=["string", "null"], title="Transaction", description="The batch that is meant, if it is one"
         ),
     }
-    given = {"params": params, "description": f"{found.table.path}: what a person has to decide"}
+    description = f"{found.table.path}: what a person has to decide"
     # It runs when somebody presses a button, never by itself.
-    given["is_paused_upon_creation"] = False
+    given: dict[str, Any] = {"params": params, "description": description, "is_paused_upon_creation": False}
     with _dag(found, "repair", dag_kwargs, **given) as dag:
         SlsHudiRepairOperator(task_id="repair", pipeline=pipeline)
     return dag

@@ -70,7 +70,7 @@ _OF_AIRFLOW = {
     "dag": _BELOW_AIRFLOW | {"settings", "operators", "sensors"},
     "pages": _BELOW_AIRFLOW | {"settings", "hooks"},
     "get_provider_info": {""},
-    "cli": _BELOW_AIRFLOW | {"settings", "hooks", "demo"},
+    "cli": _BELOW_AIRFLOW | {"settings", "hooks", "operators", "demo"},
     "demo": _BELOW_AIRFLOW | {"settings", "hooks", "local", "cli"},
 }
 ROOMS = ALLOWED | _OF_AIRFLOW

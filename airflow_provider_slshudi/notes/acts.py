@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import Enum
 
+DRY_RUN = "backfill, dry run"
+"""The ledger's name for a question that starts nothing."""
+
 
 class Act(str, Enum):
     """An act, by the name that a run's param gives it; `does` says what will happen."""

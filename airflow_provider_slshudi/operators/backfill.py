@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from airflow_provider_slshudi.exceptions import ConfigError, CursorError
+from airflow_provider_slshudi.notes.acts import DRY_RUN
 from airflow_provider_slshudi.operators.base import PipelineTask, refuse_unknown_params
 from airflow_provider_slshudi.operators.steps import SlsHudiPlanOperator
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.protocol.plan import BackfillRequest
     from airflow_provider_slshudi.protocol.work import Work
 
-PARAMS = ("cursors", "from", "to")
+PARAMS = ("cursors", "from", "to", "everything", "dry_run")
 _PART = ".part"
 # Only one spelling per shard: of `0` and `00` one would be forgotten.
 _SHARD = re.compile("0|[1-9][0-9]{0,9}")
@@ -32,20 +33,25 @@ _TIME: TypeAdapter[datetime] = TypeAdapter(AwareDatetime)
 
 
 def backfill_request(params: Mapping[str, Any]) -> BackfillRequest:
-    """The request in the params `cursors` ({shard: [begin, end]}) or `from` and `to` (receive times), ends excluded.
+    """The request in the params `cursors` ({shard: [begin, end]}), `from` and `to` (receive times, the end excluded),
+    or `everything`.
 
     Raises:
-        ConfigError: neither or both are given, or one is malformed.
+        ConfigError: none or several are given, or one is malformed.
     """
     from airflow_provider_slshudi.protocol.plan import BackfillRequest
 
-    cursors, first, last = (params.get(name) for name in ("cursors", "from", "to"))
+    cursors, first, last, everything = (params.get(name) for name in ("cursors", "from", "to", "everything"))
+    if everything:
+        if cursors or first or last:
+            raise _wrong("everything", everything, "give it alone: it means all that nobody has read")
+        return BackfillRequest(everything=True)
     if cursors and (first or last):
         raise _wrong("cursors", cursors, "give either `cursors` or `from` and `to`, not both")
     if cursors:
         return BackfillRequest(cursors=_cursors(cursors))
     if not (first and last):
-        raise _wrong("from", first, "give `cursors` ({shard: [begin, end]}), or both `from` and `to`")
+        raise _wrong("from", first, "give `cursors` ({shard: [begin, end]}), both `from` and `to`, or `everything`")
     # The service finds cursors by whole seconds: these hold all of the span.
     span = math.floor(_seconds("from", first)), math.ceil(_seconds("to", last))
     if span[0] >= span[1]:
@@ -113,7 +119,10 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
         """The transaction, None if all of the request is covered or reserved; and the request's cursors."""
         from airflow_provider_slshudi.protocol.plan import backfill, pinned
 
-        asked = backfill_request(_known_params(context))
+        params = _known_params(context)
+        asked = backfill_request(params)
+        if params.get("dry_run"):
+            raise AirflowSkipException(_dry_run(work, asked, context))
         request = pinned(work, asked)
         if not request.cursors:
             if asked.span is not None and asked.span[0] > time.time():
@@ -123,6 +132,19 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
             self.log.info("`to` is yet to come: the backfill ends with what the service holds now")
         cursors = {str(shard): [str(begin), str(end)] for shard, (begin, end) in request.cursors.items()}
         return backfill(work, request), {"cursors": cursors}
+
+
+def _dry_run(work: Work, request: BackfillRequest, context: Context) -> str:
+    """What the backfill would read, in a sentence, which the pipeline's page shows."""
+    from airflow_provider_slshudi.protocol.estimate import estimate_backfill
+    from airflow_provider_slshudi.views.words import backfill
+
+    run = context["dag_run"]
+    who = getattr(run, "triggering_user_name", None) or f"{run.dag_id}/{run.run_id}"
+    with work.ledger.deed(work.pipeline.name, DRY_RUN, who, str(request), str(work.run)) as result:
+        said = backfill(estimate_backfill(work, request))
+        result.append(said)
+    return said
 
 
 class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):

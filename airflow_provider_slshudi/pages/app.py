@@ -11,14 +11,17 @@ from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.exceptions import LedgerError, SlsHudiError
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.states import LIVE
-from airflow_provider_slshudi.notes.acts import Act
+from airflow_provider_slshudi.ledger.states import LIVE, Kind
+from airflow_provider_slshudi.notes.acts import DRY_RUN, Act
 from airflow_provider_slshudi.pages.access import Viewer, ViewerDep
 from airflow_provider_slshudi.pages.render import STATIC, page
+from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.views import history, shards, standing
 
 BATCHES = 60
 """Batches on a pipeline's page; older ones are a link away."""
+MISSING = 500
+"""Unread ranges to tick on the page of backfills."""
 DEEDS = 20
 """What people had done, on a pipeline's page."""
 
@@ -29,6 +32,7 @@ def create_app() -> FastAPI:
     app = FastAPI(title="slshudi", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_api_route("/", fleet, response_class=HTMLResponse)
     app.add_api_route("/pipelines/{name}", pipeline, response_class=HTMLResponse)
+    app.add_api_route("/pipelines/{name}/backfill", backfill, response_class=HTMLResponse)
     app.add_api_route("/pipelines/{name}/acts/{act}", act_of, response_class=HTMLResponse)
     app.add_api_route("/transactions/{id_}", transaction, response_class=HTMLResponse)
     app.add_api_route("/dags/{dag_id}", of_dag, response_class=HTMLResponse)
@@ -51,16 +55,35 @@ def pipeline(request: Request, viewer: ViewerDep, name: str, before: str | None 
     return _pipeline(request, name, dags, before)
 
 
+def backfill(request: Request, viewer: ViewerDep, name: str) -> HTMLResponse:
+    """What nobody has read, and the forms that ask for it."""
+    dags = viewer.require(name)
+    ledger = _ledger()
+    found = ledger.standings(1, ledger.now(), [name])
+    missing = [item for shard in shards.shards(found[0]) for item in shard.missing] if found else []
+    density = found[0].density if found else {}
+    past = [item for item in ledger.history(name, BATCHES) if item.transaction.kind is Kind.BACKFILL]
+    shown: dict[str, Any] = {
+        "missing": [(item, estimate([item], density) if density else None) for item in missing[:MISSING]],
+        "more": max(len(missing) - MISSING, 0),
+        "dag": _dag(dags, name, "backfill"),
+        "deeds": [deed for deed in ledger.deeds(name, DEEDS) if deed.act == DRY_RUN],
+        "batches": history.batches(past),
+    }
+    return page(request, "backfill.html", name=name, dags=dags, **shown)
+
+
 def act_of(request: Request, viewer: ViewerDep, name: str, act: str, transaction: str | None = None) -> HTMLResponse:
     """What an act will do to a pipeline, what it will find, and the form that asks for it."""
     dags = viewer.require(name)
-    if act not in {item.value for item in Act}:
+    chosen = next((item for item in Act if item.value == act), None)
+    if chosen is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such act.")
     ledger = _ledger()
     live = ledger.live(name)
     named = next((item for item in live if item.id == transaction), None)
     shown: dict[str, Any] = {
-        "act": Act(act),
+        "act": chosen,
         "live": live if named is None else [named],
         "named": named,
         "gone": transaction if transaction and named is None else None,
@@ -123,7 +146,10 @@ def _pipeline(
     }
     roles = {role: _dag(dags, name, role) for role in ("tail", "verify", "repair")}
     acts = ledger.deeds(name, DEEDS)
-    return page(request, "pipeline.html", dags=dags, roles=roles, deeds=acts, said=said, before=before, **shown)
+    offered = (Act.REPLAY, Act.REBUILD_METADATA)
+    return page(
+        request, "pipeline.html", dags=dags, roles=roles, acts=offered, deeds=acts, said=said, before=before, **shown
+    )
 
 
 def _transaction(request: Request, viewer: Viewer, id_: str) -> HTMLResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,11 @@ def _time(at: datetime | float | None) -> str:
     return f"{moment.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
 
 
+def _figure(say: Callable[..., str]) -> Callable[..., str]:
+    """A figure stays on one line with its unit."""
+    return lambda *values: say(*values).replace(" ", "\u00a0")
+
+
 _environment = Environment(
     loader=PackageLoader("airflow_provider_slshudi.pages"),
     autoescape=True,
@@ -51,11 +57,11 @@ _environment = Environment(
     lstrip_blocks=True,
 )
 _environment.filters |= {
-    "span": words.span,
-    "size": words.size,
-    "rate": words.rate,
-    "count": words.count,
-    "ago": words.ago,
+    "span": _figure(words.span),
+    "size": _figure(words.size),
+    "rate": _figure(words.rate),
+    "count": _figure(words.count),
+    "ago": _figure(words.ago),
     "time": _time,
     "segment": lambda text: quote(str(text), safe=""),
     "curve": drawings.curve,

@@ -18,10 +18,23 @@ def plan_backfill(
     density: Mapping[int, Density],
     limits: Batch,
 ) -> list[Range]:
-    """The sorted ranges of a backfill's next batch: cursors that are `wanted` ({shard: (begin, end)}) and not `taken`.
+    """The sorted ranges of a backfill's next batch: the beginning of what `left_to_backfill` gives, and raises.
 
-    Returns about `limits.max_bytes`, at most `MOST_RANGES` ranges, and none once nothing is left. A backfill may begin
-    before the duty for a shard does.
+    Returns about `limits.max_bytes`, at most `MOST_RANGES` ranges, and none once nothing is left.
+    """
+    left = left_to_backfill(pipeline_name, wanted, windows, taken)
+    return limit(left[:MOST_RANGES], density, limits.max_bytes)
+
+
+def left_to_backfill(
+    pipeline_name: str,
+    wanted: Mapping[int, tuple[int, int]],
+    windows: Sequence[ShardWindow],
+    taken: Sequence[Range],
+) -> list[Range]:
+    """The sorted cursors that are `wanted` ({shard: (begin, end)}) and not `taken`.
+
+    A backfill may begin before the duty for a shard does.
 
     Raises:
         ConfigError: an unknown shard, a begin that is not before its end, or cursors that are neither taken nor held
@@ -50,7 +63,7 @@ def plan_backfill(
                 f"[{item.begin}, {item.end}) was never read, but the service holds only "
                 f"[{window.service_begin}, {window.service_end})",
             )
-    return limit(left[:MOST_RANGES], density, limits.max_bytes)
+    return left
 
 
 def _refusal(pipeline: str, field: str, value: object, reason: str) -> ConfigError:

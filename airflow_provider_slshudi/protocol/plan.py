@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from airflow_provider_slshudi.exceptions import IllegalTransition, SourceRefused
 from airflow_provider_slshudi.ledger.records import GONE, LATE, LedgerShard, Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
-from airflow_provider_slshudi.planning.backfill import plan_backfill
+from airflow_provider_slshudi.planning.backfill import left_to_backfill, plan_backfill
 from airflow_provider_slshudi.planning.batch import plan_tail
 from airflow_provider_slshudi.planning.windows import ShardWindow, reach_of, refuse_other_shards, unread
 from airflow_provider_slshudi.points import Point, reach
@@ -50,11 +50,12 @@ class _Shards:
 
 @dataclass(frozen=True)
 class BackfillRequest:
-    """What to read where no batch has: cursors [begin, end) per shard, or a span of receive times (unix seconds,
-    half-open) over all shards."""
+    """What to read where no batch has: cursors [begin, end) per shard, a span of receive times (unix seconds,
+    half-open) over all shards, or all that the service holds."""
 
     cursors: Mapping[int, tuple[int, int]] | None = None
     span: tuple[int, int] | None = None
+    everything: bool = False
 
 
 def tail(work: Work) -> Transaction | None:
@@ -113,13 +114,20 @@ def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
 
 
 def pinned(work: Work, request: BackfillRequest) -> BackfillRequest:
-    """The request as cursors; a span that is not over ends where the service's shards end now."""
-    if request.span is None:
+    """The request as cursors; everything, or a span that is not over, ends where the service's shards end now."""
+    if request.cursors is not None:
         return request
     service = work.connect()
     # Saves no shard: the plan does that.
     found = _refreshed(work, service, _taken(work), save=False)
     return BackfillRequest(cursors=_wanted(request, service, found.there))
+
+
+def left_of(work: Work, request: BackfillRequest) -> list[Range]:
+    """All ranges that a backfill would read, in as many batches as it takes; writes nothing."""
+    service, taken = work.connect(), _taken(work)
+    wanted, windows = _asked(work, service, request, taken, save=False)
+    return left_to_backfill(work.pipeline.name, wanted, windows, taken) if wanted else []
 
 
 def preview_backfill(work: Work, request: BackfillRequest) -> list[Range]:
@@ -181,13 +189,20 @@ def _tail_ranges(work: Work, service: LogService, save: bool) -> list[Range]:
 
 def _backfill_ranges(work: Work, service: LogService, request: BackfillRequest, save: bool) -> list[Range]:
     name, taken = work.pipeline.name, _taken(work)
+    wanted, windows = _asked(work, service, request, taken, save)
+    if request.cursors is None and not wanted:
+        return []
+    return plan_backfill(name, wanted, windows, taken, work.ledger.density(name), work.pipeline.batch)
+
+
+def _asked(
+    work: Work, service: LogService, request: BackfillRequest, taken: list[Range], save: bool
+) -> tuple[Mapping[int, tuple[int, int]], list[ShardWindow]]:
+    """The request as cursors, and what the service holds of their shards."""
     found = _refreshed(work, service, taken, save)
     wanted = _wanted(request, service, found.there)
-    if request.span is not None and not wanted:
-        return []
     left = unread(((shard, *wanted[shard]) for shard in sorted(wanted.keys() & found.ends.keys())), taken)
-    windows = _windows(service, found, left)
-    return plan_backfill(name, wanted, windows, taken, work.ledger.density(name), work.pipeline.batch)
+    return wanted, _windows(service, found, left)
 
 
 def _taken(work: Work) -> list[Range]:
@@ -327,6 +342,10 @@ def _windows(service: LogService, found: _Shards, left: list[Range]) -> list[Sha
 def _wanted(request: BackfillRequest, service: LogService, shards: list[LedgerShard]) -> Mapping[int, tuple[int, int]]:
     if request.cursors is not None:
         return request.cursors
+    if request.everything:
+        begins = ask_each(service.begin, (shard.id for shard in shards))
+        held = {shard.id: (begins[shard.id], shard.end or 0) for shard in shards}
+        return {shard: (begin, end) for shard, (begin, end) in held.items() if begin < end}
     if request.span is None:
         return {}
     first, last = (_at(service, shards, at) for at in request.span)

@@ -165,7 +165,9 @@ def _need(standing: Standing, lag: Lag | None) -> tuple[Need, str]:
         return Need.WAITS, f"{waiting[0].dag_id} waits at {waiting[0].step}: {waiting[0].error}"
     if lag is None:
         return Need.UNKNOWN, "no run has looked at the service yet"
-    return Need.NOTHING, "a batch is under way" if standing.live else "nothing is left to do"
+    if standing.live:
+        return Need.NOTHING, "a batch is under way"
+    return Need.NOTHING, "the next run reads what is unread" if lag.groups else "all that was seen is read"
 
 
 def _expires_soon(lag: Lag | None, kept: int | None) -> bool:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_provider_slshudi.protocol.estimate import Estimate
 
 UNKNOWN = "not known"
 _SPANS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
@@ -17,7 +21,8 @@ def span(seconds: float | None) -> str:
         return f"-{span(-seconds)}"
     if seconds < 10:
         return f"{seconds:.1f} s"
-    left, parts = round(seconds), []
+    left = round(seconds)
+    parts: list[str] = []
     for size, unit in _SPANS:
         count = int(left // size)
         left -= int(count * size)
@@ -56,3 +61,14 @@ def ago(at: datetime | float | None, now: datetime) -> str:
     moment = at if isinstance(at, datetime) else datetime.fromtimestamp(at, timezone.utc)
     seconds = (now - moment).total_seconds()
     return f"in {span(-seconds)}" if seconds < 0 else f"{span(seconds)} ago"
+
+
+def backfill(found: Estimate) -> str:
+    """What a backfill would read, in a sentence."""
+    if not found.groups:
+        return "nothing is left to read"
+    shards = len({item.shard for item in found.ranges})
+    return (
+        f"{count(found.groups)} log groups in {len(found.ranges)} ranges of {shards} shards; by recent batches about "
+        f"{size(found.bytes)} raw, {count(found.rows)} rows, {count(found.batches)} batches, {span(found.seconds)}"
+    )

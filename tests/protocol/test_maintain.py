@@ -362,6 +362,8 @@ def test_counts_are_exact_where_services_run_while_batches_commit(spark: SparkSe
             try:
                 cleaned.append(maintain.clean(pipeline.by("maintenance")))
                 archived.append(maintain.archive(pipeline.by("maintenance")))
+            except LeaseHeld:
+                continue  # on a busy machine the others decide for longer than this one waits, and it tries again
             except Exception as error:
                 failed.append(error)
 

@@ -51,11 +51,32 @@ async function ask(form, method, path, body) {
   }
 }
 
+// The params of a run: what is filled in; a ticked box is true; ticked ranges become { shard: [begin, end] }.
+function confOf(form, button) {
+  const conf = {}, cursors = {};
+  for (const field of form.elements) {
+    if (!field.name || field.tagName === "BUTTON") continue;
+    if (field.type === "checkbox") {
+      if (!field.checked) continue;
+      if (field.name !== "range") { conf[field.name] = true; continue; }
+      const { shard, begin, end } = field.dataset, known = cursors[shard];
+      // What lies between two ranges of a shard was read, and is left out by the run.
+      const first = known && BigInt(known[0]) < BigInt(begin) ? known[0] : begin;
+      cursors[shard] = [first, known && BigInt(known[1]) > BigInt(end) ? known[1] : end];
+    } else if (field.value) {
+      conf[field.name] = field.value;
+    }
+  }
+  if (Object.keys(cursors).length) conf.cursors = cursors;
+  if (button && button.name) conf[button.name] = true;
+  return conf;
+}
+
 document.addEventListener("submit", async (event) => {
   const form = event.target, said = form.querySelector("output");
   event.preventDefault();
   if (form.matches("form.trigger")) {
-    const conf = Object.fromEntries(new FormData(form));
+    const conf = confOf(form, event.submitter);
     const run = await ask(form, "POST", "/dagRuns", { logical_date: null, conf });
     if (!run) return;
     const link = document.createElement("a");

@@ -1,0 +1,99 @@
+"""`slshudi backfill`."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, work_of
+
+if TYPE_CHECKING:
+    from airflow_provider_slshudi.protocol.estimate import Estimate
+
+_RANGE = re.compile(r"(\d+):([^:]+):([^:]+)")
+
+
+def add_to(commands: Commands) -> None:
+    """Adds the command."""
+    command = commands.add_parser(
+        "backfill",
+        help="read what nobody has read: by cursors, by receive times, or everything",
+        description="Shows what the backfill would read, and how long it takes; without --dry-run it then starts the "
+        "pipeline's backfill DAG, which Airflow runs.",
+    )
+    add_pipeline(command)
+    which = command.add_mutually_exclusive_group(required=True)
+    which.add_argument("--everything", action="store_true", help="all that the service holds and nobody has read")
+    which.add_argument("--cursors", nargs="+", metavar="SHARD:BEGIN:END", help="cursors, the end excluded")
+    which.add_argument("--from", dest="first", metavar="TIME", help="first receive time, with its zone; needs --to")
+    command.add_argument("--to", metavar="TIME", help="receive time that is not read any more")
+    command.add_argument("--dry-run", action="store_true", help="start nothing")
+    command.add_argument("--run-id", help="the id of the DAG run: a second call with the same id is refused")
+    add_json(command)
+    command.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from airflow_provider_slshudi.operators.backfill import backfill_request
+    from airflow_provider_slshudi.protocol.estimate import estimate_backfill
+
+    conf = _conf(options)
+    request = backfill_request(conf)
+    work = work_of(options.pipeline)
+    name = work.pipeline.name
+    found = estimate_backfill(work, request)
+    started = None if options.dry_run or not found.groups else _start(f"{name}_backfill", options.run_id, conf)
+    if options.json:
+        print_json(options.out, {"pipeline": name, **asdict(found), "run": started})
+    else:
+        _show(options, name, found)
+        said = f"run {started} of {name}_backfill begins" if started else "nothing was started"
+        print(said, file=options.out)
+    return 0
+
+
+def _conf(options: argparse.Namespace) -> dict[str, Any]:
+    """The params of the DAG run."""
+    from airflow_provider_slshudi.exceptions import ConfigError
+
+    if options.everything:
+        return {"everything": True}
+    if options.first:
+        return {"from": options.first, "to": options.to}
+    cursors: dict[str, list[str]] = {}
+    for text in options.cursors:
+        found = _RANGE.fullmatch(text)
+        if found is None or found[1] in cursors:
+            why = "is no SHARD:BEGIN:END" if found is None else f"names shard {found[1]} a second time"
+            raise ConfigError(f"--cursors: {text!r} {why}", source="backfill", field="cursors", value=text)
+        cursors[found[1]] = [found[2], found[3]]
+    return {"cursors": cursors}
+
+
+def _show(options: argparse.Namespace, name: str, found: Estimate) -> None:
+    from airflow_provider_slshudi.views.words import backfill
+
+    rows = [(item.shard, item.begin, item.end, len(item)) for item in found.ranges]
+    print_table(options.out, f"Backfill of {name}", ("shard", "begin", "end", "log groups"), rows)
+    print(backfill(found), file=options.out)
+
+
+def _start(dag_id: str, run_id: str | None, conf: dict[str, Any]) -> str:
+    """Starts a run of the DAG in this machine's Airflow; returns its id."""
+    from airflow.api.client import get_current_api_client
+    from airflow.sdk.exceptions import AirflowException
+
+    from airflow_provider_slshudi.exceptions import ConfigError
+
+    try:
+        started = get_current_api_client().trigger_dag(
+            dag_id=dag_id, run_id=run_id, conf=conf, triggering_user_name=getpass.getuser()
+        )
+    except AirflowException as error:
+        raise ConfigError(f"Airflow did not start {dag_id}: {error}", source="backfill", value=dag_id) from error
+    if not started:
+        raise ConfigError(f"Airflow did not start {dag_id}", source="backfill", value=dag_id)
+    return str(started["dag_run_id"])

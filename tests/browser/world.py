@@ -1,0 +1,125 @@
+"""Two hundred pipelines, a thousand shards and ten thousand transactions behind an Airflow that serves pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from sqlalchemy import Engine, insert
+
+from airflow_provider_slshudi.ledger import models
+from airflow_provider_slshudi.ledger.engine import migrate, open_engine, transaction
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ranges import Range
+from tests.airflow.pages.served import ServedAirflow
+from tests.machine import connection, write_pipeline
+from tests.seen import GROUP, committed, planned, registered, saw
+
+WIDE, LONG = "mine_wide", "mine_long"
+"""The pipeline of a thousand shards, and the one of ten thousand transactions."""
+PIPELINES, SHARDS, TRANSACTIONS = 200, 1_000, 10_000
+_DAY = 86_400
+_DAGS = """
+from pathlib import Path
+
+from airflow.sdk import DAG
+from airflow_provider_slshudi.dag import backfill_dag, repair_dag, tail_dag, verify_dag
+
+for file in sorted(Path({folder!r}).glob("*.yaml")):
+    globals()[file.stem] = tail_dag(file.stem)
+for make in (backfill_dag, repair_dag, verify_dag):
+    globals()[make.__name__] = make({wide!r})
+"""
+
+
+@dataclass(frozen=True)
+class World:
+    """A serving Airflow; `live` is a transaction that waits, `done` one that is committed, both of WIDE."""
+
+    airflow: ServedAirflow
+    live: str
+    done: str
+
+
+@contextmanager
+def world(place: Path) -> Iterator[World]:
+    """The world in a folder of its own."""
+    for folder in ("pipelines", "dags"):
+        (place / folder).mkdir(parents=True)
+    names = [WIDE, LONG, *(f"mine_{number:03d}" for number in range(PIPELINES - 2))]
+    for name in names:
+        write_pipeline(place / "pipelines" / f"{name}.yaml", place / "lake" / name, name=name)
+    folder = str(place / "pipelines")
+    (place / "dags" / "all.py").write_text(_DAGS.format(folder=folder, wide=WIDE), encoding="utf-8")
+    file = place / "ledger.db"
+    engine = open_engine(f"sqlite:///{file}")
+    migrate(engine)
+    ledger = Ledger(engine)
+    for at, name in enumerate(names[2:]):
+        _small(ledger, name, at)
+    live, done = _wide(ledger)
+    registered(ledger, LONG, end=TRANSACTIONS)
+    _history(engine)
+    saw(ledger, LONG, unread=0)
+    environment = {
+        "AIRFLOW__SLSHUDI__PIPELINES_FOLDER": folder,
+        "AIRFLOW_CONN_SLSHUDI_LEDGER": connection("slshudi_ledger", schema=str(file), extra={"dialect": "sqlite"}),
+    }
+    with ServedAirflow(place / "airflow", place / "dags", environment) as airflow:
+        yield World(airflow, live, done)
+    engine.dispose()
+
+
+def _small(ledger: Ledger, name: str, at: int) -> None:
+    """A pipeline of one shard; some need a person, some expire soon, some wait."""
+    registered(ledger, name)
+    now = int(datetime.now(timezone.utc).timestamp())
+    saw(ledger, name, unread=60 - at % 50, came=0, since=at * 7, kept=_DAY, seconds_ago=600)
+    saw(ledger, name, unread=at % 40, came=50, since=at * 9 if at % 17 else 80_000, kept=_DAY, seconds_ago=20)
+    committed(ledger, name, [Range(0, 0, 100 - at % 40)], "run-1", last_time=now - at * 3)
+    if at % 37 == 0:
+        ledger.trouble(name, f"{name}_tail", "run-2", "plan", "DataExpired", f"shard {at} lost logs", waits=False)
+    elif at % 23 == 0:
+        ledger.trouble(name, f"{name}_tail", "run-2", "settle", "LeaseHeld", "somebody else decides", waits=True)
+
+
+def _wide(ledger: Ledger) -> tuple[str, str]:
+    registered(ledger, WIDE, shards=SHARDS, end=1_000)
+    now = int(datetime.now(timezone.utc).timestamp())
+    done = committed(ledger, WIDE, [Range(id_, 0, 300 + id_ % 500) for id_ in range(SHARDS)], "run-1", now - 950)
+    committed(ledger, WIDE, [Range(id_, 850, 900) for id_ in range(0, SHARDS, 3)], "run-2", now - 940)
+    live = planned(ledger, WIDE, [Range(id_, 300 + id_ % 500, 820) for id_ in range(0, SHARDS, 2)], "run-3")
+    ledger.opened(live.id, 1, "20260131080000000")
+    for minutes in range(50, -1, -10):
+        seen = {"came": 900, "since": 900, "kept": _DAY, "shards": SHARDS}
+        saw(ledger, WIDE, 10_000 * (minutes + 20), seconds_ago=minutes * 60, **seen)
+    message = "shard 7 no longer holds the log groups [120, 300), which were never read"
+    ledger.trouble(WIDE, f"{WIDE}_tail", "run-4", "plan", "DataExpired", message, waits=False)
+    return live.id, done.id
+
+
+def _history(engine: Engine) -> None:
+    """Ten thousand committed batches of one log group, put into the tables as the steps would leave them."""
+    begin = datetime.now(timezone.utc) - timedelta(seconds=60 * TRANSACTIONS)
+    transactions, ranges, events = [], [], []
+    for at in range(TRANSACTIONS):
+        created = begin + timedelta(seconds=60 * at)
+        id_ = f"{created:%Y%m%dT%H%M%S%f}-{at:06x}"
+        instant, changed = f"{created:%Y%m%d%H%M%S}000", created + timedelta(seconds=9)
+        row = {"id": id_, "pipeline": LONG, "kind": "tail", "state": "COMMITTED", "token": 1, "instant": instant}
+        row |= {"dag_id": f"{LONG}_tail", "run_id": f"run-{at}", "rows": 10, "bytes": GROUP, "error": None}
+        row |= {"created": created, "changed": changed, "heartbeat": changed, "completed": instant[:-1] + "5"}
+        transactions.append(row | {"manifest": {"files": 1, "stored": 400, "misfits": {}, "unfit": 0}})
+        ranges.append({"transaction_id": id_, "shard": 0, "begin_cursor": at, "end_cursor": at + 1, "gap": False})
+        for seconds, state in enumerate(("PLANNED", "OPEN", "PREPARED", "COMMITTED")):
+            moment = created + timedelta(seconds=3 * seconds)
+            events.append({"transaction_id": id_, "at": moment, "what": state, "detail": "{}"})
+    with transaction(engine, write=True) as connection:
+        connection.execute(insert(models.transactions), transactions)
+        connection.execute(insert(models.ranges), ranges)
+        connection.execute(insert(models.events), events)
+        covered = {"pipeline": LONG, "shard": 0, "begin_cursor": 0, "end_cursor": TRANSACTIONS}
+        connection.execute(insert(models.coverage).values(covered))
