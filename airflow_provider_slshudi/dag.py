@@ -4,7 +4,8 @@
 
     dag = tail_dag("ad_events")
 
-A wrong pipeline file raises ConfigError with file and line, which Airflow shows as the DAG's import error.
+The pipeline's file lies beside the DAG file, as `pipelines/ad_events.yaml` for example (docs/decisions/0030). A wrong
+one raises ConfigError with file and line, which Airflow shows as the DAG's import error.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, Param, TaskGroup
 
-from airflow_provider_slshudi import settings
+from airflow_provider_slshudi import dagfile, settings
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.notes.acts import Act
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
@@ -59,7 +60,7 @@ def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     Raises:
         ConfigError: the pipeline file is missing or wrong.
     """
-    found = settings.pipeline(pipeline)
+    found = settings.pipeline(pipeline, dagfile.calling())
     params = {
         ACCEPT_GAP: Param(
             None,
@@ -79,7 +80,7 @@ def backfill_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
 
     One run is one batch; if more is left, it triggers the next run.
     """
-    found = settings.pipeline(pipeline)
+    found = settings.pipeline(pipeline, dagfile.calling())
     params = {
         "cursors": Param(
             None, title="Cursors", description='{"0": ["begin", "end"]}: cursors in quotes, end excluded', **_CURSORS
@@ -103,7 +104,7 @@ def backfill_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
 
 def recovery_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     """`{name}_recovery`: decides dangling transactions now; arguments and errors as `tail_dag`."""
-    found = settings.pipeline(pipeline)
+    found = settings.pipeline(pipeline, dagfile.calling())
     params = {
         "transactions": Param(
             None,
@@ -124,7 +125,7 @@ def repair_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
 
     Whoever may trigger this DAG may use them.
     """
-    found = settings.pipeline(pipeline)
+    found = settings.pipeline(pipeline, dagfile.calling())
     params = {
         "act": Param(
             "recover",
@@ -148,7 +149,7 @@ def repair_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
 
 def verify_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     """`{name}_verify`: proves that every log is in the table once, or fails; arguments and errors as `tail_dag`."""
-    found = settings.pipeline(pipeline)
+    found = settings.pipeline(pipeline, dagfile.calling())
     params = {
         "source": Param(
             False, type="boolean", title="Source", description="Compare with what the log service still holds, too"
@@ -164,7 +165,7 @@ def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     """`{name}_maintenance`: clusters or compacts, cleans and archives while batches go on, as often as the pipeline's
     `maintenance.schedule` says; arguments and errors as `tail_dag`.
     """
-    found = settings.pipeline(pipeline)
+    found = settings.pipeline(pipeline, dagfile.calling())
     given = {"schedule": found.maintenance.every, "description": f"{found.table.path}: files and timeline stay few"}
     with _dag(found, "maintenance", dag_kwargs, **given) as dag:
         # Side by side: each service finds its own work, and one that fails does not hold up the others.
@@ -190,7 +191,7 @@ def micro_batch(
     Raises:
         ConfigError: the pipeline file is missing or wrong.
     """
-    found = settings.pipeline(pipeline)
+    found = settings.pipeline(pipeline, dagfile.calling())
     with TaskGroup(group_id) as group:
         settle = SlsHudiSettleSensor(task_id="settle", pipeline=pipeline)
         planned = plan(task_id="plan", pipeline=pipeline)
@@ -226,4 +227,8 @@ def _dag(pipeline: Pipeline, role: str, dag_kwargs: dict[str, Any], **ours: Any)
     # By these tags the pages know whose DAG it is.
     given["tags"] = [*dict.fromkeys(["slshudi", pipeline.name, *(given.get("tags") or ())])]
     given["default_args"] = {**_RETRIES, **(given.get("default_args") or {})}
-    return DAG(**given)
+    dag = DAG(**given)
+    if (file := dagfile.calling()) is not None:
+        # As Airflow does once it has parsed the file; a DAG that somebody imports without it would seem to be of here.
+        dag.fileloc = str(file.path)
+    return dag

@@ -82,8 +82,8 @@ def get_provider_info() -> dict[str, Any]:
                         "default": "slshudi_ledger",
                     },
                     "pipelines_folder": {
-                        "description": "Where pipeline files are looked for by name. "
-                        "The folder `pipelines` in the DAGs folder where it is not set.",
+                        "description": "The one folder where pipeline files are looked for by name. "
+                        "If it is not set, they lie beside the DAG files that name them.",
                         "version_added": "0.1.0",
                         "type": "string",
                         "example": "/opt/airflow/pipelines",

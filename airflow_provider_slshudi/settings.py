@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from airflow.sdk.configuration import conf
 
 from airflow_provider_slshudi.config.load import load_pipeline
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.dagfile import DagFile
 from airflow_provider_slshudi.exceptions import ConfigError
 
 SECTION = "slshudi"
 LEDGER_CONN_ID = "slshudi_ledger"
 _SUFFIXES = (".yaml", ".yml")
+_FOLDER = "pipelines"
 
 
 def ledger_conn_id() -> str:
@@ -20,39 +24,103 @@ def ledger_conn_id() -> str:
     return str(conf.get(SECTION, "ledger_conn_id", fallback="") or LEDGER_CONN_ID)
 
 
-def pipelines_folder() -> Path:
-    """The folder of pipeline files that are given by name."""
+def pipelines_folder() -> Path | None:
+    """The one folder of all pipeline files that are given by name; None unless it is set."""
     named = conf.get(SECTION, "pipelines_folder", fallback="")
-    return Path(named).expanduser() if named else Path(str(conf.get("core", "dags_folder"))) / "pipelines"
+    return Path(named).expanduser() if named else None
 
 
-def pipeline_path(name_or_path: str) -> Path:
-    """The file of a pipeline, by its name (`NAME.yaml` in the pipelines folder) or by a path to a .yaml or .yml file.
+def pipeline_path(name_or_path: str, dag_file: DagFile | None = None) -> Path:
+    """The file of a pipeline, by its name or by a path to a .yaml or .yml file (docs/decisions/0030).
+
+    If the pipelines folder is set, a name is looked for there and nowhere else. If not, it is looked for beside the DAG
+    file, then in each folder `pipelines` further up in its bundle; without a DAG file in all bundles that this machine
+    has. A path begins at the DAG file's folder, or at the working directory, or at the pipelines folder.
 
     Raises:
-        ConfigError: there is no such file; the message lists the known names.
+        ConfigError: there is no such file, or several are equally near; the message says where it was looked for.
     """
-    given, folder = Path(name_or_path).expanduser(), pipelines_folder()
-    if given.suffix in _SUFFIXES:
-        candidates = [given, folder / given]
-    else:
-        candidates = [folder / f"{name_or_path}{suffix}" for suffix in _SUFFIXES]
-    for path in candidates:
-        if path.is_file():
-            return path
-    found = sorted(path.stem for suffix in _SUFFIXES for path in folder.glob(f"*{suffix}"))
+    names, levels = _where(name_or_path, dag_file)
+    for level in levels:
+        looked = (place for place in level if isinstance(place, _Place))
+        found = {path.resolve(): path for place in looked for path in place.files(names)}
+        if len(found) > 1:
+            raise ConfigError(
+                f"pipeline {name_or_path!r} has several files, and none is nearer than the others: "
+                f"{', '.join(map(str, found.values()))}. Keep one, or give the path of the right one",
+                source=name_or_path,
+            )
+        if found:
+            return next(iter(found.values()))
+    places = dict.fromkeys(str(place) for level in levels for place in level)
     raise ConfigError(
-        f"no pipeline {name_or_path!r}: neither a file nor a name in the pipelines folder {folder}, which has "
-        f"{', '.join(found) or 'none'}. Set [{SECTION}] pipelines_folder (AIRFLOW__SLSHUDI__PIPELINES_FOLDER) where "
-        "they lie elsewhere",
+        f"no pipeline {name_or_path!r}: {' or '.join(names)} was looked for in {'; '.join(places)}. Put the file "
+        f"there, or give its path; [{SECTION}] pipelines_folder (AIRFLOW__SLSHUDI__PIPELINES_FOLDER) names one folder "
+        "for all",
         source=name_or_path,
     )
 
 
-def pipeline(name_or_path: str) -> Pipeline:
+def pipeline(name_or_path: str, dag_file: DagFile | None = None) -> Pipeline:
     """The pipeline of a name or path.
 
     Raises:
         ConfigError: as `pipeline_path` and `load_pipeline`.
     """
-    return load_pipeline(pipeline_path(name_or_path))
+    return load_pipeline(pipeline_path(name_or_path, dag_file))
+
+
+def _where(name_or_path: str, dag_file: DagFile | None) -> tuple[list[str], Sequence[Sequence[_Place | str]]]:
+    """The names that the file may have, and where it may be, nearest places first; a text is an unknown place."""
+    given, folder = Path(name_or_path).expanduser(), pipelines_folder()
+    if given.suffix in _SUFFIXES:
+        starts = [dag_file.path.parent if dag_file else Path.cwd(), *([folder] if folder else [])]
+        return [given.name], [[_Place((start / given).parent)] for start in starts]
+    names = [f"{name_or_path}{suffix}" for suffix in _SUFFIXES]
+    if folder:
+        return names, [[_Place(folder)]]
+    return names, _beside(dag_file) if dag_file else [_bundles()]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A folder where files are looked for, `deep` also below it; as text with the names that it has."""
+
+    folder: Path
+    deep: bool = False
+
+    def files(self, names: list[str]) -> list[Path]:
+        if self.deep:
+            found = [path for path in self._yaml("**/") if path.name in names]
+        else:
+            found = [self.folder / name for name in names]
+        return [path for path in found if path.is_file()]
+
+    def __str__(self) -> str:
+        if not self.folder.is_dir():
+            return f"{self.folder}, which is not there"
+        names = sorted({path.stem for path in self._yaml(f"**/{_FOLDER}/" if self.deep else "")})
+        return f"{self.folder}{' and below' if self.deep else ''}, which has {', '.join(names) or 'none'}"
+
+    def _yaml(self, below: str) -> Iterator[Path]:
+        return (path for suffix in _SUFFIXES for path in self.folder.glob(f"{below}*{suffix}"))
+
+
+def _beside(dag_file: DagFile) -> list[list[_Place]]:
+    here = dag_file.path.parent
+    above = [[_Place(folder / _FOLDER)] for folder in here.parents if folder.is_relative_to(dag_file.root)]
+    return [[_Place(here / _FOLDER), _Place(here)], *above]
+
+
+def _bundles() -> list[_Place | str]:
+    """All bundles of Airflow's configuration, each in the newest version that this machine has; a text if unknown."""
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+
+    manager = DagBundlesManager()  # type: ignore[no-untyped-call]  # Airflow's
+    found: list[_Place | str] = []
+    for name in manager.get_all_bundle_names():
+        try:
+            found.append(_Place(manager.get_bundle(name).path, deep=True))
+        except Exception as error:  # whatever the bundle's class raises, without its connection for example
+            found.append(f"bundle {name}, which cannot be made here ({error})")
+    return found

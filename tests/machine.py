@@ -21,11 +21,11 @@ def connection(conn_type: str, **fields: object) -> str:
     return json.dumps({"conn_type": conn_type, **fields})
 
 
-def environment(pipelines: Path, ledger: Path, server: LocalSls) -> dict[str, str]:
-    """What Airflow is told: the folder of pipelines, a ledger in SQLite, Spark in local mode, the log service."""
+def environment(pipelines: Path | None, ledger: Path, server: LocalSls) -> dict[str, str]:
+    """What Airflow is told: a folder of pipelines, if any, a ledger in SQLite, Spark in local mode, the log service."""
     sls = server.connection()
     return {
-        "AIRFLOW__SLSHUDI__PIPELINES_FOLDER": str(pipelines),
+        **({} if pipelines is None else {"AIRFLOW__SLSHUDI__PIPELINES_FOLDER": str(pipelines)}),
         "AIRFLOW_CONN_SLSHUDI_LEDGER": connection("slshudi_ledger", schema=str(ledger), extra={"dialect": "sqlite"}),
         "AIRFLOW_CONN_SPARK_DEFAULT": connection("spark", host="local[2]"),
         "AIRFLOW_CONN_SLS_DEFAULT": connection(

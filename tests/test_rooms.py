@@ -62,12 +62,13 @@ ALLOWED: dict[str, set[str]] = {
     "local": VOCABULARY | {"sls"},
 }
 _BELOW_AIRFLOW = set(ALLOWED) - {"job", "hudi.files", "hudi.client", "local"}
-_OF_AIRFLOW = {
-    "settings": {"config", "exceptions"},
-    "hooks": _BELOW_AIRFLOW | {"settings"},
-    "operators": _BELOW_AIRFLOW | {"settings", "hooks"},
+_OF_AIRFLOW: dict[str, set[str]] = {
+    "dagfile": set(),
+    "settings": {"config", "exceptions", "dagfile"},
+    "hooks": _BELOW_AIRFLOW | {"settings", "dagfile"},
+    "operators": _BELOW_AIRFLOW | {"settings", "dagfile", "hooks"},
     "sensors": _BELOW_AIRFLOW | {"settings", "hooks", "operators"},
-    "dag": _BELOW_AIRFLOW | {"settings", "operators", "sensors"},
+    "dag": _BELOW_AIRFLOW | {"settings", "dagfile", "operators", "sensors"},
     "pages": _BELOW_AIRFLOW | {"settings", "hooks"},
     "get_provider_info": {""},
     "cli": _BELOW_AIRFLOW | {"settings", "hooks", "operators", "demo"},

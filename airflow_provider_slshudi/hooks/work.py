@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from airflow_provider_slshudi import settings
+from airflow_provider_slshudi.dagfile import DagFile
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.sls import SlsHook
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.protocol.work import Run, Work
 
 
-def work_of(name_or_path: str, run: Run) -> Work:
-    """The pipeline, ledger, Spark and log service that a pipeline's steps work with.
+def work_of(name_or_path: str, run: Run, dag_file: DagFile | None = None) -> Work:
+    """The pipeline, ledger, Spark and log service that a pipeline's steps work with; `dag_file` names the pipeline.
 
     Raises:
         ConfigError: the pipeline, a setting or a connection is wrong.
         ConnectionMissing: Airflow gives no connection of the ledger.
         LedgerUnavailable: the ledger does not answer.
     """
-    pipeline = settings.pipeline(name_or_path)
+    pipeline = settings.pipeline(name_or_path, dag_file)
     source = pipeline.source
     return Work(
         pipeline,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
 
+from airflow_provider_slshudi import dagfile
 from airflow_provider_slshudi.exceptions import ConfigError, SlsHudiError, TerminalError
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ class PipelineTask:
         from airflow_provider_slshudi.hooks.work import work_of
         from airflow_provider_slshudi.protocol.work import Run
 
-        run = context["dag_run"]
-        self._work = work_of(self.pipeline, Run(run.dag_id, run.run_id))
+        run, dag = context["dag_run"], context.get("dag")
+        self._work = work_of(self.pipeline, Run(run.dag_id, run.run_id), None if dag is None else dagfile.of(dag))
         return self._work
 
     @contextmanager

@@ -123,11 +123,6 @@ def test_a_missing_pipeline_names_those_that_there_are(pipelines: Path) -> None:
         tail_dag("ad_evnts")
 
 
-def test_the_pipelines_folder_is_in_the_dags_folder_unless_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", "/opt/dags")
-    assert settings.pipelines_folder() == Path("/opt/dags/pipelines")
-
-
 def test_parsing_loads_nothing_heavy() -> None:
     code = (
         "import sys; from airflow_provider_slshudi.dag import tail_dag; tail_dag(sys.argv[1]); "
