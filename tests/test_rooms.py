@@ -62,8 +62,9 @@ ALLOWED: dict[str, set[str]] = {
 _BELOW_AIRFLOW = set(ALLOWED) - {"job", "hudi.files", "hudi.client", "local"}
 _OF_AIRFLOW = {
     "settings": {"config", "exceptions"},
+    "links": {"settings", "exceptions"},
     "hooks": _BELOW_AIRFLOW | {"settings"},
-    "operators": _BELOW_AIRFLOW | {"settings", "hooks"},
+    "operators": _BELOW_AIRFLOW | {"settings", "links", "hooks"},
     "sensors": _BELOW_AIRFLOW | {"settings", "hooks", "operators"},
     "dag": _BELOW_AIRFLOW | {"settings", "operators", "sensors"},
     "get_provider_info": {""},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.sls import SlsHook
@@ -9,8 +11,10 @@ from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.protocol.work import Run, Work
 
 
-def work_of(name_or_path: str, run: Run) -> Work:
+def work_of(name_or_path: str, run: Run, show: Callable[[str], None] | None = None) -> Work:
     """The pipeline, ledger, Spark and log service that a pipeline's steps work with.
+
+    `show` is told the address of a Spark driver's page, where the driver has one.
 
     Raises:
         ConfigError: the pipeline, a setting or a connection is wrong.
@@ -22,7 +26,7 @@ def work_of(name_or_path: str, run: Run) -> Work:
     return Work(
         pipeline,
         LedgerHook(settings.ledger_conn_id()).ledger(),
-        SparkLauncher(pipeline.spark.connection),
+        SparkLauncher(pipeline.spark.connection, show),
         lambda: SlsHook(source.connection).service(source.project, source.logstore),
         run,
     )

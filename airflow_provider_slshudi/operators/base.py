@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, BaseOperatorLink
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
 
 from airflow_provider_slshudi.exceptions import ConfigError, TerminalError
+from airflow_provider_slshudi.links import PipelineLink, SparkLink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -30,6 +31,7 @@ _IDENTITY = "slshudi_airflow"
 class PipelineTask:
     """A task of one pipeline; mixed into operators and sensors."""
 
+    operator_extra_links: Collection[BaseOperatorLink] = (PipelineLink(),)
     pipeline: str
     _work: Work | None = None
 
@@ -38,8 +40,15 @@ class PipelineTask:
         from airflow_provider_slshudi.hooks.work import work_of
         from airflow_provider_slshudi.protocol.work import Run
 
+        def show(page: str) -> None:
+            try:
+                context["ti"].xcom_push(SparkLink().xcom_key, page)
+            except Exception as error:
+                # No reason to stop the driver.
+                _log.warning("Airflow does not take the link to %s: %s", page, error)
+
         run = context["dag_run"]
-        self._work = work_of(self.pipeline, Run(run.dag_id, run.run_id))
+        self._work = work_of(self.pipeline, Run(run.dag_id, run.run_id), show)
         return self._work
 
     def on_kill(self) -> None:

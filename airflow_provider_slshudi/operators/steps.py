@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset
+from airflow.sdk import Asset, BaseOperatorLink
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from airflow_provider_slshudi.links import SparkLink, TransactionLink
 from airflow_provider_slshudi.operators.base import PipelineOperator, terminal_fails, this_airflow
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ class SlsHudiPlanOperator(PipelineOperator):
         pipeline: a pipeline's name or file.
     """
 
+    operator_extra_links = (TransactionLink(),)
+    transaction: Any = None
+
     def execute(self, context: Context) -> dict[str, Any]:
         """Plans."""
         if os.environ.get("AIRFLOW_TEST_MODE"):
@@ -41,7 +45,8 @@ class SlsHudiPlanOperator(PipelineOperator):
         if transaction is None:
             raise AirflowSkipException("there is nothing new to read")
         self.log.info("planned transaction %s", transaction.id)
-        return {"transaction": transaction.id, "token": transaction.token, **more}
+        planned = self.transaction = {"transaction": transaction.id, "token": transaction.token, **more}
+        return planned
 
     def plan(self, work: Work, context: Context) -> tuple[Transaction | None, dict[str, Any]]:
         """The transaction, None if there is nothing to read; and further items of the result."""
@@ -59,6 +64,7 @@ class _Step(PipelineOperator):
     """
 
     template_fields = ("pipeline", "transaction")
+    operator_extra_links: Collection[BaseOperatorLink] = (TransactionLink(),)
 
     def __init__(self, *, pipeline: str, transaction: Any, **kwargs: Any) -> None:
         super().__init__(pipeline=pipeline, **kwargs)
@@ -103,6 +109,8 @@ class SlsHudiOpenOperator(_DriverStep):
 
 class SlsHudiAppendOperator(_DriverStep):
     """Runs the Spark job that pulls the ranges and writes base files."""
+
+    operator_extra_links = (TransactionLink(), SparkLink())
 
     def step(self, work: Work, id_: str, token: int, context: Context) -> None:
         """Appends."""
