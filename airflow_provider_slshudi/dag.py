@@ -13,9 +13,10 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from airflow.sdk import DAG, Asset, Param, TaskGroup
+from airflow.sdk import DAG, Param, TaskGroup
 
 from airflow_provider_slshudi import settings
+from airflow_provider_slshudi.assets import settled_alias, table_asset
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
 from airflow_provider_slshudi.operators.catalog import SlsHudiSyncOperator
@@ -98,7 +99,7 @@ def recovery_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     }
     given = {"params": params, "description": f"{found.table.path}: decide what runs left undecided"}
     with _dag(found, "recovery", dag_kwargs, **given) as dag:
-        SlsHudiRecoverOperator(task_id="recover", pipeline=pipeline)
+        SlsHudiRecoverOperator(task_id="recover", pipeline=pipeline, outlets=[settled_alias(found)])
     return dag
 
 
@@ -148,7 +149,7 @@ def micro_batch(
     """
     found = settings.pipeline(pipeline)
     with TaskGroup(group_id) as group:
-        settle = SlsHudiSettleSensor(task_id="settle", pipeline=pipeline)
+        settle = SlsHudiSettleSensor(task_id="settle", pipeline=pipeline, outlets=[settled_alias(found)])
         planned = plan(task_id="plan", pipeline=pipeline)
         of_batch: dict[str, Any] = {"pipeline": pipeline, "transaction": planned.output}
         opened = SlsHudiOpenOperator(task_id="open", **of_batch)
@@ -159,15 +160,6 @@ def micro_batch(
         if found.catalog is not None:
             committed >> SlsHudiSyncOperator(task_id="sync", pipeline=pipeline)
     return group
-
-
-def table_asset(pipeline: Pipeline) -> Asset:
-    """The asset that a pipeline's commits update; a DAG may be scheduled on it.
-
-    `hudi://bucket/path`, or `hudi://localhost/path` for a table on a file system.
-    """
-    scheme, _, rest = pipeline.table.path.partition("://")
-    return Asset(name=f"hudi_{pipeline.name}", uri=f"hudi://{'localhost' if scheme == 'file' else ''}{rest}")
 
 
 def _dag(pipeline: Pipeline, role: str, dag_kwargs: dict[str, Any], **ours: Any) -> DAG:

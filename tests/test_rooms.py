@@ -62,11 +62,12 @@ ALLOWED: dict[str, set[str]] = {
 _BELOW_AIRFLOW = set(ALLOWED) - {"job", "hudi.files", "hudi.client", "local"}
 _OF_AIRFLOW = {
     "settings": {"config", "exceptions"},
+    "assets": {"config"},
     "links": {"settings", "exceptions"},
     "hooks": _BELOW_AIRFLOW | {"settings"},
-    "operators": _BELOW_AIRFLOW | {"settings", "links", "hooks"},
+    "operators": _BELOW_AIRFLOW | {"settings", "assets", "links", "hooks"},
     "sensors": _BELOW_AIRFLOW | {"settings", "hooks", "operators"},
-    "dag": _BELOW_AIRFLOW | {"settings", "operators", "sensors"},
+    "dag": _BELOW_AIRFLOW | {"settings", "assets", "operators", "sensors"},
     "get_provider_info": {""},
     "cli": _BELOW_AIRFLOW | {"settings", "hooks", "demo"},
     "demo": _BELOW_AIRFLOW | {"settings", "hooks", "local", "cli"},

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_slshudi.links import SparkLink, TransactionLink
 from airflow_provider_slshudi.operators.base import PipelineOperator, terminal_fails, this_airflow
+from airflow_provider_slshudi.operators.events import extra_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -151,22 +152,15 @@ class SlsHudiRecordOperator(_Step):
 class SlsHudiCommitOperator(_DriverStep):
     """Phase two: commits the instant; returns the transaction's id, kind, instant, rows and bytes.
 
-    Each outlet that is an asset gets an event with this result as its `extra`. A batch that settle commits for a dead
-    run makes no event of its own.
+    Each outlet that is an asset gets an event with this result as its `extra`. If the task dies before that, the next
+    settle tells the asset (`operators.events`).
     """
 
     def step(self, work: Work, id_: str, token: int, context: Context) -> dict[str, Any]:
         """Commits."""
         from airflow_provider_slshudi.protocol.steps import commit
 
-        committed = commit(work, id_, token)
-        done: dict[str, Any] = {
-            "transaction": committed.id,
-            "kind": committed.kind.value,
-            "instant": committed.instant,
-            "rows": committed.rows,
-            "bytes": committed.bytes,
-        }
+        done = extra_of(commit(work, id_, token))
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
                 context["outlet_events"][outlet].extra = done
