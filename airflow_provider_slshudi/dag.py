@@ -9,13 +9,14 @@ A wrong pipeline file raises ConfigError with file and line, which Airflow shows
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from airflow.sdk import DAG, Param, TaskGroup
+from airflow.sdk.configuration import conf
 
-from airflow_provider_slshudi import settings
+from airflow_provider_slshudi import doc_md, settings
 from airflow_provider_slshudi.assets import settled_alias, table_asset
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
@@ -61,7 +62,7 @@ def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     given = {"schedule": found.every, "description": f"{found.source.identity}: what is new"}
     with _dag(found, "tail", dag_kwargs, **given) as dag:
         micro_batch(pipeline)
-    return dag
+    return _explained(found, dag)
 
 
 def backfill_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
@@ -82,7 +83,7 @@ def backfill_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
         batch = micro_batch(pipeline, plan=SlsHudiBackfillPlanOperator)
         planned: Any = batch.get_child_by_label("plan")
         batch >> SlsHudiBackfillRestOperator(task_id="rest", pipeline=pipeline, planned=planned.output)
-    return dag
+    return _explained(found, dag)
 
 
 def recovery_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
@@ -100,7 +101,7 @@ def recovery_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     given = {"params": params, "description": f"{found.table.path}: decide what runs left undecided"}
     with _dag(found, "recovery", dag_kwargs, **given) as dag:
         SlsHudiRecoverOperator(task_id="recover", pipeline=pipeline, outlets=[settled_alias(found)])
-    return dag
+    return _explained(found, dag)
 
 
 def verify_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
@@ -114,7 +115,7 @@ def verify_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     given = {"params": params, "description": f"{found.table.path}: every log once"}
     with _dag(found, "verify", dag_kwargs, **given) as dag:
         SlsHudiVerifyOperator(task_id="verify", pipeline=pipeline)
-    return dag
+    return _explained(found, dag)
 
 
 def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
@@ -131,7 +132,7 @@ def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
             SlsHudiClusterOperator(task_id="cluster", pipeline=pipeline)
         if found.compacts:
             SlsHudiCompactOperator(task_id="compact", pipeline=pipeline)
-    return dag
+    return _explained(found, dag)
 
 
 def micro_batch(
@@ -159,6 +160,7 @@ def micro_batch(
         settle >> planned >> opened >> appended >> recorded >> committed
         if found.catalog is not None:
             committed >> SlsHudiSyncOperator(task_id="sync", pipeline=pipeline)
+    _explain(found, group.iter_tasks())
     return group
 
 
@@ -173,4 +175,22 @@ def _dag(pipeline: Pipeline, role: str, dag_kwargs: dict[str, Any], **ours: Any)
     }
     given = {**defaults, **ours, **dag_kwargs}
     given["default_args"] = {**_RETRIES, **(given.get("default_args") or {})}
-    return DAG(**given)
+    page = doc_md.of_dag(pipeline, role, given["schedule"], _named(given["default_args"].get("owner", "")))
+    return DAG(**{"doc_md": page, **given})
+
+
+def _explained(pipeline: Pipeline, dag: DAG) -> DAG:
+    _explain(pipeline, dag.tasks)
+    return dag
+
+
+def _explain(pipeline: Pipeline, tasks: Iterable[Any]) -> None:
+    """Gives each task its page of documentation, unless it has one."""
+    for task in tasks:
+        step = "plan_backfill" if isinstance(task, SlsHudiBackfillPlanOperator) else task.task_id.rpartition(".")[2]
+        task.doc_md = task.doc_md or doc_md.of_task(pipeline, step, _named(task.owner))
+
+
+def _named(owner: str) -> str:
+    """The owner, if somebody named one: Airflow's default is nobody to ask."""
+    return "" if owner == conf.get("operators", "default_owner") else owner

@@ -40,6 +40,8 @@ ALLOWED: dict[str, set[str]] = {
     "storage": {"exceptions", "owners"},
     "types": set(),
     "config": {"exceptions", "ranges", "types"},
+    # What Airflow shows of DAGs and tasks.
+    "doc_md": {"config"},
     "sls": VOCABULARY | {""},
     "ledger": VOCABULARY,
     "planning": VOCABULARY,
