@@ -10,13 +10,15 @@ one raises ConfigError with file and line, which Airflow shows as the DAG's impo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from airflow.sdk import DAG, Asset, Param, TaskGroup
+from airflow.sdk import DAG, Param, TaskGroup
+from airflow.sdk.configuration import conf
 
-from airflow_provider_slshudi import dagfile, settings
+from airflow_provider_slshudi import dagfile, doc_md, settings
+from airflow_provider_slshudi.assets import settled_alias, table_asset
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.notes.acts import Act
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
@@ -72,7 +74,7 @@ def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     given = {"schedule": found.every, "params": params, "description": f"{found.source.identity}: what is new"}
     with _dag(found, "tail", dag_kwargs, **given) as dag:
         micro_batch(pipeline)
-    return dag
+    return _explained(found, dag)
 
 
 def backfill_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
@@ -99,7 +101,7 @@ def backfill_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
         batch = micro_batch(pipeline, plan=SlsHudiBackfillPlanOperator)
         planned: Any = batch.get_child_by_label("plan")
         batch >> SlsHudiBackfillRestOperator(task_id="rest", pipeline=pipeline, planned=planned.output)
-    return dag
+    return _explained(found, dag)
 
 
 def recovery_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
@@ -116,8 +118,8 @@ def recovery_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     }
     given = {"params": params, "description": f"{found.table.path}: decide what runs left undecided"}
     with _dag(found, "recovery", dag_kwargs, **given) as dag:
-        SlsHudiRecoverOperator(task_id="recover", pipeline=pipeline)
-    return dag
+        SlsHudiRecoverOperator(task_id="recover", pipeline=pipeline, outlets=[settled_alias(found)])
+    return _explained(found, dag)
 
 
 def repair_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
@@ -144,7 +146,7 @@ def repair_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     given: dict[str, Any] = {"params": params, "description": description, "is_paused_upon_creation": False}
     with _dag(found, "repair", dag_kwargs, **given) as dag:
         SlsHudiRepairOperator(task_id="repair", pipeline=pipeline)
-    return dag
+    return _explained(found, dag)
 
 
 def verify_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
@@ -158,7 +160,7 @@ def verify_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     given = {"params": params, "description": f"{found.table.path}: every log once"}
     with _dag(found, "verify", dag_kwargs, **given) as dag:
         SlsHudiVerifyOperator(task_id="verify", pipeline=pipeline)
-    return dag
+    return _explained(found, dag)
 
 
 def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
@@ -175,7 +177,7 @@ def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
             SlsHudiClusterOperator(task_id="cluster", pipeline=pipeline)
         if found.compacts:
             SlsHudiCompactOperator(task_id="compact", pipeline=pipeline)
-    return dag
+    return _explained(found, dag)
 
 
 def micro_batch(
@@ -193,7 +195,7 @@ def micro_batch(
     """
     found = settings.pipeline(pipeline, dagfile.calling())
     with TaskGroup(group_id) as group:
-        settle = SlsHudiSettleSensor(task_id="settle", pipeline=pipeline)
+        settle = SlsHudiSettleSensor(task_id="settle", pipeline=pipeline, outlets=[settled_alias(found)])
         planned = plan(task_id="plan", pipeline=pipeline)
         of_batch: dict[str, Any] = {"pipeline": pipeline, "transaction": planned.output}
         opened = SlsHudiOpenOperator(task_id="open", **of_batch)
@@ -203,16 +205,8 @@ def micro_batch(
         settle >> planned >> opened >> appended >> recorded >> committed
         if found.catalog is not None:
             committed >> SlsHudiSyncOperator(task_id="sync", pipeline=pipeline)
+    _explain(found, group.iter_tasks())
     return group
-
-
-def table_asset(pipeline: Pipeline) -> Asset:
-    """The asset that a pipeline's commits update; a DAG may be scheduled on it.
-
-    `hudi://bucket/path`, or `hudi://localhost/path` for a table on a file system.
-    """
-    scheme, _, rest = pipeline.table.path.partition("://")
-    return Asset(name=f"hudi_{pipeline.name}", uri=f"hudi://{'localhost' if scheme == 'file' else ''}{rest}")
 
 
 def _dag(pipeline: Pipeline, role: str, dag_kwargs: dict[str, Any], **ours: Any) -> DAG:
@@ -227,8 +221,26 @@ def _dag(pipeline: Pipeline, role: str, dag_kwargs: dict[str, Any], **ours: Any)
     # By these tags the pages know whose DAG it is.
     given["tags"] = [*dict.fromkeys(["slshudi", pipeline.name, *(given.get("tags") or ())])]
     given["default_args"] = {**_RETRIES, **(given.get("default_args") or {})}
-    dag = DAG(**given)
+    page = doc_md.of_dag(pipeline, role, given["schedule"], _named(given["default_args"].get("owner", "")))
+    dag = DAG(**{"doc_md": page, **given})
     if (file := dagfile.calling()) is not None:
         # As Airflow does once it has parsed the file; a DAG that somebody imports without it would seem to be of here.
         dag.fileloc = str(file.path)
     return dag
+
+
+def _explained(pipeline: Pipeline, dag: DAG) -> DAG:
+    _explain(pipeline, dag.tasks)
+    return dag
+
+
+def _explain(pipeline: Pipeline, tasks: Iterable[Any]) -> None:
+    """Gives each task its page of documentation, unless it has one."""
+    for task in tasks:
+        step = "plan_backfill" if isinstance(task, SlsHudiBackfillPlanOperator) else task.task_id.rpartition(".")[2]
+        task.doc_md = task.doc_md or doc_md.of_task(pipeline, step, _named(task.owner))
+
+
+def _named(owner: str) -> str:
+    """The owner, if somebody named one: Airflow's default is nobody to ask."""
+    return "" if owner == conf.get("operators", "default_owner") else owner

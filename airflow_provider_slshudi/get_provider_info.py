@@ -69,6 +69,9 @@ def get_provider_info() -> dict[str, Any]:
         "description": "Alibaba Cloud SLS logs into an Apache Hudi table, exactly once",
         "versions": [__version__],
         "connection-types": [_SLS, _LEDGER],
+        "extra-links": [
+            f"airflow_provider_slshudi.links.{link}" for link in ("TransactionLink", "PipelineLink", "SparkLink")
+        ],
         "asset-uris": [{"schemes": ["hudi"], "handler": None}],
         "config": {
             "slshudi": {

@@ -40,6 +40,8 @@ ALLOWED: dict[str, set[str]] = {
     "storage": {"exceptions", "owners"},
     "types": set(),
     "config": {"exceptions", "ranges", "types"},
+    # What Airflow shows of DAGs and tasks.
+    "doc_md": {"config"},
     "sls": VOCABULARY | {""},
     "ledger": VOCABULARY,
     "planning": VOCABULARY,
@@ -65,10 +67,12 @@ _BELOW_AIRFLOW = set(ALLOWED) - {"job", "hudi.files", "hudi.client", "local"}
 _OF_AIRFLOW: dict[str, set[str]] = {
     "dagfile": set(),
     "settings": {"config", "exceptions", "dagfile"},
+    "assets": {"config"},
+    "links": {"settings", "exceptions", "dagfile", "pages"},
     "hooks": _BELOW_AIRFLOW | {"settings", "dagfile"},
-    "operators": _BELOW_AIRFLOW | {"settings", "dagfile", "hooks"},
+    "operators": _BELOW_AIRFLOW | {"settings", "dagfile", "assets", "links", "hooks"},
     "sensors": _BELOW_AIRFLOW | {"settings", "hooks", "operators"},
-    "dag": _BELOW_AIRFLOW | {"settings", "dagfile", "operators", "sensors"},
+    "dag": _BELOW_AIRFLOW | {"settings", "dagfile", "assets", "operators", "sensors"},
     "pages": _BELOW_AIRFLOW | {"settings", "hooks"},
     "get_provider_info": {""},
     "cli": _BELOW_AIRFLOW | {"settings", "hooks", "operators", "demo"},

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.hooks.lookup import find_connection
-from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb
+from airflow_provider_slshudi.notes.job import PAGE, REASON, JobOrder, Verb
 from airflow_provider_slshudi.processes import ends_with_parent
 from airflow_provider_slshudi.spark.launch import APPLICATION, TAIL_LINES, SubprocessLauncher, job_failed, submission
 
@@ -29,10 +29,15 @@ class SparkLauncher:
     The driver is a child of this process, whatever the master. It gets secrets in its environment only: process lists
     and Spark's web pages show arguments and configuration. A driver ends with the process that started it, if the
     system can do that (Linux); a task's job in a resident process ends with the task's process too.
+
+    Args:
+        conn_id: the connection.
+        show: takes the address of a driver's web page, while a driver runs that has one.
     """
 
-    def __init__(self, conn_id: str) -> None:
+    def __init__(self, conn_id: str, show: Callable[[str], None] | None = None) -> None:
         self._conn_id = conn_id
+        self._show = show or (lambda page: None)
         self._hook: _Hook | None = None
         self._control = SubprocessLauncher(say=_log.info, resident=True)
 
@@ -57,7 +62,12 @@ class SparkLauncher:
     def _submit(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
         made = submission(verb, order, self._master())
         hook = self._hook = _Hook(
-            conf=made.conf, conn_id=self._conn_id, name=made.name, application_args=made.arguments, deploy_mode="client"
+            self._show,
+            conf=made.conf,
+            conn_id=self._conn_id,
+            name=made.name,
+            application_args=made.arguments,
+            deploy_mode="client",
         )
         try:
             # Not `env_vars`, which become --conf on YARN and Kubernetes. Popen searches PATH in this environment.
@@ -92,16 +102,19 @@ class SparkLauncher:
 
 
 class _Hook(SparkSubmitHook):
-    """Remembers the last lines of the log, which SparkSubmitHook's exception leaves out."""
+    """Remembers the last lines of the log, which SparkSubmitHook's exception leaves out; shows the driver's page."""
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, show: Callable[[str], None], **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self._show = show
         self.tail: deque[str] = deque(maxlen=TAIL_LINES)
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         def remembered() -> Iterator[Any]:
             for line in itr:
                 self.tail.append(str(line).rstrip())
+                if str(line).startswith(PAGE):
+                    self._show(str(line).removeprefix(PAGE).strip())
                 # The reason becomes the error's text.
                 if not str(line).startswith(REASON):
                     yield line

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.dagfile import DagFile
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
@@ -10,8 +12,12 @@ from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.protocol.work import Run, Work
 
 
-def work_of(name_or_path: str, run: Run, dag_file: DagFile | None = None) -> Work:
+def work_of(
+    name_or_path: str, run: Run, dag_file: DagFile | None = None, show: Callable[[str], None] | None = None
+) -> Work:
     """The pipeline, ledger, Spark and log service that a pipeline's steps work with; `dag_file` names the pipeline.
+
+    `show` is told the address of a Spark driver's page, where the driver has one.
 
     Raises:
         ConfigError: the pipeline, a setting or a connection is wrong.
@@ -23,7 +29,7 @@ def work_of(name_or_path: str, run: Run, dag_file: DagFile | None = None) -> Wor
     return Work(
         pipeline,
         LedgerHook(settings.ledger_conn_id()).ledger(),
-        SparkLauncher(pipeline.spark.connection),
+        SparkLauncher(pipeline.spark.connection, show),
         lambda: SlsHook(source.connection).service(source.project, source.logstore),
         run,
     )

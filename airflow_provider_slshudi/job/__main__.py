@@ -7,15 +7,19 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.exceptions import SlsHudiError
 from airflow_provider_slshudi.hudi.client.gateway import Gateway, driver_jvm, standard_input
 from airflow_provider_slshudi.job import verbs
-from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb, Where
+from airflow_provider_slshudi.notes.job import PAGE, REASON, JobOrder, Verb, Where
 from airflow_provider_slshudi.processes import end_with_parent
 from airflow_provider_slshudi.spark.runtime import leave, quiet, require_world
 from airflow_provider_slshudi.storage import denied
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 _OWN = re.compile(r"airflow_provider_slshudi\.exceptions\.(\w+: .+)")
 
@@ -37,17 +41,25 @@ def main(arguments: list[str]) -> None:
             with SparkContext.getOrCreate() as spark:
                 gateway = Gateway.of(spark)
                 require_world(gateway.jvm)
+                show_page(spark)
                 verbs.append(spark, order)
         case verb if verb.where is Where.SESSION:
             session = SparkSession.builder.getOrCreate()
             gateway = Gateway.of(session.sparkContext)
             require_world(gateway.jvm)
+            show_page(session.sparkContext)
             verbs.SESSION[verb](session, order)
             session.stop()
         case verb:
             with control_context() as gateway:
                 verbs.CONTROL[verb](gateway, order)
     leave(gateway.jvm)
+
+
+def show_page(spark: SparkContext) -> None:
+    """Prints the address of the driver's web page, if it has one."""
+    if spark.uiWebUrl:
+        print(f"{PAGE}{spark.uiWebUrl}", flush=True)
 
 
 @contextmanager

@@ -15,6 +15,8 @@ from typing import IO, Any
 
 REASON = "slshudi: "
 """Begins the last line of a failed job; the reason follows."""
+PAGE = "Spark's page: "
+"""Begins the line of a driver that has a web page; its address follows."""
 
 
 class Where(Enum):

@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from airflow_provider_slshudi.exceptions import ConfigError, CursorError
+from airflow_provider_slshudi.links import PipelineLink
 from airflow_provider_slshudi.notes.acts import DRY_RUN
 from airflow_provider_slshudi.operators.base import PipelineTask, refuse_unknown_params
 from airflow_provider_slshudi.operators.steps import SlsHudiPlanOperator
@@ -158,6 +159,7 @@ class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):
     """
 
     template_fields = ("pipeline", "planned", *TriggerDagRunOperator.template_fields)
+    operator_extra_links = [PipelineLink(), *TriggerDagRunOperator.operator_extra_links]  # noqa: RUF012 - Airflow's type
 
     def __init__(self, *, pipeline: str, planned: Any, **kwargs: Any) -> None:
         ours = {"trigger_dag_id": "{{ dag.dag_id }}", "logical_date": None, "skip_when_already_exists": True}
@@ -176,5 +178,7 @@ class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):
             raise AirflowSkipException("all of the backfill is covered or reserved")
         self.log.info("left of the backfill: %s", ", ".join(map(str, left)))
         first, _, part = context["dag_run"].run_id.partition(_PART)
-        self.trigger_run_id, self.conf = f"{first}{_PART}{int(part or 1) + 1}", params
+        number = int(part or 1) + 1
+        self.trigger_run_id, self.conf = f"{first}{_PART}{number}", params
+        self.note = f"Part {number} of backfill {first}: {len(left)} ranges were left"
         super().execute(context)

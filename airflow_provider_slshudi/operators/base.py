@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, BaseOperatorLink
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
 
 from airflow_provider_slshudi import dagfile
 from airflow_provider_slshudi.exceptions import ConfigError, SlsHudiError, TerminalError
+from airflow_provider_slshudi.links import PipelineLink, SparkLink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -32,6 +33,7 @@ _IDENTITY = "slshudi_airflow"
 class PipelineTask:
     """A task of one pipeline; mixed into operators and sensors."""
 
+    operator_extra_links: Collection[BaseOperatorLink] = (PipelineLink(),)
     pipeline: str
     _work: Work | None = None
 
@@ -40,8 +42,16 @@ class PipelineTask:
         from airflow_provider_slshudi.hooks.work import work_of
         from airflow_provider_slshudi.protocol.work import Run
 
+        def show(page: str) -> None:
+            try:
+                context["ti"].xcom_push(SparkLink().xcom_key, page)
+            except Exception as error:
+                # No reason to stop the driver.
+                _log.warning("Airflow does not take the link to %s: %s", page, error)
+
         run, dag = context["dag_run"], context.get("dag")
-        self._work = work_of(self.pipeline, Run(run.dag_id, run.run_id), None if dag is None else dagfile.of(dag))
+        dag_file = None if dag is None else dagfile.of(dag)
+        self._work = work_of(self.pipeline, Run(run.dag_id, run.run_id), dag_file, show)
         return self._work
 
     @contextmanager

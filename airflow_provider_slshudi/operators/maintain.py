@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_slshudi.links import PipelineLink, SparkLink
 from airflow_provider_slshudi.operators.base import PipelineOperator
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class SlsHudiClusterOperator(PipelineOperator):
     Args:
         pipeline: a pipeline's name or file.
     """
+
+    operator_extra_links = (PipelineLink(), SparkLink())
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Clusters."""

@@ -10,6 +10,7 @@ from airflow_provider_slshudi.operators.base import (
     refuse_unknown_params,
     run_ended,
 )
+from airflow_provider_slshudi.operators.events import tell
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -21,7 +22,8 @@ class SlsHudiRecoverOperator(PipelineOperator):
     The DAG param `transactions` names transactions to decide although their run may still be going on, or Airflow does
     not know it. Whoever works on them finds out by the fencing token and stops.
 
-    Returns `{"settled": [...], "left": [...]}`; `left` has the live transactions of runs that have not ended.
+    Returns `{"settled": [...], "left": [...]}`; `left` has the live transactions of runs that have not ended. Each
+    outlet that is an asset's alias gets an event for each committed batch that has none yet.
 
     Args:
         pipeline: a pipeline's name or file.
@@ -33,7 +35,9 @@ class SlsHudiRecoverOperator(PipelineOperator):
 
         with self.told(context):
             refuse_unknown_params(context, ("transactions",))
-            done = recover(self.work(context), run_ended(context), context["params"].get("transactions") or [])
+            work = self.work(context)
+            done = recover(work, run_ended(context), context["params"].get("transactions") or [])
+            tell(self.outlets, context, work, done.settled)
         for item in done.left:
             self.log.info("left transaction %s of %s, %s: %s", item.transaction, item.run, item.state, item.why)
         left = [{"transaction": item.transaction, "state": item.state, "run": item.run} for item in done.left]

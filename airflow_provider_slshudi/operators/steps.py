@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset
+from airflow.sdk import Asset, BaseOperatorLink
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from airflow_provider_slshudi.links import SparkLink, TransactionLink
 from airflow_provider_slshudi.operators.base import PipelineOperator, this_airflow
+from airflow_provider_slshudi.operators.events import extra_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -32,6 +34,9 @@ class SlsHudiPlanOperator(PipelineOperator):
         pipeline: a pipeline's name or file.
     """
 
+    operator_extra_links = (TransactionLink(),)
+    transaction: Any = None
+
     def execute(self, context: Context) -> dict[str, Any]:
         """Plans."""
         if os.environ.get("AIRFLOW_TEST_MODE"):
@@ -45,7 +50,8 @@ class SlsHudiPlanOperator(PipelineOperator):
         if transaction is None:
             raise AirflowSkipException("there is nothing new to read")
         self.log.info("planned transaction %s", transaction.id)
-        return {"transaction": transaction.id, "token": transaction.token, **more}
+        planned = self.transaction = {"transaction": transaction.id, "token": transaction.token, **more}
+        return planned
 
     def plan(self, work: Work, context: Context) -> tuple[Transaction | None, dict[str, Any]]:
         """The transaction, None if there is nothing to read; and further items of the result."""
@@ -68,6 +74,7 @@ class _Step(PipelineOperator):
     """
 
     template_fields = ("pipeline", "transaction")
+    operator_extra_links: Collection[BaseOperatorLink] = (TransactionLink(),)
 
     def __init__(self, *, pipeline: str, transaction: Any, **kwargs: Any) -> None:
         super().__init__(pipeline=pipeline, **kwargs)
@@ -113,6 +120,8 @@ class SlsHudiOpenOperator(_DriverStep):
 class SlsHudiAppendOperator(_DriverStep):
     """Runs the Spark job that pulls the ranges and writes base files."""
 
+    operator_extra_links = (TransactionLink(), SparkLink())
+
     def step(self, work: Work, id_: str, token: int, context: Context) -> None:
         """Appends."""
         from airflow_provider_slshudi.protocol.steps import append
@@ -152,22 +161,15 @@ class SlsHudiRecordOperator(_Step):
 class SlsHudiCommitOperator(_DriverStep):
     """Phase two: commits the instant; returns the transaction's id, kind, instant, rows and bytes.
 
-    Each outlet that is an asset gets an event with this result as its `extra`. A batch that settle commits for a dead
-    run makes no event of its own.
+    Each outlet that is an asset gets an event with this result as its `extra`. If the task dies before that, the next
+    settle tells the asset (`operators.events`).
     """
 
     def step(self, work: Work, id_: str, token: int, context: Context) -> dict[str, Any]:
         """Commits."""
         from airflow_provider_slshudi.protocol.steps import commit
 
-        committed = commit(work, id_, token)
-        done: dict[str, Any] = {
-            "transaction": committed.id,
-            "kind": committed.kind.value,
-            "instant": committed.instant,
-            "rows": committed.rows,
-            "bytes": committed.bytes,
-        }
+        done = extra_of(commit(work, id_, token))
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
                 context["outlet_events"][outlet].extra = done

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_slshudi.links import PipelineLink, SparkLink
 from airflow_provider_slshudi.operators.base import PipelineOperator, refuse_unknown_params
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ class SlsHudiVerifyOperator(PipelineOperator):
         pipeline: a pipeline's name or file.
         source: compare with the logs that the service still holds, too.
     """
+
+    operator_extra_links = (PipelineLink(), SparkLink())
 
     def __init__(self, *, pipeline: str, source: bool = False, **kwargs: Any) -> None:
         super().__init__(pipeline=pipeline, **kwargs)

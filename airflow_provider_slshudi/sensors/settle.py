@@ -8,6 +8,7 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
 from airflow_provider_slshudi.exceptions import TransientError
 from airflow_provider_slshudi.operators.base import PipelineTask, as_xcom, run_ended
+from airflow_provider_slshudi.operators.events import tell
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -18,6 +19,8 @@ class SlsHudiSettleSensor(PipelineTask, BaseSensorOperator):
 
     Pokes again while something cannot be read or somebody else decides, and for tables with upserts while another
     batch is under way; fails at once if a person has to look.
+
+    Each outlet that is an asset's alias gets an event for each committed batch that has none yet.
 
     Args:
         pipeline: a pipeline's name or file.
@@ -37,6 +40,7 @@ class SlsHudiSettleSensor(PipelineTask, BaseSensorOperator):
             with self.told(context, waits=True):
                 work = self.work(context)
                 settled = settle(work, run_ended(context))
+                tell(self.outlets, context, work, settled)
                 require_alone(work)
         except TransientError as error:
             self.log.warning("not settled yet: %s", error)

@@ -7,12 +7,16 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_provider_slshudi.local import LocalSls
 from tests.machine import ROOT, connection, write_pipeline
 from tests.protocol.conftest import scenario, server  # noqa: F401  pipelines with tables, for the command line
+
+if TYPE_CHECKING:
+    from tests.airflow.operators.runs import AssetEvents
 
 # Airflow reads its configuration when it is first imported, which is before any fixture.
 _HOME = Path(tempfile.mkdtemp(prefix="slshudi-airflow-"))
@@ -47,6 +51,16 @@ def pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_pipeline(folder / "ad_events.yaml", tmp_path / "lake" / "ad_events")
     monkeypatch.setenv("AIRFLOW__SLSHUDI__PIPELINES_FOLDER", str(folder))
     return folder
+
+
+@pytest.fixture
+def asset_events(monkeypatch: pytest.MonkeyPatch) -> AssetEvents:
+    """The asset events that Airflow has, for tasks that ask for them; none at first."""
+    from tests.airflow.operators.runs import AssetEvents
+
+    found = AssetEvents()
+    monkeypatch.setattr("airflow.sdk.execution_time.task_runner.SUPERVISOR_COMMS", found, raising=False)
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,8 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
 
 from airflow_provider_slshudi import settings
-from airflow_provider_slshudi.dag import backfill_dag, maintenance_dag, micro_batch, table_asset, tail_dag, verify_dag
+from airflow_provider_slshudi.assets import settled_alias, table_asset
+from airflow_provider_slshudi.dag import backfill_dag, maintenance_dag, micro_batch, recovery_dag, tail_dag, verify_dag
 from airflow_provider_slshudi.exceptions import ConfigError
 from tests.machine import ROOT
 
@@ -95,6 +96,15 @@ def test_the_commit_updates_the_tables_asset(pipelines: Path, tmp_path: Path) ->
     from airflow_provider_slshudi.config.pipeline import Pipeline
 
     assert table_asset(Pipeline.model_validate(on_s3)).uri == "hudi://bucket/lake/ad_events"
+
+
+def test_settle_and_recovery_update_it_through_an_alias_which_says_nothing_by_itself(pipelines: Path) -> None:
+    alias = [settled_alias(settings.pipeline("ad_events"))]
+    assert alias[0].name == "hudi_ad_events_settled"
+    for make, task in ((tail_dag, "batch.settle"), (backfill_dag, "batch.settle"), (recovery_dag, "recover")):
+        dag = make("ad_events")
+        assert dag.get_task(task).outlets == alias
+        assert {other.task_id for other in dag.tasks if other.outlets} <= {task, "batch.commit"}
 
 
 def test_a_catalog_is_told_of_each_commit(pipelines: Path) -> None:

@@ -23,12 +23,15 @@ def listed(*arguments: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_airflow_lists_the_provider_its_hooks_and_its_options() -> None:
+def test_airflow_lists_the_provider_its_hooks_its_links_and_its_options() -> None:
     providers = {item["package_name"]: item for item in listed("providers", "list")}
     assert providers["airflow-provider-slshudi"]["version"] == __version__
 
     hooks = {item["connection_type"]: item for item in listed("providers", "hooks")}
     assert hooks["sls"]["class"] == "airflow_provider_slshudi.hooks.sls.SlsHook"
     assert hooks["slshudi_ledger"]["class"] == "airflow_provider_slshudi.hooks.ledger.LedgerHook"
+
+    links = {item["extra_link_class_name"] for item in listed("providers", "links")}
+    assert {f"airflow_provider_slshudi.links.{name}Link" for name in ("Transaction", "Pipeline", "Spark")} <= links
 
     assert airflow("config", "get-value", "slshudi", "ledger_conn_id").splitlines()[-1] == "slshudi_ledger"

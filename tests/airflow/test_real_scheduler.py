@@ -8,8 +8,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,21 @@ import pyarrow as pa
 import pytest
 from aliyun.log import LogClient, LogItem, PutLogsRequest
 
+from airflow_provider_slshudi.config.load import load_pipeline
 from airflow_provider_slshudi.demo.airflow import AirflowRefused
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.operators.events import extra_of
+from airflow_provider_slshudi.points import FOLDER, Point
+from airflow_provider_slshudi.protocol import plan, steps
+from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from tests.airflows import SupervisedAirflow
+from tests.crash.held import Holds, kill
 from tests.local.sdk import by_ip
 from tests.machine import ROOT, all_cursors, arguments_of, environment, event, write_pipeline
 from tests.waiting import Seen, until
@@ -43,9 +52,11 @@ class Place:
 
     airflow: SupervisedAirflow
     client: LogClient
+    server: LocalSls
     ledger_file: Path
     pipeline: Path
     table: Path
+    holds: Holds
     events: int = 0
     left: list[psutil.Process] = field(default_factory=list)
 
@@ -72,6 +83,16 @@ class Place:
         runs = {run["dag_run_id"]: (run["state"], self.airflow.tasks(TAIL, run["dag_run_id"])) for run in self.runs()}
         return f"{runs}; {self.airflow.directory}"
 
+    def events_of(self, transaction: str) -> list[dict[str, Any]]:
+        """The asset events that speak of a transaction."""
+        events = self.airflow.get("assets/events", order_by="-timestamp", limit=100)["asset_events"]
+        return [event for event in events if event["extra"].get("transaction") == transaction]
+
+    def leads_to(self, run: str, task: str, links: Mapping[str, str | None]) -> bool:
+        """Whether a task of the tail has these links."""
+        found = self.airflow.get(f"dags/{TAIL}/dagRuns/{run}/taskInstances/{task}/links")["extra_links"]
+        return bool(found == links)
+
     def all_cursors(self) -> dict[str, list[str]]:
         return all_cursors(self.ledger(), self.client, "ad_events", "ads", "events")
 
@@ -97,9 +118,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         # Made here, so that no look at it meets a database that a task is just making.
         migrate(open_engine(f"sqlite:///{ledger}"))
         before = {process.pid for process in psutil.Process().children(recursive=True)}
-        with SupervisedAirflow(home / "airflow", ROOT / "dags", environment(pipelines, ledger, server)) as airflow:
+        holds = Holds(home / "points")
+        variables = environment(pipelines, ledger, server) | {FOLDER: str(holds.folder)}
+        with SupervisedAirflow(home / "airflow", ROOT / "dags", variables) as airflow:
             airflow.wait_for_dag(TAIL)
-            place = Place(airflow, client, ledger, pipelines / "ad_events.yaml", table)
+            place = Place(airflow, client, server, ledger, pipelines / "ad_events.yaml", table, holds)
             yield place
         assert [process for process in place.left if process.is_running()] == []
         after = psutil.Process().children(recursive=True)
@@ -140,6 +163,8 @@ def test_tail_with_a_killed_append_then_an_overlapping_backfill_gives_every_log_
     assert airflow.wait_for_run(BACKFILL, first) == "success", airflow.tasks(BACKFILL, first)
     assert airflow.wait_for_run(BACKFILL, "again.part2") == "success", airflow.tasks(BACKFILL, "again.part2")
     assert airflow.tasks(BACKFILL, "again.part2")["rest"] == "skipped"
+    note = airflow.get(f"dags/{BACKFILL}/dagRuns/again.part2")["note"]
+    assert note.startswith("Part 2 of backfill again: "), note
     backfilled = place.committed()[:2]
     assert [(item.kind, item.run_id) for item in backfilled] == [
         (Kind.BACKFILL, "again.part2"),
@@ -229,6 +254,55 @@ def test_a_run_that_is_deleted_is_decided_by_the_next_and_a_cleared_task_says_on
     wait_until_idle(place)
     assert airflow.task_log(TAIL, committed.run_id, "batch.append").count(told) == 1
 
+    # The links of a task that succeeded, and of one that failed: stored right after its state.
+    pages = f"{airflow.url}/slshudi"
+    for task, links in (
+        ("batch.settle", {"Pipeline": f"{pages}/pipelines/ad_events"}),
+        ("batch.append", {"Transaction": f"{pages}/transactions/{committed.id}", "Spark": None}),
+    ):
+        place.until(f"{task} leads to {links}", partial(place.leads_to, committed.run_id, task, links))
+
+
+def test_a_batch_that_another_task_commits_has_one_event_all_the_same(place: Place) -> None:
+    airflow, ledger = place.airflow, place.ledger()
+
+    def commit_killed_at(point: Point) -> Transaction:
+        place.holds.arm(point)
+        place.put(100)
+        held = psutil.Process(place.holds.wait(point))
+        (found, *_) = ledger.last("ad_events", 1)
+        kill(held)
+        place.holds.release(point)
+        return found
+
+    airflow.pause(TAIL, False)
+    # Before its commit: the next run's settle commits it. After: that settle finds it committed, and no event of it.
+    for point, state in ((Point.COMMIT_DECIDED, State.PREPARED), (Point.COMMIT_CLEANED, State.COMMITTED)):
+        killed = commit_killed_at(point)
+        assert killed.state is state
+        (event,) = place.until(f"{killed.id} has an event", partial(place.events_of, killed.id))
+        assert event["extra"] == extra_of(ledger.get(killed.id))
+        assert (event["name"], event["source_task_id"]) == ("hudi_ad_events", "batch.settle")
+        assert event["source_run_id"] != killed.run_id
+    place.wait_for_rows(place.events)
+    airflow.pause(TAIL, True)
+    wait_until_idle(place)
+
+    # Two at once, by one task: each has its own.
+    ended = [run["dag_run_id"] for run in place.runs() if run["state"] in ("success", "failed")][-2:]
+    left = [leave_prepared(place, run) for run in ended]
+    airflow.pause(RECOVERY, False)
+    run, later = airflow.trigger(RECOVERY), airflow.trigger(RECOVERY)
+    assert airflow.wait_for_run(RECOVERY, run) == "success"
+    for prepared in left:
+        (event,) = place.events_of(prepared.id)
+        assert event["extra"] == extra_of(ledger.get(prepared.id))
+        assert (event["source_task_id"], event["source_run_id"]) == ("recover", run)
+
+    # Whoever looks after that says nothing twice.
+    assert airflow.wait_for_run(RECOVERY, later) == "success"
+    assert [len(place.events_of(item.id)) for item in place.committed()] == [1] * len(place.committed())
+
 
 def test_wrong_params_of_a_backfill_are_refused_before_anything_is_planned(place: Place) -> None:
     airflow = place.airflow
@@ -306,6 +380,19 @@ def test_no_log_of_airflow_holds_the_secret(place: Place) -> None:
     assert told == []
     # The jobs' output did arrive in them.
     assert any(re.search(r"instant \d+: \d+ rows in \d+ files", file.read_text(errors="replace")) for file in logs)
+
+
+def leave_prepared(place: Place, run: str) -> Transaction:
+    """A batch of new logs that a run of the tail recorded, and did not commit."""
+    place.put(50)
+    pipeline, launcher = load_pipeline(place.pipeline), SubprocessLauncher("local[2]")
+    service = LogService(place.server.connection(), pipeline.source.project, pipeline.source.logstore)
+    work = Work(pipeline, place.ledger(), launcher, lambda: service, Run(TAIL, run))
+    planned = plan.tail(work)
+    assert planned is not None
+    steps.open_instant(work, planned.id, planned.token)
+    steps.append(work, planned.id, planned.token)
+    return steps.record(work, planned.id, planned.token)
 
 
 def wait_for_append(place: Place) -> tuple[Transaction, psutil.Process]:

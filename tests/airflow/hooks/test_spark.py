@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -43,14 +44,26 @@ def test_a_job_that_fails_tells_its_last_lines_and_no_secret(
 ) -> None:
     monkeypatch.setenv(SPARK, connection("spark", host="local[1]"))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")  # where no spark-submit is
+    pages: list[str] = []
     with pytest.raises(JobFailed, match="no order for instant 20260101000000000") as failed:
-        SparkLauncher("spark_default").run(
+        SparkLauncher("spark_default", pages.append).run(
             Verb.APPEND, order_without_batch(tmp_path / "t"), {"SLSHUDI_SLS_ACCESS_KEY_SECRET": SECRET}
         )
     assert failed.value.returncode not in (None, 0) and failed.value.verb == "append"
     told = capfd.readouterr()
     assert "slshudi append ad_events" in told.out + told.err, "the command is in the log"
     assert SECRET not in told.out + told.err + str(failed.value)
+    assert pages == [], "under a local master the driver has none"
+
+
+def test_a_drivers_page_is_shown_where_it_has_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SPARK, connection("spark", host="local[1]"))
+    order, pages = order_without_batch(tmp_path / "t"), list[str]()
+    order.pipeline["spark"]["conf"] = {"spark.ui.enabled": "true"}
+    with pytest.raises(JobFailed):
+        SparkLauncher("spark_default", pages.append).run(Verb.APPEND, order, {})
+    (page,) = pages
+    assert re.fullmatch(r"http://127\.0\.0\.1:[0-9]+", page)
 
 
 def test_a_driver_ends_with_the_process_that_started_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

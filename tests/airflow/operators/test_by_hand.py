@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_slshudi.assets import settled_alias
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.operators.base import PipelineTask
 from airflow_provider_slshudi.operators.steps import (
@@ -21,7 +22,7 @@ from airflow_provider_slshudi.operators.steps import (
 )
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
-from tests.airflow.operators.runs import in_run
+from tests.airflow.operators.runs import AssetEvents, added, in_run
 from tests.scenarios import Scenario
 
 LOGS = 20
@@ -31,7 +32,7 @@ ENDED = {"tail/run-1": "failed"}
 
 
 @pytest.fixture
-def pipeline(scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch) -> Scenario:
+def pipeline(scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch, asset_events: AssetEvents) -> Scenario:
     """A pipeline with logs to read, which the tasks find."""
     found = scenario(shards=1)
     monkeypatch.setattr(PipelineTask, "work", lambda self, context: found.by(context["dag_run"].run_id))
@@ -58,9 +59,18 @@ def what_is_read(task: Callable[[], object], batch: dict[str, Any]) -> str:
 
 
 def assert_the_next_run_decides(pipeline: Scenario, decision: str) -> None:
-    settle = SlsHudiSettleSensor(task_id="settle", pipeline="ad_events")
-    (decided,) = settle.poke(in_run(("tail", "run-2"), ENDED)).xcom_value or []
+    alias, context = settled_alias(pipeline.work.pipeline), in_run(("tail", "run-2"), ENDED)
+    settle = SlsHudiSettleSensor(task_id="settle", pipeline="ad_events", outlets=[alias])
+    (decided,) = settle.poke(context).xcom_value or []
     assert decided["decision"] == decision
+    events = added(context, alias)
+    if decision == "RECOMMIT":
+        (event,) = events
+        assert event.pop("bytes") > 0
+        of_batch = {"transaction": decided["transaction"], "instant": decided["instant"]}
+        assert event == {**of_batch, "kind": "tail", "rows": LOGS}
+    else:
+        assert events == []
     pipeline.put(10, first=LOGS)
     assert pipeline.batch("run-3").rows == (10 if decision == "RECOMMIT" else LOGS + 10)
 

@@ -15,6 +15,7 @@ from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
+from airflow_provider_slshudi.links import TransactionLink
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
 from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
@@ -60,7 +61,10 @@ def put(
 
 def test_plan_pins_the_ranges_for_the_steps_that_follow(put: Callable[[int], None]) -> None:
     put(5)
-    planned = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run())
+    plan = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events")
+    planned = plan.execute(in_run())
+    link: Any = TransactionLink()
+    assert link.get_link(plan, ti_key=None).endswith(f"/slshudi/transactions/{planned['transaction']}")
     found = LedgerHook().ledger().get(planned["transaction"])
     assert (found.state, found.token) == (State.PLANNED, planned["token"])
     assert (found.dag_id, found.run_id, found.kind) == (*RUN, Kind.TAIL)
@@ -128,10 +132,12 @@ def test_a_backfill_to_a_time_that_is_yet_to_come_ends_with_what_there_is_when_i
 
     LedgerHook().ledger().aborted(planned["transaction"], planned["token"], "so that all of it is left")
     triggered: list[Any] = []
-    monkeypatch.setattr(TriggerDagRunOperator, "execute", lambda self, context: triggered.append(self.conf))
+    monkeypatch.setattr(
+        TriggerDagRunOperator, "execute", lambda self, context: triggered.append((self.conf, self.note))
+    )
     rest.execute(in_run(("backfill", "run-1"), **span))
-    assert triggered == [{"cursors": planned["cursors"]}]
-    again = plan.execute(in_run(("backfill", "run-1.part2"), **triggered[0]))
+    assert triggered == [({"cursors": planned["cursors"]}, "Part 2 of backfill run-1: 1 ranges were left")]
+    again = plan.execute(in_run(("backfill", "run-1.part2"), **triggered[0][0]))
     assert sum(map(len, LedgerHook().ledger().ranges(again["transaction"]))) == 5
 
 

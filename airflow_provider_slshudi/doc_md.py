@@ -1,0 +1,332 @@
+"""The page of documentation that each DAG and each task of a pipeline carries in Airflow."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from datetime import timedelta
+
+from airflow_provider_slshudi.config.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class _Page:
+    """What somebody asks who looks at a DAG or a task for the first time, at night; Markdown.
+
+    `keeps` says where its result is found afterwards; `again` what retrying, clearing and marking do.
+    """
+
+    does: str
+    reads: str
+    writes: str
+    keeps: str
+    states: str
+    again: str
+    failure: str
+
+
+_LEAVE = (
+    "The next run's `settle` decides what this task left, also where somebody marked it by hand: a recorded batch is "
+    "committed, any other is rolled back and its logs are read again. Nothing is lost or doubled either way."
+)
+_LAST_LINE = (
+    "The last error in the log says what, where and what to do; the table of errors in `docs/operating.md` has more."
+)
+_ONE_BATCH = (
+    "Clear a run from its `settle` on, or leave it: the next run decides what this one left. Do not clear single tasks "
+    "of a batch; one that is cleared alone, or follows one that was marked by hand, changes nothing and says so. "
+    "Marking a run or a task moves no data."
+)
+_STATES_OF_RUN = (
+    "**success**: the batch is in the table; or, with its steps skipped, there was nothing to read. **failed**: at a "
+    "step that is named by its task; the batch is in the table wholly or not at all. **running** for long at `settle`: "
+    "something cannot be read, or somebody else decides; the log of `settle` says what."
+)
+_NO_RETRIES = (
+    "It has no retries, whatever the arguments say: the driver of a failed try may still be alive. Cleared when the "
+    "batch is further on, it refuses in one line. Marking it changes nothing in table or ledger."
+)
+_SERVICE_AGAIN = "Safe, as often as you like: it finds its own work, and carries on what a try that died left."
+_SERVICE_STATES = (
+    "**success**: done, or nothing to do. **failed**: batches go on all the same; the next run tries again."
+)
+
+_DAGS = {
+    "tail": _Page(
+        "Reads what is new in `{source}`, and brings it into the table `{table}` exactly once. One run is one batch, "
+        "one transaction of the ledger and one commit of the table: settle, plan, open, append, record, commit.",
+        "the logs after those that the ledger says are read, up to `batch.max_bytes` a run.",
+        "one commit of the table with the batch's ranges in its extra metadata; the transaction in the ledger; an "
+        "event of the asset `hudi_{name}`.",
+        "which cursors are read: in the ledger, and in the table's own commits.",
+        _STATES_OF_RUN,
+        _ONE_BATCH,
+        "Usually nothing: the next run decides and goes on. " + _LAST_LINE + " To stop the pipeline, pause this DAG.",
+    ),
+    "backfill": _Page(
+        "Reads those logs of `{source}` into the table `{table}` that the params name and that nobody has read: by "
+        "`cursors`, or by the receive times `from` and `to`. One run is one batch; if more is left, its last task "
+        "starts the next one (`ID.part2`, `ID.part3`, ...). The tail may go on meanwhile.",
+        "the params' range less what is read, or is being read; at most `batch.max_bytes` a run.",
+        "as the tail: one commit of the table, one transaction, one event of the asset `hudi_{name}`.",
+        "which cursors are read: in the ledger, and in the table's own commits.",
+        _STATES_OF_RUN,
+        _ONE_BATCH + " To go on with a backfill, trigger the DAG again with the same params: what is read is left out.",
+        _LAST_LINE + " Wrong params fail the run before anything is planned.",
+    ),
+    "recovery": _Page(
+        "Decides now what earlier runs left undecided in the table `{table}`, instead of at the next run. You rarely "
+        "need it: each run of the tail does the same first.",
+        "the ledger, the table's timeline, and which runs Airflow says have ended.",
+        "commits recorded batches, rolls back the others; each decision, with what it saw, goes into the ledger.",
+        "the decisions: returned by the task, and in each transaction's history.",
+        "**success**: all that nobody works on is decided; `left` names the rest. **failed**: a person has to look.",
+        "Safe, as often as you like. The param `transactions` also decides transactions whose run has not ended; "
+        "whoever works on them is fenced off and stops.",
+        _LAST_LINE,
+    ),
+    "repair": _Page(
+        "Does what a person asks for on the pipeline's page, and runs only then: the param `act` says what, `reason` "
+        "why, `transaction` for which batch.",
+        "what the act needs to see; the page shows it before.",
+        "what the act says: `recover`, `abandon`, `break-lease`, `rebuild-ledger`, `table-is-gone`, "
+        "`rebuild-metadata`, `replay` or `drop-doubled`.",
+        "who asked, why, and what came of it: in the ledger, on the pipeline's page.",
+        "**success**: it is done. **failed**: the error says what is in the way; the ledger has it, too.",
+        "Each act may be repeated: it finds its own work. Marking it changes nothing.",
+        _LAST_LINE,
+    ),
+    "verify": _Page(
+        "Proves that every log that the ledger calls committed is in the table `{table}` once, or fails. With the "
+        "param `source` it also compares with what `{source}` still holds.",
+        "the keys of all rows of the table, the ledger's ranges, and with `source` the logs themselves.",
+        "nothing.",
+        "the totals: returned by the task.",
+        "**success**: every log once. **failed**: rows are missing, doubled, foreign or unreadable, or it could not "
+        "look; the error says which.",
+        "Safe, as often as you like; batches may go on meanwhile.",
+        "`slshudi verify {name}` lists the ranges that do not agree.",
+    ),
+    "maintenance": _Page(
+        "Keeps the files of the table `{table}` few and large and its timeline short, while batches go on: clusters "
+        "or compacts, cleans, archives, as `maintenance` in the pipeline's file says.",
+        "the table's timeline and files.",
+        "larger files for small ones; deletes files that were replaced longer ago than `maintenance.keep`; moves old "
+        "instants into the archive.",
+        "what each task did: returned by the task.",
+        _SERVICE_STATES,
+        _SERVICE_AGAIN,
+        _LAST_LINE + " Queries must end within `maintenance.keep`: after that the files that they read are gone.",
+    ),
+}
+
+_TASKS = {
+    "settle": _Page(
+        "Decides what earlier runs left undecided, then compares the newest commits of ledger and table. Nothing new "
+        "begins before both agree.",
+        "the ledger, the timelines of the table and of its quarantine, and which runs Airflow says have ended.",
+        "commits recorded batches, rolls back the others; each decision goes into the ledger. Updates the asset "
+        "`hudi_{name}` for each committed batch that has no event yet.",
+        "what it decided: returned as `transaction`, `instant`, `decision`.",
+        "**running**, or waiting for its next look: something cannot be read, or somebody else decides; the log says "
+        "what. **success**: ledger and table agree. **failed**: a person has to look, or an hour went by.",
+        "Safe: it looks anew each time. Marked as a success it changes nothing: `plan` and `commit` look for "
+        "themselves, and refuse where ledger and table disagree.",
+        "Nothing was planned or written by this run. LedgerAhead and LedgerLost: `slshudi ledger rebuild {name}`. "
+        + _LAST_LINE,
+    ),
+    "plan": _Page(
+        "Pins the next batch: for each shard of `{source}` the cursors [begin, end) of logs that exist already and "
+        "that nobody has read, up to `batch.max_bytes`.",
+        "the service's shards and their ends, the ledger's coverage, the table's columns.",
+        "a transaction with its ranges into the ledger: PLANNED.",
+        "`transaction` and `token`: returned, and taken by the steps that follow.",
+        "**success**: a batch is pinned. **skipped**: there is nothing new to read, and the run ends here. **failed**: "
+        "nothing is pinned.",
+        "A retry takes over what a dead try planned. Cleared after its batch was opened, it refuses: a run has one "
+        "batch.",
+        "DataExpired: logs were dropped before they were read, see `source.on_expired`. " + _LAST_LINE,
+    ),
+    "plan_backfill": _Page(
+        "Pins the next batch of those logs of `{source}` that the params name and that nobody has read, up to "
+        "`batch.max_bytes`.",
+        "the params, the service's shards and cursors, the ledger's coverage.",
+        "a transaction with its ranges into the ledger: PLANNED.",
+        "`transaction`, `token`, and the `cursors` that the params stood for: returned, for the steps and runs that "
+        "follow.",
+        "**success**: a batch is pinned. **skipped**: all of it is read, or being read. **failed**: nothing is pinned.",
+        "A retry takes over what a dead try planned. Cleared after its batch was opened, it refuses: a run has one "
+        "batch.",
+        "ConfigError: a param is wrong; trigger the DAG again. " + _LAST_LINE,
+    ),
+    "open": _Page(
+        "Makes the table `{table}` if it does not exist, and puts a new instant on its timeline.",
+        "the transaction and its ranges in the ledger.",
+        "a REQUESTED instant, with its owner; the order for the append beside it. The transaction is OPEN then.",
+        "the instant: returned.",
+        "**success**: the instant is open. **failed**: an instant may be there; no reader sees anything of it.",
+        _NO_RETRIES,
+        _LEAVE + " " + _LAST_LINE,
+    ),
+    "append": _Page(
+        "Runs the Spark job that pulls the batch's logs from `{source}`, to the exact ends of their ranges, and writes "
+        "files of the table `{table}`. Readers see nothing of them yet.",
+        "the order that `open` left; later changes of the pipeline's file do not matter.",
+        "files, and a manifest of what was written. The instant is INFLIGHT.",
+        "the manifest below `.hoodie/slshudi`, which `record` checks; the driver's output is in this task's log.",
+        "**running**: the driver works; its page is linked while it has one. **success**: all was pulled and written. "
+        "**failed**: nothing of it will be seen.",
+        _NO_RETRIES + " Marked as failed while it runs, it ends its driver.",
+        _LEAVE + " " + _LAST_LINE,
+    ),
+    "record": _Page(
+        "Phase one: believes the append's manifest only if every planned range was read to its end and the rows add "
+        "up; then makes it durable.",
+        "the manifest, the ranges in the ledger, the pipeline's `checks` and `max_misfits`.",
+        "manifest and totals into the ledger: PREPARED. From here on the batch will be committed, whoever dies.",
+        "rows, bytes, values that did not fit their columns, logs in quarantine, warnings: returned.",
+        "**success**: the batch is recorded. **failed**: it is not, and its logs are read again.",
+        "Retries are safe. Cleared, it finds that it is done. Marked as a success it records nothing, and `commit` "
+        "refuses.",
+        "CheckFailed, TooManyMisfits: the batch is not what the pipeline's file asks for. " + _LEAVE,
+    ),
+    "commit": _Page(
+        "Phase two: commits the instant, so that readers of the table `{table}` see the batch.",
+        "the transaction in the ledger, and the timeline once more.",
+        "the completed instant, with the batch's ranges; the transaction is COMMITTED, its ranges are covered. An "
+        "event of the asset `hudi_{name}`.",
+        "`transaction`, `kind`, `instant`, `rows`, `bytes`: returned, and the event's `extra`.",
+        "**success**: the batch is in the table. **failed**: it is recorded and will be, or is already; the next run "
+        "says which.",
+        "It has no retries: the next run's `settle` commits. Cleared after it committed, it changes nothing and sends "
+        "its event again.",
+        _LEAVE + " CommitStateUnknown in every run: mend what it names, or `slshudi abandon {name} ID`.",
+    ),
+    "sync": _Page(
+        "Tells the pipeline's `catalog` of the columns and partitions of the table `{table}`, as of its newest commit.",
+        "the table's timeline.",
+        "the table's entry in the Hive metastore.",
+        "nothing.",
+        "**success**: the catalog is up to date. **failed**: the batch is committed all the same.",
+        "Safe, as often as you like: each sync says everything.",
+        "CatalogFailed: look after the metastore. The next run's sync makes up for this one.",
+    ),
+    "rest": _Page(
+        "Starts the next run of this backfill if logs of its params are left.",
+        "the cursors that `plan` returned, and the ledger's coverage.",
+        "a DAG run whose id follows from this one's, with a note; none twice.",
+        "nothing.",
+        "**success**: the next run is started. **skipped**: nothing is left, or that run is there already.",
+        "Safe, as often as you like.",
+        "Trigger the DAG again with the same params: what is read is left out. " + _LAST_LINE,
+    ),
+    "recover": _Page(
+        "Decides every transaction that nobody works on any more, and those that the param `transactions` names.",
+        "the ledger, the timelines of the table and of its quarantine, and which runs Airflow says have ended.",
+        "commits recorded batches, rolls back the others; each decision goes into the ledger. Updates the asset "
+        "`hudi_{name}` for each committed batch that has no event yet.",
+        "`settled`: what it decided; `left`: transactions of runs that have not ended; both returned.",
+        "**success**: ledger and table agree. **failed**: a person has to look.",
+        "Safe: it looks anew each time. Marking it changes nothing.",
+        _LAST_LINE,
+    ),
+    "repair": _Page(
+        "Does what the run's params ask for, once.",
+        "the params; ledger and table, as the act needs them.",
+        "what the act says, and who asked for it, into the ledger.",
+        "`done`: what was done, in a sentence; returned, and on the pipeline's page.",
+        "**success**: it is done. **failed**: the error says what is in the way.",
+        "It has no retries: whoever asked sees what happened, and decides. Cleared, it does the same again, which is "
+        "safe.",
+        _LAST_LINE,
+    ),
+    "verify": _Page(
+        "Compares the rows of the table `{table}`, by their keys, with the ledger, and fails if one is missing, "
+        "doubled, foreign or unreadable.",
+        "all rows' keys, as of the newest commit; with the param `source` the logs that `{source}` still holds.",
+        "nothing.",
+        "totals, `as_of`, and how many ranges were compared: returned.",
+        "**success**: every log once. **failed**: not so, or it could not look; the error says which.",
+        "Safe, as often as you like; batches may go on meanwhile.",
+        "`slshudi verify {name}` lists the ranges that do not agree. A table with upserts cannot be proven.",
+    ),
+    "clean": _Page(
+        "Deletes files of the table `{table}` that were replaced longer ago than `maintenance.keep`, the quarantine's "
+        "too.",
+        "the timeline.",
+        "a clean on the timeline; deletes files that no query may need any more.",
+        "`instant` (None: nothing to do), `files`, `bytes`: returned.",
+        _SERVICE_STATES,
+        _SERVICE_AGAIN,
+        "ForeignWrite: a pending clean of somebody else's would delete files that may be in use. " + _LAST_LINE,
+    ),
+    "archive": _Page(
+        "Moves the oldest instants of the table `{table}` into the archive once there are more than "
+        "`maintenance.max_commits`, the quarantine's too.",
+        "the timeline.",
+        "the archive of the timeline; deletes leftovers of batches that were rolled back.",
+        "`instants` archived, `commits` left, `held_by` (a pending instant that holds it back, or None): returned.",
+        _SERVICE_STATES,
+        _SERVICE_AGAIN,
+        "The same `held_by` for several runs: nobody decides that batch; trigger `{name}_recovery`. " + _LAST_LINE,
+    ),
+    "cluster": _Page(
+        "Makes few large files of many small ones in the table `{table}`, as `maintenance.clustering` says.",
+        "the small files, by Spark.",
+        "a clustering on the timeline, and the files that replace them; readers see the same rows.",
+        "`instant` (None: nothing to do), `files` and `bytes` read, `into_files` and `into_bytes` written: returned.",
+        _SERVICE_STATES,
+        _SERVICE_AGAIN,
+        _LAST_LINE,
+    ),
+    "compact": _Page(
+        "Makes base files of the log files of the table `{table}`, after every `maintenance.compact_after` commits.",
+        "base files and log files, by Spark.",
+        "a compaction on the timeline, and the base files; readers see the same rows.",
+        "`instant` (None: nothing to do), `files` and `bytes` read, `into_files` and `into_bytes` written: returned.",
+        _SERVICE_STATES,
+        _SERVICE_AGAIN,
+        _LAST_LINE,
+    ),
+}
+
+
+def of_dag(pipeline: Pipeline, role: str, schedule: object, owner: str = "") -> str:
+    """The page of a pipeline's DAG.
+
+    Args:
+        pipeline: the pipeline.
+        role: the DAG's: tail, backfill, recovery, repair, verify, maintenance.
+        schedule: the DAG's schedule.
+        owner: whom to ask; empty if nobody is named.
+    """
+    when = "by hand" if schedule is None else f"every {schedule}" if isinstance(schedule, timedelta) else f"{schedule}"
+    return _written(_DAGS[role], f"# {role} of the pipeline `{pipeline.name}`", pipeline, owner, {"Runs": when})
+
+
+def of_task(pipeline: Pipeline, step: str, owner: str = "") -> str:
+    """The page of a task; `step` is what it does, see `_TASKS`, the other arguments are as in `of_dag`."""
+    title = f"# {step.partition('_')[0]} of the pipeline `{pipeline.name}`"
+    return _written(_TASKS[step], title, pipeline, owner, {})
+
+
+def _written(texts: _Page, title: str, pipeline: Pipeline, owner: str, more: dict[str, str]) -> str:
+    names = {"name": pipeline.name, "source": pipeline.source.identity, "table": pipeline.table.path}
+    page = _Page(*(text.format(**names) for text in astuple(texts)))
+    items = {
+        "Source": f"`{pipeline.source.identity}`",
+        "Table": f"`{pipeline.table.path}`",
+        **more,
+        "Reads": page.reads,
+        "Writes": page.writes,
+        "Keeps": page.keeps,
+    }
+    parts = [
+        title,
+        page.does,
+        "\n".join(f"- **{name}**: {said}" for name, said in items.items()),
+        f"**What its states mean.** {page.states}",
+        f"**Retrying, clearing, marking.** {page.again}",
+        f"**If it fails.** {page.failure}",
+        *([f"**Whom to ask.** {owner}, the owner."] if owner else []),
+    ]
+    return "\n\n".join(parts)

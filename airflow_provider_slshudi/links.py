@@ -1,0 +1,59 @@
+"""Links from a task to pages that say more; Airflow stores each when the task has ended, failed ones included.
+
+An empty link is none: Airflow shows no button for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseOperatorLink
+from airflow.sdk.configuration import conf
+
+from airflow_provider_slshudi import dagfile, settings
+from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.pages import PREFIX
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+    from airflow.sdk.types import TaskInstanceKey
+
+
+class TransactionLink(BaseOperatorLink):
+    """From a step to its transaction: ranges, history, decisions."""
+
+    name = "Transaction"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """The page; none where nothing was planned."""
+        planned = getattr(operator, "transaction", None)
+        return _page(f"transactions/{planned['transaction']}") if isinstance(planned, Mapping) else ""
+
+
+class PipelineLink(BaseOperatorLink):
+    """From a task that is no transaction's to its pipeline."""
+
+    name = "Pipeline"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """The page; none where the pipeline's file cannot be read."""
+        try:
+            named = settings.pipeline(getattr(operator, "pipeline", ""), dagfile.of(operator.dag))
+            return _page(f"pipelines/{named.name}")
+        except ConfigError:
+            return ""
+
+
+class SparkLink(BaseOperatorLink):
+    """To the page of a task's Spark driver, if it has one; stored once the driver tells it, taken away at its end."""
+
+    name = "Spark"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """None: Airflow asks once the task has ended, and the driver with it."""
+        return ""
+
+
+def _page(path: str) -> str:
+    return f"{str(conf.get('api', 'base_url', fallback='') or '').rstrip('/')}{PREFIX}/{path}"

@@ -1,0 +1,108 @@
+"""Events of the table's asset: one for each committed batch, whichever task commits it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, AssetAlias
+from airflow.sdk.exceptions import AirflowRuntimeError
+
+from airflow_provider_slshudi.assets import table_asset
+from airflow_provider_slshudi.operators.base import run_ended, this_airflow
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_slshudi.ledger.records import Transaction
+    from airflow_provider_slshudi.protocol.settle import Settled
+    from airflow_provider_slshudi.protocol.work import Work
+
+_log = logging.getLogger(__name__)
+# Every run settles before it commits its one batch, so only the newest commits can lack an event.
+_COMMITS = 20
+_EVENTS = 50
+# Airflow's old events may have been cleaned away; nobody waits for a bell that long.
+_LONGEST = timedelta(days=7)
+
+
+def extra_of(committed: Transaction) -> dict[str, Any]:
+    """What the event of a committed batch says: the transaction, its kind and instant, its rows and raw bytes."""
+    return {
+        "transaction": committed.id,
+        "kind": committed.kind.value,
+        "instant": committed.instant,
+        "rows": committed.rows,
+        "bytes": committed.bytes,
+    }
+
+
+def tell(outlets: Iterable[object], context: Context, work: Work, settled: Iterable[Settled]) -> None:
+    """Updates the table's asset, through each outlet that is an alias, for each committed batch without an event.
+
+    These are the `settled` ones; and those whose task died between its commit and its success, with which Airflow would
+    have taken the event. Airflow takes the events that are added here with this task's success, so if it dies, the next
+    look finds them missing again. Two tasks that look at the same time both tell.
+    """
+    aliases = [outlet for outlet in outlets if isinstance(outlet, AssetAlias)]
+    if not aliases:
+        return
+    asset = table_asset(work.pipeline)
+    for committed in _untold(asset, context, work, settled):
+        _log.info("asset %s is updated for transaction %s, instant %s", asset.name, committed.id, committed.instant)
+        for alias in aliases:
+            context["outlet_events"][alias].add(asset, extra=extra_of(committed))
+
+
+def _untold(asset: Asset, context: Context, work: Work, settled: Iterable[Settled]) -> list[Transaction]:
+    from airflow_provider_slshudi.ledger.states import State
+    from airflow_provider_slshudi.protocol.decisions import Decision
+    from airflow_provider_slshudi.protocol.work import MOST_AHEAD
+
+    commits = (Decision.RECOMMIT, Decision.MARK_COMMITTED)
+    decided = {item.transaction for item in settled if item.decision in commits}
+    ledger = work.ledger
+    newest = {item.id: item for item in ledger.last(work.pipeline.name, _COMMITS, State.COMMITTED)}
+    found = [*newest.values(), *(ledger.get(id_) for id_ in decided - newest.keys())]
+    since = ledger.now() - _LONGEST
+    try:
+        # A first look at few events; it misses those between which other tasks update the asset often.
+        told = _told(asset, limit=_EVENTS)
+        left = [
+            item
+            for item in found
+            if item.id not in told and item.changed > since and (item.id in decided or _is_over(context, work, item))
+        ]
+        if left:
+            # Looked at again after each run was seen to be over: its own event is there by now.
+            told = _told(asset, after=min(item.changed for item in left) - MOST_AHEAD)
+    except AirflowRuntimeError as error:
+        _log.warning("Airflow does not tell the events of asset %s: %s", asset.name, error)
+        return [item for item in found if item.id in decided]
+    return sorted((item for item in left if item.id not in told), key=lambda item: item.id)
+
+
+def _is_over(context: Context, work: Work, committed: Transaction) -> bool:
+    """Whether nobody else will tell the batch: this Airflow's run that committed it has ended, or it is this very run.
+
+    Another Airflow tells its own.
+    """
+    run = work.run_of(committed)
+    if run == work.run:
+        return True
+    return bool(run.airflow) and run.airflow == this_airflow() and bool(run_ended(context)(run))
+
+
+def _told(asset: Asset, limit: int | None = None, after: datetime | None = None) -> set[str]:
+    """The transactions of the asset's newest events, or of those after a time."""
+    from airflow.sdk.execution_time.context import InletEventsAccessor
+
+    # Not `inlet_events`: an inlet would make the task a reader of its own asset, in Airflow's graphs.
+    events = InletEventsAccessor(asset_name=asset.name, asset_uri=asset.uri).ascending(False)
+    if limit is not None:
+        events = events.limit(limit)
+    if after is not None:
+        events = events.after(after.isoformat())
+    return {str(event.extra["transaction"]) for event in events if event.extra and "transaction" in event.extra}

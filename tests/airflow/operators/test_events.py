@@ -1,0 +1,193 @@
+"""Events of the table's asset: which committed batches have one, whichever task committed them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import AssetAlias, Context
+
+from airflow_provider_slshudi import settings
+from airflow_provider_slshudi.assets import settled_alias, table_asset
+from airflow_provider_slshudi.hooks.ledger import LedgerHook
+from airflow_provider_slshudi.hooks.spark import SparkLauncher
+from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
+from airflow_provider_slshudi.ledger.states import Kind
+from airflow_provider_slshudi.operators import events
+from airflow_provider_slshudi.operators.events import extra_of, tell
+from airflow_provider_slshudi.protocol.decisions import Decision
+from airflow_provider_slshudi.protocol.settle import Settled
+from airflow_provider_slshudi.protocol.work import AIRFLOW, Run, Work
+from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.sls.service import LogService
+from tests.airflow.operators.runs import AssetEvents, added, in_run
+
+OVER = {"tail/run-1": "failed", "tail/run-2": "success"}
+Committed = Callable[..., Transaction]
+
+
+def no_service() -> LogService:
+    raise AssertionError("events need no log service")
+
+
+@pytest.fixture
+def work(pipelines: Path, ledger_connection: Path, monkeypatch: pytest.MonkeyPatch) -> Work:
+    """A pipeline with a ledger of its own, in the Airflow `here`."""
+    monkeypatch.setenv("AIRFLOW_VAR_SLSHUDI_AIRFLOW", "here")
+    pipeline, ledger = settings.pipeline("ad_events"), LedgerHook().ledger()
+    ledger.register(pipeline.name, pipeline.source.identity, pipeline.table.path)
+    return Work(pipeline, ledger, SparkLauncher("spark_default"), no_service, Run("tail", "now"))
+
+
+@pytest.fixture
+def alias(work: Work) -> AssetAlias:
+    return settled_alias(work.pipeline)
+
+
+@pytest.fixture
+def recorded(work: Work) -> Committed:
+    """Makes transactions of one range each that are PREPARED."""
+    made = 0
+
+    def make(run: str = "run-1", airflow: str = "here") -> Transaction:
+        nonlocal made
+        made += 1
+        range_, ledger = Range(0, made, made + 1), work.ledger
+        begun = ledger.begin(work.pipeline.name, Kind.TAIL, [range_], "tail", run)
+        ledger.note(begun.id, AIRFLOW, airflow)
+        ledger.opened(begun.id, begun.token, f"2026112107355812{made}")
+        return ledger.prepared(begun.id, begun.token, {"files": 1}, [RangeTotals(range_, made, 10 * made, 1, 2)])
+
+    return make
+
+
+@pytest.fixture
+def committed(work: Work, recorded: Committed) -> Committed:
+    """Makes such transactions that are COMMITTED."""
+
+    def make(run: str = "run-1", airflow: str = "here") -> Transaction:
+        prepared = recorded(run, airflow)
+        return work.ledger.committed(prepared.id, prepared.token, f"{prepared.instant}9")
+
+    return make
+
+
+def told(work: Work, alias: AssetAlias, *settled: Settled, **run: Any) -> list[dict[str, Any]]:
+    context: Context = in_run(("tail", "now"), OVER | {"tail/run-3": "running"}, **run)
+    tell([alias], context, work, settled)
+    return added(context, alias)
+
+
+def recommitted(transaction: Transaction) -> Settled:
+    return Settled(transaction.id, transaction.instant, Decision.RECOMMIT)
+
+
+def test_every_batch_that_settle_commits_has_an_event_of_its_own(
+    work: Work, alias: AssetAlias, committed: Committed, asset_events: AssetEvents
+) -> None:
+    # Of runs that this Airflow does not know: nobody else will tell them.
+    first, second = (committed("unknown", airflow="elsewhere") for _ in range(2))
+    assert told(work, alias, recommitted(first), recommitted(second)) == [extra_of(first), extra_of(second)]
+    assert extra_of(second) == {
+        "transaction": second.id,
+        "kind": "tail",
+        "instant": "20261121073558122",
+        "rows": 2,
+        "bytes": 20,
+    }
+
+
+def test_the_event_is_of_the_tables_asset(
+    work: Work, alias: AssetAlias, committed: Committed, asset_events: AssetEvents
+) -> None:
+    batch = committed()
+    context = in_run(("tail", "now"), OVER)
+    tell([alias], context, work, [recommitted(batch)])
+    (event,) = context["outlet_events"][alias].asset_alias_events
+    asset = table_asset(work.pipeline)
+    assert (event.dest_asset_key.name, event.dest_asset_key.uri) == (asset.name, asset.uri)
+
+
+def test_what_was_not_committed_has_no_event(
+    work: Work, alias: AssetAlias, recorded: Committed, committed: Committed, asset_events: AssetEvents
+) -> None:
+    recorded()
+    given_up = recorded("run-2")
+    work.ledger.aborted(given_up.id, given_up.token, "for a test")
+    # Its own task commits it at this moment, and will tell; what settle rolled back is a second instant of it.
+    under_way = committed("run-3")
+    assert (
+        told(
+            work,
+            alias,
+            Settled(given_up.id, given_up.instant, Decision.ROLL_BACK_AND_ABORT),
+            Settled(under_way.id, "another", Decision.ROLL_BACK),
+        )
+        == []
+    )
+
+
+def test_a_batch_whose_task_died_after_its_commit_is_told_by_the_next_look_and_only_once(
+    work: Work, alias: AssetAlias, committed: Committed, asset_events: AssetEvents
+) -> None:
+    told_already, lost = committed("run-2"), committed("run-1")
+    asset_events.add(extra_of(told_already))
+    assert told(work, alias) == [extra_of(lost)]
+    # That look's task died, too: its event did not reach Airflow.
+    assert told(work, alias) == [extra_of(lost)]
+    asset_events.add(extra_of(lost))
+    assert told(work, alias) == []
+
+
+def test_a_batch_of_an_earlier_try_of_this_run_is_told(
+    work: Work, alias: AssetAlias, committed: Committed, asset_events: AssetEvents
+) -> None:
+    batch = committed("now")
+    assert told(work, alias) == [extra_of(batch)]
+
+
+def test_a_run_that_goes_on_and_another_airflow_tell_their_own(
+    work: Work, alias: AssetAlias, committed: Committed, asset_events: AssetEvents
+) -> None:
+    committed("run-3")
+    committed("run-1", airflow="elsewhere")
+    committed("run-1", airflow="")
+    assert told(work, alias) == []
+
+
+def test_an_event_behind_many_others_is_found(
+    work: Work, alias: AssetAlias, committed: Committed, asset_events: AssetEvents
+) -> None:
+    batch = committed()
+    asset_events.add(extra_of(batch), ago=timedelta(minutes=1))
+    for number in range(60):
+        asset_events.add({"by": "somebody else", "number": number})
+    assert told(work, alias) == []
+
+
+def test_old_batches_are_not_told_again_once_airflow_has_cleaned_its_events(
+    work: Work, alias: AssetAlias, committed: Committed, asset_events: AssetEvents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed()
+    monkeypatch.setattr(events, "_LONGEST", timedelta())
+    assert told(work, alias) == []
+
+
+def test_where_airflow_does_not_answer_what_was_committed_just_now_is_told(
+    work: Work, alias: AssetAlias, committed: Committed, asset_events: AssetEvents
+) -> None:
+    committed("run-2")
+    batch = committed("run-1")
+    asset_events.answers = False
+    assert told(work, alias, recommitted(batch)) == [extra_of(batch)]
+
+
+def test_without_an_alias_among_its_outlets_a_task_asks_nothing(
+    work: Work, committed: Committed, asset_events: AssetEvents
+) -> None:
+    context = in_run()
+    tell([table_asset(work.pipeline)], context, work, [recommitted(committed())])
+    assert (asset_events.asked, len(context["outlet_events"])) == (0, 0)
