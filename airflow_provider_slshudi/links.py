@@ -39,7 +39,8 @@ class PipelineLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """The page; none where the pipeline's file cannot be read."""
         try:
-            named = settings.pipeline(getattr(operator, "pipeline", ""), dagfile.of(operator.dag))
+            dag = operator.get_dag()
+            named = settings.pipeline(getattr(operator, "pipeline", ""), dagfile.of(dag) if dag else None)
             return _page(f"pipelines/{named.name}")
         except ConfigError:
             return ""

@@ -35,7 +35,13 @@ class PipelineTask:
 
     operator_extra_links: Collection[BaseOperatorLink] = (PipelineLink(),)
     pipeline: str
+    task_id: str
     _work: Work | None = None
+
+    @property
+    def _step(self) -> str:
+        """The task's own name, without those of its groups."""
+        return self.task_id.rpartition(".")[2][:64]
 
     def work(self, context: Context) -> Work:
         """The pipeline, ledger, Spark and log service of a step; raises as `work_of`."""
@@ -78,7 +84,7 @@ class PipelineTask:
         if self._work is not None:
             ledger, name = self._work.ledger, self._work.pipeline.name
             with _only_logged():
-                ledger.well(name, context["ti"].dag_id, _step_of(context))
+                ledger.well(name, context["dag_run"].dag_id, self._step)
 
     def in_trouble(self, context: Context, error: Exception, waits: bool) -> None:
         """Tells the ledger that the step failed, or `waits` and tries again by itself."""
@@ -91,7 +97,7 @@ class PipelineTask:
             ledger = LedgerHook(settings.ledger_conn_id()).ledger() if work is None else work.ledger
             planned = getattr(self, "transaction", None)
             transaction = planned.get("transaction") if isinstance(planned, Mapping) else None
-            of_step = (name, run.dag_id, run.run_id, _step_of(context))
+            of_step = (name, run.dag_id, run.run_id, self._step)
             ledger.trouble(*of_step, type(error).__name__, str(error), waits, transaction)
 
     def on_kill(self) -> None:
@@ -123,11 +129,6 @@ def _only_logged() -> Iterator[None]:
         yield
     except Exception as error:
         _log.warning("the ledger was not told how the step went: %s", error)
-
-
-def _step_of(context: Context) -> str:
-    """The task's own name, without those of its groups."""
-    return str(context["ti"].task_id).rpartition(".")[2][:64]
 
 
 def refuse_unknown_params(context: Context, known: Collection[str]) -> None:

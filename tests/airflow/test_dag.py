@@ -59,7 +59,7 @@ def test_a_dag_of_ones_own_takes_several_pipelines(pipelines: Path) -> None:
 def test_a_backfill_is_started_by_hand_with_params(pipelines: Path) -> None:
     dag = backfill_dag("ad_events")
     assert dag.schedule is None
-    assert set(dag.params) == {"cursors", "from", "to"}
+    assert set(dag.params) == {"cursors", "from", "to", "everything", "dry_run"}
     assert in_order(dag) == [*(f"batch.{step}" for step in STEPS), "rest"]
 
 

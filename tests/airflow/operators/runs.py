@@ -31,7 +31,7 @@ def in_run(
         return state
 
     dag_run = SimpleNamespace(dag_id=run[0], run_id=run[1], conf=conf)
-    ti = SimpleNamespace(get_dagrun_state=get_dagrun_state)
+    ti = SimpleNamespace(get_dagrun_state=get_dagrun_state, try_number=1, max_tries=2)
     return cast(Context, {"dag_run": dag_run, "ti": ti, "params": params, "outlet_events": OutletEventAccessors()})
 
 

@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
-from aliyun.log import LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.links import TransactionLink
-from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
 from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
 from airflow_provider_slshudi.operators.steps import (
@@ -29,34 +27,6 @@ from airflow_provider_slshudi.operators.steps import (
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 from tests.airflow.operators.runs import RUN, in_run
-from tests.local.sdk import PROJECT, by_ip, make_logstore
-from tests.machine import connection, write_pipeline
-
-
-@pytest.fixture
-def put(
-    sls: LocalSls,
-    pipelines: Path,
-    ledger_connection: Path,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Callable[[int], None]:
-    """The pipeline `ad_events` over a logstore of the test's own; puts log groups."""
-    given, client = sls.connection(), by_ip(sls.connection())
-    logstore = make_logstore(client, tmp_path.name.replace("_", "-")[:50])
-    fields = {"host": given.endpoint, "login": given.access_key_id, "password": given.access_key_secret}
-    monkeypatch.setenv("AIRFLOW_CONN_SLS_DEFAULT", connection("sls", **fields))
-    source = {"project": PROJECT, "logstore": logstore}
-    write_pipeline(pipelines / "ad_events.yaml", tmp_path / "lake" / "ad_events", source=source)
-
-    def put(groups: int) -> None:
-        for _ in range(groups):
-            client.put_logs(
-                PutLogsRequest(PROJECT, logstore, "ads", "", [LogItem(1_700_000_000, contents=[("a", "b")])])
-            )
-
-    return put
 
 
 def test_plan_pins_the_ranges_for_the_steps_that_follow(put: Callable[[int], None]) -> None:
@@ -144,7 +114,7 @@ def test_a_backfill_to_a_time_that_is_yet_to_come_ends_with_what_there_is_when_i
 def test_what_no_param_is_is_refused_by_name(put: Callable[[int], None]) -> None:
     put(1)
     given: dict[str, Any] = {"form": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
-    told = "the run was given 'form', but the DAG's params are cursors, from, to"
+    told = "the run was given 'form', but the DAG's params are cursors, dry_run, everything, from, to"
     with pytest.raises(AirflowFailException, match=told):
         SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run(conf=given, **given))
     with pytest.raises(AirflowFailException, match=r"was given 'transaction', but the DAG's params are transactions"):

@@ -1,0 +1,105 @@
+"""What the ledger is told of how a step went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_slshudi.exceptions import DataExpired, LeaseHeld, SourceUnavailable
+from airflow_provider_slshudi.hooks.ledger import LedgerHook
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.operators.steps import SlsHudiPlanOperator
+from airflow_provider_slshudi.protocol import plan
+from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
+from tests.airflow.operators.runs import in_run
+
+Put = Callable[[int], None]
+
+
+@pytest.fixture
+def ledger(ledger_connection: Path) -> Ledger:
+    return LedgerHook().ledger()
+
+
+def step() -> SlsHudiPlanOperator:
+    return SlsHudiPlanOperator(task_id="plan", pipeline="ad_events")
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Makes plans fail."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(plan, "tail", fail)
+
+
+def test_a_failure_that_no_retry_mends_asks_for_a_person_until_the_step_succeeds(
+    put: Put, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(10)
+    with monkeypatch.context() as broken:
+        failing(broken, DataExpired("ad_events", 3, 10, 20))
+        for _ in range(2):
+            with pytest.raises(AirflowFailException):
+                step().execute(in_run())
+    (trouble,) = ledger.troubles("ad_events")
+    assert (trouble.error, trouble.step, trouble.dag_id, trouble.waits, trouble.times) == (
+        *("DataExpired", "plan", "tail", False, 2),
+    )
+    assert "shard 3 no longer holds the log groups [10, 20)" in trouble.message
+    step().execute(in_run())
+    assert ledger.troubles("ad_events") == []
+
+
+def test_a_failure_that_airflow_tries_again_waits_until_its_last_try(
+    put: Put, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, SourceUnavailable("no route", project="ads", logstore="x"))
+    for tries, waits in ((1, True), (2, True), (3, False)):
+        context = in_run()
+        context["ti"].try_number = tries  # type: ignore[misc]  # a stand-in for Airflow's
+        with pytest.raises(SourceUnavailable):
+            step().execute(context)
+        assert ledger.troubles("ad_events")[0].waits is waits
+
+
+def test_a_settle_that_looks_again_by_itself_waits(put: Put, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = LeaseHeld("somebody decides", pipeline="ad_events", holder="tail/x", expires=None)
+
+    def refuse(*_: object) -> None:
+        raise held
+
+    monkeypatch.setattr("airflow_provider_slshudi.protocol.settle.settle", refuse)
+    context = in_run()
+    context["ti"].try_number = 9  # type: ignore[misc]
+    settle = SlsHudiSettleSensor(task_id="batch.settle", pipeline="ad_events")
+    assert not settle.poke(context).is_done
+    (trouble,) = ledger.troubles("ad_events")
+    assert (trouble.step, trouble.error, trouble.waits) == ("settle", "LeaseHeld", True)
+
+
+def test_a_pipeline_whose_file_is_wrong_is_told_by_the_name_it_was_given(pipelines: Path, ledger: Ledger) -> None:
+    (pipelines / "ad_events.yaml").write_text("name: [")
+    with pytest.raises(AirflowFailException):
+        step().execute(in_run())
+    assert [(found.pipeline, found.error) for found in ledger.troubles()] == [("ad_events", "ConfigError")]
+
+
+def test_a_ledger_that_cannot_be_told_changes_nothing(
+    put: Put, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(10)
+
+    def away(*_: object, **__: object) -> None:
+        raise OSError("the database is away")
+
+    monkeypatch.setattr(Ledger, "well", away)
+    monkeypatch.setattr(Ledger, "trouble", away)
+    assert step().execute(in_run())["transaction"]
+    failing(monkeypatch, DataExpired("ad_events", 3, 10, 20))
+    with pytest.raises(AirflowFailException, match="no longer holds"):
+        step().execute(in_run())
