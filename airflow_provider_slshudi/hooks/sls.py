@@ -11,6 +11,7 @@ from airflow_provider_slshudi.hooks.lookup import find_connection
 
 if TYPE_CHECKING:
     from airflow_provider_slshudi.sls.connection import SlsConnection
+    from airflow_provider_slshudi.sls.faults import Patience
     from airflow_provider_slshudi.sls.service import LogService
 
 _NO_PROJECT = "slshudi-connection-test"
@@ -53,11 +54,12 @@ class SlsHook(BaseHook):
             extra.get("credentials") or "",
         )
 
-    def service(self, project: str, logstore: str) -> LogService:
-        """A client of one logstore; raises as `connection`."""
+    def service(self, project: str, logstore: str, patience: Patience | None = None) -> LogService:
+        """A client of one logstore, with a task's patience unless told otherwise; raises as `connection`."""
+        from airflow_provider_slshudi.sls.faults import TASK
         from airflow_provider_slshudi.sls.service import LogService
 
-        return LogService(self.connection(), project, logstore)
+        return LogService(self.connection(), project, logstore, patience=patience or TASK)
 
     def get_conn(self) -> SlsConnection:
         """Airflow's name for `connection`."""

@@ -23,6 +23,6 @@ def work_of(name_or_path: str, run: Run) -> Work:
         pipeline,
         LedgerHook(settings.ledger_conn_id()).ledger(),
         SparkLauncher(pipeline.spark.connection),
-        lambda: SlsHook(source.connection).service(source.project, source.logstore),
+        lambda: SlsHook(source.connection).service(source.project, source.logstore, run.patience),
         run,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -92,6 +93,14 @@ def cursor(answer: Answer) -> int:
     if not isinstance(found, dict) or not isinstance(found.get("cursor"), str):
         raise Doubt("JSON without a cursor")
     return _cursor(found["cursor"])
+
+
+def date(answer: Answer) -> float | None:
+    """When the service sent the answer, in unix seconds by its own clock; None where the answer does not say."""
+    try:
+        return parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def error(answer: Answer) -> tuple[str, str]:
