@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow.sdk.configuration import conf
 
-from airflow_provider_slshudi.config.load import load_pipeline
-from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ConfigError
+
+if TYPE_CHECKING:
+    from airflow_provider_slshudi.config.pipeline import Pipeline
 
 SECTION = "slshudi"
 LEDGER_CONN_ID = "slshudi_ledger"
@@ -26,6 +28,12 @@ def pipelines_folder() -> Path:
     return Path(named).expanduser() if named else Path(str(conf.get("core", "dags_folder"))) / "pipelines"
 
 
+def pipeline_names() -> list[str]:
+    """The names of the pipelines folder's files, sorted."""
+    folder = pipelines_folder()
+    return sorted({path.stem for suffix in _SUFFIXES for path in folder.glob(f"*{suffix}")})
+
+
 def pipeline_path(name_or_path: str) -> Path:
     """The file of a pipeline, by its name (`NAME.yaml` in the pipelines folder) or by a path to a .yaml or .yml file.
 
@@ -40,11 +48,10 @@ def pipeline_path(name_or_path: str) -> Path:
     for path in candidates:
         if path.is_file():
             return path
-    found = sorted(path.stem for suffix in _SUFFIXES for path in folder.glob(f"*{suffix}"))
     raise ConfigError(
         f"no pipeline {name_or_path!r}: neither a file nor a name in the pipelines folder {folder}, which has "
-        f"{', '.join(found) or 'none'}. Set [{SECTION}] pipelines_folder (AIRFLOW__SLSHUDI__PIPELINES_FOLDER) where "
-        "they lie elsewhere",
+        f"{', '.join(pipeline_names()) or 'none'}. Set [{SECTION}] pipelines_folder "
+        "(AIRFLOW__SLSHUDI__PIPELINES_FOLDER) where they lie elsewhere",
         source=name_or_path,
     )
 
@@ -55,4 +62,6 @@ def pipeline(name_or_path: str) -> Pipeline:
     Raises:
         ConfigError: as `pipeline_path` and `load_pipeline`.
     """
+    from airflow_provider_slshudi.config.load import load_pipeline
+
     return load_pipeline(pipeline_path(name_or_path))

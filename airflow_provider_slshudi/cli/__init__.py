@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK: shells complete the command
 """The command `slshudi`: looks at pipelines, their columns and ledger, recovers, proves tables, runs the demo.
 
 Connections are Airflow's: AIRFLOW_CONN_* variables, secrets backends, or its metadata database.
@@ -21,7 +22,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] and arguments[0] in _FORWARDED:
         return _FORWARDED[arguments[0]](arguments[1:])
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    if "_ARGCOMPLETE" in os.environ:
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
+    options = parser.parse_args(arguments)
     # As Airflow's own commands do: connections may also come from its metadata database.
     os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
     os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "WARNING")

@@ -20,14 +20,22 @@ Commands = Any
 """The result of argparse's `add_subparsers`."""
 
 
-def add_pipeline(command: argparse.ArgumentParser) -> None:
-    """Adds the argument that names a pipeline."""
-    command.add_argument("pipeline", help="a pipeline's name or file")
+def add_pipeline(command: argparse.ArgumentParser, **changes: Any) -> None:
+    """Adds the argument that names a pipeline; `changes` replace what argparse is told of it."""
+    argument: Any = command.add_argument("pipeline", **{"help": "a pipeline's name or file", **changes})
+    argument.completer = _complete
 
 
 def add_json(command: argparse.ArgumentParser) -> None:
     """Adds the option that asks for JSON."""
     command.add_argument("--json", action="store_true", help="JSON instead of a table")
+
+
+def _complete(**_: object) -> list[str]:
+    """The names that a shell completes."""
+    from airflow_provider_slshudi import settings
+
+    return settings.pipeline_names()
 
 
 def work_of(name_or_path: str) -> Work:

@@ -33,7 +33,7 @@ def add_to(commands: Commands) -> None:
         description="With a pipeline: the keys that none of its columns names. With --project and --logstore: the file "
         "of a new pipeline. Looks at the oldest and the newest log groups of up to eight shards; changes nothing.",
     )
-    suggest.add_argument("pipeline", nargs="?", help="a pipeline's name or file")
+    add_pipeline(suggest, nargs="?")
     suggest.add_argument("--connection", default="sls_default", help="with --project: the connection (sls_default)")
     suggest.add_argument("--project")
     suggest.add_argument("--logstore")
