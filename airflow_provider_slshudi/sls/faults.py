@@ -60,6 +60,9 @@ PERSON = Patience(3.0, knocks=False)
 
 _WAY = "check the endpoint and the way to it (http_proxy, https_proxy)"
 
+_NO_SERVICE = "check that the endpoint is one of the log service"
+# Codes of answers that are not the log service's: somebody else's page.
+_ELSEWHERE = ("HTTP 3", "HTTP 4")
 _BUG = "this request should never have been sent: report it with the request id"
 
 # Every code of https://www.alibabacloud.com/help/en/sls/developer-reference/error-codes and of the operations' own
@@ -95,7 +98,7 @@ RULES: dict[str, tuple[type[SourceError], str]] = {
     "RequestTimeExpired": (SourceRefused, "set this machine's clock: it is more than 15 minutes off"),
     "InvalidRequestTime": (SourceRefused, _BUG),
     "InvalidHost": (SourceRefused, "check the endpoint and the project's name"),
-    "InvalidMethod": (SourceRefused, "check that the endpoint is one of the log service"),
+    "InvalidMethod": (SourceRefused, _NO_SERVICE),
     "InvalidContentType": (SourceRefused, _BUG),
     "MissingParameter": (SourceRefused, _BUG),
     "ParameterInvalid": (SourceRefused, _BUG),
@@ -112,7 +115,7 @@ RULES: dict[str, tuple[type[SourceError], str]] = {
         SourceRefused,
         "name the authority that signed the server's certificate in REQUESTS_CA_BUNDLE",
     ),
-    "AnswerTooLarge": (SourceRefused, "check that the endpoint is one of the log service"),
+    "AnswerTooLarge": (SourceRefused, _NO_SERVICE),
 }
 
 
@@ -130,6 +133,8 @@ def error_class(code: str, status: int) -> type[SourceError]:
 def advice(code: str) -> str:
     """What to do about `code`, as the end of a sentence; empty where there is nothing to add."""
     text = RULES[code][1] if code in RULES else ""
+    if code.startswith(_ELSEWHERE):
+        text = _NO_SERVICE
     return f": {text}" if text else ""
 
 

@@ -51,6 +51,12 @@ def test_every_code_of_the_service_has_its_class_whatever_the_status(codes: str,
         assert advice(code) or kind is not SourceRefused, f"{code}: what is somebody to do?"
 
 
+def test_somebody_else_s_page_says_to_check_the_endpoint_unless_it_is_a_gateway_s() -> None:
+    assert "endpoint is one of the log service" in advice("HTTP 404")
+    assert "endpoint is one of the log service" in advice("HTTP 301")
+    assert advice("HTTP 502") == ""
+
+
 @pytest.mark.parametrize(
     ("code", "status", "kind"),
     [
