@@ -57,6 +57,8 @@ ALLOWED: dict[str, set[str]] = {
     # What drivers run; nobody imports it.
     "job": VOCABULARY | {"sls", "planning", "notes", "rows", "hudi", "hudi.files", "hudi.client", "spark"},
     "protocol": VOCABULARY | {"sls", "ledger", "planning", "notes", "hudi", "spark"},
+    # Looks at all that pipelines need.
+    "doctor": VOCABULARY | {"sls", "ledger", "notes", "hudi", "spark", "protocol"},
     "local": VOCABULARY | {"sls"},
 }
 _BELOW_AIRFLOW = set(ALLOWED) - {"job", "hudi.files", "hudi.client", "local"}

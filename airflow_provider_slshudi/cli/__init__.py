@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 
-from airflow_provider_slshudi.cli import abandon, ledger, plan, quarantine, recover, schema, table, verify
+from airflow_provider_slshudi.cli import abandon, doctor, ledger, plan, quarantine, recover, schema, table, verify
 from airflow_provider_slshudi.exceptions import SlsHudiError
 
 
@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("demo", help="the whole way on this machine, with a proof")
     commands.add_parser("local-sls", help="an SLS-compatible server on this machine, in the foreground")
-    for command in (plan, ledger, recover, abandon, verify, quarantine, schema, table):
+    for command in (doctor, plan, ledger, recover, abandon, verify, quarantine, schema, table):
         command.add_to(commands)
     return parser
 
