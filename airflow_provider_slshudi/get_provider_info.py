@@ -40,6 +40,12 @@ _SLS = {
             "schema": _TEXT,
             "description": "Instead of key and secret: file:/path of a JSON file that is renewed, or ecs:ROLE",
         },
+        "project": {
+            "label": "Project to test",
+            "schema": _TEXT,
+            "description": "With the logstore below: the test button asks it what a pipeline would. Only for the test",
+        },
+        "logstore": {"label": "Logstore to test", "schema": _TEXT},
     },
 }
 _LEDGER = {

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow.sdk.configuration import conf
 
-from airflow_provider_slshudi.config.load import load_pipeline
-from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.dagfile import DagFile
 from airflow_provider_slshudi.exceptions import ConfigError
+
+if TYPE_CHECKING:
+    from airflow_provider_slshudi.config.pipeline import Pipeline
 
 SECTION = "slshudi"
 LEDGER_CONN_ID = "slshudi_ledger"
@@ -28,6 +30,13 @@ def pipelines_folder() -> Path | None:
     """The one folder of all pipeline files that are given by name; None unless it is set."""
     named = conf.get(SECTION, "pipelines_folder", fallback="")
     return Path(named).expanduser() if named else None
+
+
+def pipeline_names() -> list[str]:
+    """The names of all pipeline files of this machine, sorted: of the pipelines folder, or of all bundles."""
+    folder = pipelines_folder()
+    places = [_Place(folder)] if folder else _bundles()
+    return sorted({name for place in places if isinstance(place, _Place) for name in place.names()})
 
 
 def pipeline_path(name_or_path: str, dag_file: DagFile | None = None) -> Path:
@@ -67,6 +76,8 @@ def pipeline(name_or_path: str, dag_file: DagFile | None = None) -> Pipeline:
     Raises:
         ConfigError: as `pipeline_path` and `load_pipeline`.
     """
+    from airflow_provider_slshudi.config.load import load_pipeline
+
     return load_pipeline(pipeline_path(name_or_path, dag_file))
 
 
@@ -99,8 +110,10 @@ class _Place:
     def __str__(self) -> str:
         if not self.folder.is_dir():
             return f"{self.folder}, which is not there"
-        names = sorted({path.stem for path in self._yaml(f"**/{_FOLDER}/" if self.deep else "")})
-        return f"{self.folder}{' and below' if self.deep else ''}, which has {', '.join(names) or 'none'}"
+        return f"{self.folder}{' and below' if self.deep else ''}, which has {', '.join(self.names()) or 'none'}"
+
+    def names(self) -> list[str]:
+        return sorted({path.stem for path in self._yaml(f"**/{_FOLDER}/" if self.deep else "")})
 
     def _yaml(self, below: str) -> Iterator[Path]:
         return (path for suffix in _SUFFIXES for path in self.folder.glob(f"{below}*{suffix}"))

@@ -176,6 +176,14 @@ def _service(command: list[str], environment: Mapping[str, str], log: Path) -> I
             process.wait()
 
 
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """A port of loopback that refuses connections, and that nobody else takes meanwhile."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        yield nobody.getsockname()[1]
+
+
 def _reachable(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -61,6 +61,8 @@ ALLOWED: dict[str, set[str]] = {
     "protocol": VOCABULARY | {"sls", "ledger", "planning", "notes", "hudi", "spark"},
     # What people see.
     "views": VOCABULARY | {"ledger", "planning", "notes", "protocol"},
+    # Looks at all that pipelines need.
+    "doctor": VOCABULARY | {"sls", "ledger", "notes", "hudi", "spark", "protocol"},
     "local": VOCABULARY | {"sls"},
 }
 _BELOW_AIRFLOW = set(ALLOWED) - {"job", "hudi.files", "hudi.client", "local"}

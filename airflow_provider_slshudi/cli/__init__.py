@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK: shells complete the command
 """The command `slshudi`: looks at pipelines, their columns and ledger, recovers, proves tables, runs the demo.
 
 Connections are Airflow's: AIRFLOW_CONN_* variables, secrets backends, or its metadata database.
@@ -15,6 +16,7 @@ from contextlib import redirect_stdout
 from airflow_provider_slshudi.cli import (
     abandon,
     backfill,
+    doctor,
     ledger,
     plan,
     quarantine,
@@ -32,7 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] and arguments[0] in _FORWARDED:
         return _FORWARDED[arguments[0]](arguments[1:])
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    if "_ARGCOMPLETE" in os.environ:
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
+    options = parser.parse_args(arguments)
     # As Airflow's own commands do: connections may also come from its metadata database.
     os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
     os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "WARNING")
@@ -52,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("demo", help="the whole way on this machine, with a proof")
     commands.add_parser("local-sls", help="an SLS-compatible server on this machine, in the foreground")
-    for command in (status, plan, backfill, ledger, recover, abandon, verify, quarantine, schema, table):
+    for command in (status, doctor, plan, backfill, ledger, recover, abandon, verify, quarantine, schema, table):
         command.add_to(commands)
     return parser
 

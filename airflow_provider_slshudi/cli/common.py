@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from airflow_provider_slshudi.protocol.work import Work
+    from airflow_provider_slshudi.sls.service import LogService
 
 Commands = Any
 """The result of argparse's `add_subparsers`."""
 
 
-def add_pipeline(command: argparse.ArgumentParser) -> None:
-    """Adds the argument that names a pipeline."""
-    command.add_argument("pipeline", help="a pipeline's name or file")
+def add_pipeline(command: argparse.ArgumentParser, **changes: Any) -> None:
+    """Adds the argument that names a pipeline; `changes` replace what argparse is told of it."""
+    argument: Any = command.add_argument("pipeline", **{"help": "a pipeline's name or file", **changes})
+    argument.completer = _complete
 
 
 def add_json(command: argparse.ArgumentParser) -> None:
@@ -29,13 +31,30 @@ def add_json(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="JSON instead of a table")
 
 
+def _complete(**_: object) -> list[str]:
+    """The names that a shell completes."""
+    from airflow_provider_slshudi import settings
+
+    return settings.pipeline_names()
+
+
 def work_of(name_or_path: str) -> Work:
     """The pipeline, ledger, Spark and log service of a command; raises as `hooks.work.work_of`."""
     from airflow_provider_slshudi.hooks.work import work_of
     from airflow_provider_slshudi.protocol.work import Run
+    from airflow_provider_slshudi.sls.faults import PERSON
 
     # Containers share process numbers, and a run may only go on with its own work.
-    return work_of(name_or_path, Run("slshudi", f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}"))
+    id_ = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
+    return work_of(name_or_path, Run("slshudi", id_, patience=PERSON))
+
+
+def service_of(connection: str, project: str, logstore: str) -> LogService:
+    """The log service for a command; raises as `SlsHook.connection`."""
+    from airflow_provider_slshudi.hooks.sls import SlsHook
+    from airflow_provider_slshudi.sls.faults import PERSON
+
+    return SlsHook(connection).service(project, logstore, PERSON)
 
 
 def print_json(out: TextIO, value: Any) -> None:

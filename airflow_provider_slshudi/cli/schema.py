@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table
+from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, service_of
 from airflow_provider_slshudi.exceptions import ConfigError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def add_to(commands: Commands) -> None:
         description="With a pipeline: the keys that none of its columns names. With --project and --logstore: the file "
         "of a new pipeline. Looks at the oldest and the newest log groups of up to eight shards; changes nothing.",
     )
-    suggest.add_argument("pipeline", nargs="?", help="a pipeline's name or file")
+    add_pipeline(suggest, nargs="?")
     suggest.add_argument("--connection", default="sls_default", help="with --project: the connection (sls_default)")
     suggest.add_argument("--project")
     suggest.add_argument("--logstore")
@@ -106,17 +106,16 @@ def _suggest(options: argparse.Namespace) -> int:
 
 def _source(options: argparse.Namespace) -> tuple[Pipeline | None, LogService]:
     from airflow_provider_slshudi import settings
-    from airflow_provider_slshudi.hooks.sls import SlsHook
 
     if (options.pipeline is None) == (options.project is None or options.logstore is None):
         raise ConfigError(
             "schema suggest: give a pipeline, or --project and --logstore", source="slshudi schema suggest"
         )
     if options.pipeline is None:
-        return None, SlsHook(options.connection).service(options.project, options.logstore)
+        return None, service_of(options.connection, options.project, options.logstore)
     pipeline = settings.pipeline(options.pipeline)
     source = pipeline.source
-    return pipeline, SlsHook(source.connection).service(source.project, source.logstore)
+    return pipeline, service_of(source.connection, source.project, source.logstore)
 
 
 def _yaml(pipeline: Pipeline | None, options: argparse.Namespace, found: Sequence[Suggestion], logs: int) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from airflow_provider_slshudi import settings
-from airflow_provider_slshudi.exceptions import ConfigError, SlsHudiError
+from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.hooks.lookup import find_connection
 
 if TYPE_CHECKING:
@@ -40,20 +40,29 @@ class LedgerHook(BaseHook):
             ConfigError: the connection cannot work; the message says why.
             LedgerUnavailable: the database does not answer.
         """
-        return _open(self._url())
+        return _open(self.url())
 
     def get_conn(self) -> Ledger:
         """Airflow's name for `ledger`."""
         return self.ledger()
 
     def test_connection(self) -> tuple[bool, str]:
-        """Opens the ledger and counts its pipelines; Airflow's test button."""
-        try:
-            return True, f"the ledger answers and knows {len(self.ledger().pipelines())} pipelines"
-        except SlsHudiError as error:
-            return False, str(error)
+        """Looks at the database, and takes a lease and gives it back; Airflow's test button. Leaves nothing there."""
+        from airflow_provider_slshudi.doctor.database import Database
+        from airflow_provider_slshudi.doctor.finding import told
 
-    def _url(self) -> str:
+        database = Database(self.url)
+        try:
+            return told(database.checks())
+        finally:
+            database.close()
+
+    def url(self) -> str:
+        """The database's SQLAlchemy URL, with its password.
+
+        Raises:
+            ConnectionMissing, ConfigError: as `ledger`.
+        """
         from sqlalchemy import URL
 
         found = find_connection(self.ledger_conn_id, self.conn_type)

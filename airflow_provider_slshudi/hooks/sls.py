@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
-from airflow_provider_slshudi.exceptions import SlsHudiError, SourceError
+from airflow_provider_slshudi.exceptions import SlsHudiError
 from airflow_provider_slshudi.hooks.lookup import find_connection
 
 if TYPE_CHECKING:
     from airflow_provider_slshudi.sls.connection import SlsConnection
+    from airflow_provider_slshudi.sls.faults import Patience
     from airflow_provider_slshudi.sls.service import LogService
 
 _NO_PROJECT = "slshudi-connection-test"
@@ -20,7 +21,7 @@ class SlsHook(BaseHook):
     """The log service: host is the endpoint, login the AccessKey ID, password its secret.
 
     Extra: `region`, `auth_version` (v1 or v4), `security_token` (of temporary credentials), `credentials` (the source
-    that gives and renews keys, instead of login and password).
+    that gives and renews keys, instead of login and password). `project` and `logstore` are for the test button alone.
     """
 
     conn_name_attr = "sls_conn_id"
@@ -53,23 +54,31 @@ class SlsHook(BaseHook):
             extra.get("credentials") or "",
         )
 
-    def service(self, project: str, logstore: str) -> LogService:
-        """A client of one logstore; raises as `connection`."""
+    def service(self, project: str, logstore: str, patience: Patience | None = None) -> LogService:
+        """A client of one logstore, with a task's patience unless told otherwise; raises as `connection`."""
+        from airflow_provider_slshudi.sls.faults import TASK
         from airflow_provider_slshudi.sls.service import LogService
 
-        return LogService(self.connection(), project, logstore)
+        return LogService(self.connection(), project, logstore, patience=patience or TASK)
 
     def get_conn(self) -> SlsConnection:
         """Airflow's name for `connection`."""
         return self.connection()
 
     def test_connection(self) -> tuple[bool, str]:
-        """Asks for a project that does not exist, since a connection names no project; Airflow's test button."""
+        """Asks the logstore that the connection names what a pipeline would ask it; Airflow's test button.
+
+        A connection that names none can only ask for a project that does not exist.
+        """
+        from airflow_provider_slshudi.doctor.finding import told
+        from airflow_provider_slshudi.doctor.source import Logstore
+        from airflow_provider_slshudi.sls.faults import PERSON
+
         try:
-            self.service(_NO_PROJECT, "none").shards()
-        except SourceError as error:
-            if error.code != "ProjectNotExist":
-                return False, str(error)
+            extra = find_connection(self.sls_conn_id, self.conn_type).extra_dejson
         except SlsHudiError as error:
             return False, str(error)
-        return True, "the endpoint answers and does not refuse the key; `slshudi plan` shows whether it may read"
+        project, logstore = (str(extra.get(name) or "") for name in ("project", "logstore"))
+        if not project and not logstore:
+            return told(Logstore(lambda: self.service(_NO_PROJECT, "none", PERSON)).checks_of_none())
+        return told(Logstore(lambda: self.service(project, logstore, PERSON)).checks())

@@ -60,7 +60,7 @@ class SparkLauncher:
             self._hook.on_kill()
 
     def _submit(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
-        made = submission(verb, order, self._master())
+        made = submission(verb, order, self.master())
         hook = self._hook = _Hook(
             self._show,
             conf=made.conf,
@@ -85,8 +85,13 @@ class SparkLauncher:
         finally:
             self._hook = None
 
-    def _master(self) -> str:
-        """The master as SparkSubmitHook reads it; settings depend on it, and are made before the hook runs."""
+    def master(self) -> str:
+        """The master as SparkSubmitHook reads it; settings depend on it, and are made before the hook runs.
+
+        Raises:
+            ConnectionMissing: Airflow gives no such connection.
+            ConfigError: the connection is of another type, or asks for cluster mode.
+        """
         found = find_connection(self._conn_id, "spark")
         if found.extra_dejson.get("deploy-mode") == "cluster":
             raise ConfigError(

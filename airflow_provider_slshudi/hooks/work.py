@@ -30,6 +30,6 @@ def work_of(
         pipeline,
         LedgerHook(settings.ledger_conn_id()).ledger(),
         SparkLauncher(pipeline.spark.connection, show),
-        lambda: SlsHook(source.connection).service(source.project, source.logstore),
+        lambda: SlsHook(source.connection).service(source.project, source.logstore, run.patience),
         run,
     )

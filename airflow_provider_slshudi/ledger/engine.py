@@ -82,7 +82,7 @@ def open_engine(url: str) -> Engine:
         engine = create_engine(target, **options)
     except ModuleNotFoundError as error:
         raise RuntimeMissing(
-            f"the ledger {_shown(target)} needs the Python module {error.name!r}: install that driver; PostgreSQL's "
+            f"the ledger {shown(target)} needs the Python module {error.name!r}: install that driver; PostgreSQL's "
             "comes with `pip install 'airflow-provider-slshudi[postgres]'`, MySQL's is PyMySQL"
         ) from error
     if backend == "sqlite":
@@ -118,12 +118,13 @@ def _parse(url: str) -> URL:
             "a ledger in memory forgets what was committed; name a file, like sqlite:////var/lib/ledger.db",
             source="ledger",
             field="url",
-            value=_shown(target),
+            value=shown(target),
         )
     return target
 
 
-def _shown(url: URL) -> str:
+def shown(url: URL) -> str:
+    """A ledger's URL without its password."""
     return URL.create(url.get_backend_name(), url.username, None, url.host, url.port, url.database).render_as_string()
 
 
@@ -212,20 +213,24 @@ def transaction(engine: Engine, *, write: bool) -> Iterator[Connection]:
         with engine.connect().execution_options(**{_WRITE: write}) as connection, connection.begin():
             yield connection
     except PoolTimeout as error:
-        raise LedgerUnavailable(f"ledger {_shown(engine.url)}: all its connections are in use") from error
+        raise LedgerUnavailable(f"ledger {shown(engine.url)}: all its connections are in use") from error
     except DBAPIError as error:
-        where, reason = _shown(engine.url), str(error.orig).strip()
+        where, reason = shown(engine.url), str(error.orig).strip()
         if _is_missing_table(error):
             raise LedgerError(f"ledger {where} has no tables: migrate it first ({reason})") from error
         if engine.dialect.name == "sqlite" and isinstance(error, OperationalError) and "locked" not in reason:
-            _require_files(engine.url)
+            require_files(engine.url)
         if isinstance(error, (OperationalError, InterfaceError, InternalError)) or error.connection_invalidated:
             raise LedgerUnavailable(f"ledger {where} did not answer: {reason}") from error
         raise LedgerError(f"ledger {where} refused: {reason}") from error
 
 
-def _require_files(url: URL) -> None:
-    """Raises LedgerDenied where SQLite's file, one beside it, or their folder refuses this process's user."""
+def require_files(url: URL) -> None:
+    """Checks that this process's user may use SQLite's file, those beside it, and their folder.
+
+    Raises:
+        LedgerDenied: one of them refuses.
+    """
     file = Path(url.database or "")
     needed = {file.with_name(file.name + suffix): os.R_OK | os.W_OK for suffix in ("", "-wal", "-shm")}
     for path, how in {file.parent: os.W_OK | os.X_OK, **needed}.items():
@@ -234,7 +239,7 @@ def _require_files(url: URL) -> None:
         if not owners.may(found, how if there else os.X_OK):
             owner, user = owners.name_of(Path(found).stat().st_uid), owners.this_user()
             raise LedgerDenied(
-                f"ledger {_shown(url)}: {found} belongs to {owner}; this process runs as {user}, who may not "
+                f"ledger {shown(url)}: {found} belongs to {owner}; this process runs as {user}, who may not "
                 f"write to it. Give it to the user that runs the pipelines (`chown`), or run this as {owner}",
                 path=found,
                 owner=owner,
@@ -266,22 +271,46 @@ def migrate(engine: Engine) -> None:
         LedgerUnavailable: as `transaction`.
         LedgerError: the tables are of a newer version than this package.
     """
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     with transaction(engine, write=False) as connection:
-        found = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
-    if found == ScriptDirectory.from_config(config).get_current_head():
+        found = version(connection)
+    if found == scripts().get_current_head():
         return
     with transaction(engine, write=True) as connection:
-        if connection.dialect.name == "postgresql":
-            connection.execute(text("SET LOCAL statement_timeout = 0"))
-            connection.execute(text("SET LOCAL lock_timeout = '60s'"))
-            connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
-        config.attributes["connection"] = connection
-        try:
-            command.upgrade(config, "head")
-        except CommandError as error:
-            raise LedgerError(
-                f"ledger {_shown(engine.url)} has version {found}, which this package does not know: "
-                "install the version of airflow-provider-slshudi that wrote it, or a newer one"
-            ) from error
+        upgrade(connection)
+
+
+def version(connection: Connection) -> str | None:
+    """The version of the ledger's tables; None where there are none."""
+    return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+
+
+def scripts() -> ScriptDirectory:
+    """The versions that this package knows."""
+    return ScriptDirectory.from_config(_config())
+
+
+def upgrade(connection: Connection) -> None:
+    """Brings the tables to this package's version, as part of a writing `transaction`; MySQL keeps it in any case.
+
+    Raises:
+        LedgerError: the tables are of a newer version than this package.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
+        connection.execute(text("SET LOCAL lock_timeout = '60s'"))
+        connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+    config = _config()
+    config.attributes["connection"] = connection
+    try:
+        command.upgrade(config, "head")
+    except CommandError as error:
+        raise LedgerError(
+            f"ledger {shown(connection.engine.url)} has version {version(connection)}, which this package does not "
+            "know: install the version of airflow-provider-slshudi that wrote it, or a newer one"
+        ) from error
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    return config

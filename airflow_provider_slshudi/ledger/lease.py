@@ -106,10 +106,28 @@ def end(connection: Connection, holding: Holding) -> bool:
     return connection.execute(query.values(_NOBODY)).rowcount == 1
 
 
+def take(connection: Connection, leases: Table, pipeline: str, holder: str, seconds: float, nonce: str) -> datetime:
+    """Takes a lease that nobody holds any more and tells when it expires.
+
+    Raises:
+        LeaseHeld: somebody holds it.
+    """
+    at, found = now(connection), _read(connection, leases, pipeline)
+    if over := _over(found, at):
+        expires = at + timedelta(seconds=seconds)
+        values = {"holder": holder, "nonce": nonce, "expires": expires, "process": this_process()}
+        if _change(connection, leases, pipeline, found.nonce, found.expires, values):
+            if over != _FREE:
+                _log.warning("pipeline %s: %s held the lease: %s", pipeline, found.holder, over)
+            return expires
+        found = _read(connection, leases, pipeline)
+    raise _held(found)
+
+
 @contextmanager
 def hold(engine: Engine, leases: Table, pipeline: str, holder: str, seconds: float, wait: float) -> Iterator[Lease]:
     """See `Ledger.lease` and `Ledger.service_lease`."""
-    nonce, deadline = _new_nonce(seconds), time.monotonic() + wait
+    nonce, deadline = new_nonce(seconds), time.monotonic() + wait
     while True:
         try:
             expires = _take(engine, leases, pipeline, holder, seconds, nonce)
@@ -127,18 +145,8 @@ def hold(engine: Engine, leases: Table, pipeline: str, holder: str, seconds: flo
 
 
 def _take(engine: Engine, leases: Table, pipeline: str, holder: str, seconds: float, nonce: str) -> datetime:
-    """Takes a lease that nobody holds any more and tells when it expires."""
     with transaction(engine, write=True) as connection:
-        at, found = now(connection), _read(connection, leases, pipeline)
-        if over := _over(found, at):
-            expires = at + timedelta(seconds=seconds)
-            values = {"holder": holder, "nonce": nonce, "expires": expires, "process": this_process()}
-            if _change(connection, leases, pipeline, found.nonce, found.expires, values):
-                if over != _FREE:
-                    _log.warning("pipeline %s: %s held the lease: %s", pipeline, found.holder, over)
-                return expires
-            found = _read(connection, leases, pipeline)
-    raise _held(found)
+        return take(connection, leases, pipeline, holder, seconds, nonce)
 
 
 def _renew(engine: Engine, leases: Table, pipeline: str, seconds: float, nonce: str, then: str) -> datetime:
@@ -173,7 +181,7 @@ def _over(found: Row[Any], at: datetime) -> str:
     return "its process is gone" if is_gone(found.process or "") else ""
 
 
-def _new_nonce(seconds: float) -> str:
+def new_nonce(seconds: float) -> str:
     """A text that tells one holding from all others and carries the seconds that it lasts."""
     return _lasting(uuid4().hex[:20], seconds)
 

@@ -21,6 +21,7 @@ from airflow_provider_slshudi.notes import driver
 from airflow_provider_slshudi.notes.handover import BatchOrder
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.processes import clock
+from airflow_provider_slshudi.sls.faults import TASK, Patience
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import Launcher
 from airflow_provider_slshudi.storage import Storage
@@ -47,11 +48,13 @@ class Run:
 
     Attributes:
         airflow: the name of the Airflow that made the run, by which it recognises its own runs; empty if unknown.
+        patience: how long it waits for the log service.
     """
 
     dag_id: str
     run_id: str
     airflow: str = field(default="", compare=False)
+    patience: Patience = field(default=TASK, compare=False)
 
     def __str__(self) -> str:
         return f"{self.dag_id}/{self.run_id}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -100,6 +101,14 @@ def cursor_time(answer: Answer) -> int:
     if not isinstance(found, dict) or not isinstance(found.get("cursor_time"), int) or found["cursor_time"] < 0:
         raise Doubt("JSON without the time of a cursor")
     return int(found["cursor_time"])
+
+
+def date(answer: Answer) -> float | None:
+    """When the service sent the answer, in unix seconds by its own clock; None where the answer does not say."""
+    try:
+        return parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def error(answer: Answer) -> tuple[str, str]:

@@ -6,9 +6,16 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
-from airflow_provider_slshudi.exceptions import SourceCorrupt, SourceError, SourceRefused, SourceUnavailable
+from airflow_provider_slshudi.exceptions import (
+    SourceCorrupt,
+    SourceError,
+    SourceRefused,
+    SourceUnavailable,
+    TerminalError,
+)
 from airflow_provider_slshudi.exceptions import SourceThrottled as Throttled
 
 log = logging.getLogger(__name__)
@@ -24,6 +31,38 @@ NEXT: dict[type[SourceError], str] = {
 }
 """What happens after an error of each class, as the end of a message."""
 
+UNREACHABLE = "Unreachable"
+"""The code of a request that found nobody: its connection was refused, or no name server knows the host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long whoever asks waits for the service.
+
+    Attributes:
+        seconds: how long a call may take with its retries.
+        knocks: whether a call that finds nobody is repeated, too.
+    """
+
+    seconds: float
+    knocks: bool = True
+
+    def next(self, kind: type[SourceError]) -> str:
+        """What happens after an error that nobody retries any more, as the end of a message."""
+        return NEXT[kind] if self.knocks or issubclass(kind, TerminalError) else "try it again later"
+
+
+TASK = Patience(60.0)
+"""A task's: services come back, and nobody sits in front of it."""
+
+PERSON = Patience(3.0, knocks=False)
+"""A person's, at a command or a form: if nobody answers there, the endpoint is wrong as a rule."""
+
+_WAY = "check the endpoint and the way to it (http_proxy, https_proxy)"
+
+_NO_SERVICE = "check that the endpoint is one of the log service"
+# Codes of answers that are not the log service's: somebody else's page.
+_ELSEWHERE = ("HTTP 3", "HTTP 4")
 _BUG = "this request should never have been sent: report it with the request id"
 
 # Every code of https://www.alibabacloud.com/help/en/sls/developer-reference/error-codes and of the operations' own
@@ -32,8 +71,9 @@ RULES: dict[str, tuple[type[SourceError], str]] = {
     # Tried again, each time after a longer pause.
     "InternalServerError": (SourceUnavailable, ""),
     "RequestTimeout": (SourceUnavailable, ""),
-    "ConnectTimeout": (SourceUnavailable, "check the endpoint and the way to it (http_proxy, https_proxy)"),
-    "ConnectionFault": (SourceUnavailable, "check the endpoint and the way to it (http_proxy, https_proxy)"),
+    UNREACHABLE: (SourceUnavailable, _WAY),
+    "ConnectTimeout": (SourceUnavailable, _WAY),
+    "ConnectionFault": (SourceUnavailable, _WAY),
     "ReadTimeout": (SourceUnavailable, ""),
     "AnswerCut": (SourceUnavailable, ""),
     "AnswerTooSlow": (SourceUnavailable, ""),
@@ -58,7 +98,7 @@ RULES: dict[str, tuple[type[SourceError], str]] = {
     "RequestTimeExpired": (SourceRefused, "set this machine's clock: it is more than 15 minutes off"),
     "InvalidRequestTime": (SourceRefused, _BUG),
     "InvalidHost": (SourceRefused, "check the endpoint and the project's name"),
-    "InvalidMethod": (SourceRefused, "check that the endpoint is one of the log service"),
+    "InvalidMethod": (SourceRefused, _NO_SERVICE),
     "InvalidContentType": (SourceRefused, _BUG),
     "MissingParameter": (SourceRefused, _BUG),
     "ParameterInvalid": (SourceRefused, _BUG),
@@ -75,7 +115,7 @@ RULES: dict[str, tuple[type[SourceError], str]] = {
         SourceRefused,
         "name the authority that signed the server's certificate in REQUESTS_CA_BUNDLE",
     ),
-    "AnswerTooLarge": (SourceRefused, "check that the endpoint is one of the log service"),
+    "AnswerTooLarge": (SourceRefused, _NO_SERVICE),
 }
 
 
@@ -93,11 +133,13 @@ def error_class(code: str, status: int) -> type[SourceError]:
 def advice(code: str) -> str:
     """What to do about `code`, as the end of a sentence; empty where there is nothing to add."""
     text = RULES[code][1] if code in RULES else ""
+    if code.startswith(_ELSEWHERE):
+        text = _NO_SERVICE
     return f": {text}" if text else ""
 
 
-def retry(budget: float, attempt: Callable[[], T]) -> T:
-    """Calls `attempt` and repeats it after errors that may pass, for up to `budget` seconds.
+def retry(patience: Patience, attempt: Callable[[], T]) -> T:
+    """Calls `attempt` and repeats it after errors that may pass, as long as `patience` says.
 
     Pauses double, and each is drawn from zero to its length (full jitter), so that tasks that failed together do not
     come back together. Raises the last error as it is, and a final error at once.
@@ -110,8 +152,9 @@ def retry(budget: float, attempt: Callable[[], T]) -> T:
         except (SourceUnavailable, SourceCorrupt) as error:
             delay = random.uniform(0, ceiling)  # noqa: S311 - spreads clients, guards nothing
             spent = time.monotonic() - started
-            if spent + delay > budget:
-                log.error("%s; given up after %d tries in %.1f s", error, tries, spent)
+            if spent + delay > patience.seconds or (error.code == UNREACHABLE and not patience.knocks):
+                if tries > 1:
+                    log.error("%s; given up after %d tries in %.1f s", error, tries, spent)
                 raise
             log.warning("%s; trying again in %.1f s", error, delay)
         time.sleep(delay)

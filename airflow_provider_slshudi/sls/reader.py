@@ -69,7 +69,7 @@ class Reader:
         """Pulls that together hold exactly the log groups of `range`; ends at `range.end` and nowhere else.
 
         At most two pulls are in memory: the caller's and the next one. An empty answer inside the range is repeated
-        within the service's budget, since the range's end existed when it was pinned. Raises DataExpired for log
+        within the service's patience, since the range's end existed when it was pinned. Raises DataExpired for log
         groups that are gone, SourceCorrupt for other gaps, SourceRefused for a range beyond the end of a closed
         shard, and whatever `LogService.pull` raises.
         """
@@ -113,7 +113,7 @@ class Reader:
             return pull
 
         try:
-            return retry(self.service.budget, attempt)
+            return retry(self.service.patience, attempt)
         except SourceRefused as refused:
             raise self._lost(left, refused) from refused
 

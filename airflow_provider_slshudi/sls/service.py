@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NoReturn, TypeVar
 
@@ -10,7 +11,7 @@ from airflow_provider_slshudi.sls import answers, cursors
 from airflow_provider_slshudi.sls.answers import Doubt, Pull, Shard
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.credentials import Keeper, Provider
-from airflow_provider_slshudi.sls.faults import NEXT, advice, error_class, retry
+from airflow_provider_slshudi.sls.faults import TASK, Patience, advice, error_class, retry
 from airflow_provider_slshudi.sls.pace import Pacer
 from airflow_provider_slshudi.sls.transport import Answer, NoAnswer, Transport
 
@@ -26,9 +27,9 @@ PULL_GROUPS = 1000
 class LogService:
     """The shards and log groups of one logstore. Does not pickle: its credentials must not travel with tasks.
 
-    `budget` is how many seconds a call may take with its retries before it raises SourceUnavailable, SourceThrottled
-    or SourceCorrupt; `compression` is asked for in pulls; `provider` gives credentials in place of the connection's
-    own. Every call also raises SourceRefused, and ConfigError where it gets no credentials.
+    `patience` says how long a call is repeated before it raises SourceUnavailable, SourceThrottled or SourceCorrupt;
+    `compression` is asked for in pulls; `provider` gives credentials in place of the connection's own. Every call also
+    raises SourceRefused, and ConfigError where it gets no credentials.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class LogService:
         project: str,
         logstore: str,
         *,
-        budget: float = 60.0,
+        patience: Patience = TASK,
         compression: Compression = "lz4",
         provider: Provider | None = None,
     ) -> None:
@@ -45,7 +46,7 @@ class LogService:
             if not value or "/" in value:
                 raise ConfigError(f"{value!r} is no name of a {name}", source="SLS source", field=name, value=value)
         self.connection, self.project, self.logstore = connection, project, logstore
-        self.budget, self.compression = budget, compression
+        self.patience, self.compression = patience, compression
         self._credentials = Keeper(provider or connection.provider())
         self._transport = Transport(connection, project)
 
@@ -72,6 +73,20 @@ class LogService:
         return self._call(
             "ask how long logs are kept", None, None, {}, answers.retention, of=f"/logstores/{self.logstore}"
         )
+
+    def ahead(self) -> float | None:
+        """Seconds by which this machine's clock is ahead of the service's, to about a second; None where it tells none.
+
+        An answer that refuses the request tells the time, too. It is asked once. Raises SourceUnavailable.
+        """
+        sent = time.time()
+        try:
+            answer = self._answer(self._path(None), {})
+        except NoAnswer as fault:
+            raise self._fault("ask for the time", None, None, fault.code, str(fault), 0, "") from fault
+        told = answers.date(answer)
+        # A date has whole seconds: the service sent it half a second later, on the average.
+        return None if told is None else (sent + time.time()) / 2 - (told + 0.5)
 
     def begin(self, shard: int) -> int:
         """The cursor of the oldest log group that is still kept."""
@@ -131,7 +146,8 @@ class LogService:
             place += f" cursor {cursor}"
         ids_of_place: dict[str, Any] = {"project": self.project, "logstore": self.logstore}
         request = f" (request {ids['request_id']})" if ids.get("request_id") else ""
-        return kind(f"{place}: {what}{request}; {NEXT[kind]}", shard=shard, cursor=cursor, **ids_of_place, **ids)
+        text = f"{place}: {what}{request}; {self.patience.next(kind)}"
+        return kind(text, shard=shard, cursor=cursor, **ids_of_place, **ids)
 
     def _cursor(self, shard: int, start: str) -> int:
         return self._call(f"cursor of {start}", shard, None, {"type": "cursor", "from": start}, answers.cursor)
@@ -146,7 +162,7 @@ class LogService:
         pacer: Pacer | None = None,
         of: str = "",
     ) -> T:
-        path = of or f"/logstores/{self.logstore}/shards" + ("" if shard is None else f"/{shard}")
+        path = of or self._path(shard)
 
         def attempt() -> T:
             if pacer is not None:
@@ -167,7 +183,10 @@ class LogService:
                 pacer.throttled()
             raise fault_
 
-        return retry(self.budget, attempt)
+        return retry(self.patience, attempt)
+
+    def _path(self, shard: int | None) -> str:
+        return f"/logstores/{self.logstore}/shards" + ("" if shard is None else f"/{shard}")
 
     def _answer(self, path: str, query: Mapping[str, str]) -> Answer:
         headers = {"Accept": "application/x-protobuf", "Accept-Encoding": self.compression}

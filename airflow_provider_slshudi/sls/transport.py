@@ -18,6 +18,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 from airflow_provider_slshudi import __version__
 from airflow_provider_slshudi.sls.connection import SlsConnection, split_endpoint
 from airflow_provider_slshudi.sls.credentials import Credentials
+from airflow_provider_slshudi.sls.faults import UNREACHABLE
 from airflow_provider_slshudi.sls.signing import sign
 
 TIMEOUT = 10.0
@@ -80,12 +81,12 @@ class Transport:
             return self._get(url, signed)
         except ReadTimeoutError as error:
             raise NoAnswer("ReadTimeout", f"nothing came for {TIMEOUT:.0f} s") from error
-        except ConnectTimeoutError as error:
-            if isinstance(error, NewConnectionError):  # refused, or no such host: no matter of time
-                raise NoAnswer("ConnectionFault", str(error)) from error
-            raise NoAnswer("ConnectTimeout", f"no connection within {TIMEOUT:.0f} s") from error
         except (HTTPError, OSError) as error:
-            if _untrusted(error):
+            if _holds(error, NewConnectionError):  # refused, or no such host, or no such proxy
+                raise NoAnswer(UNREACHABLE, str(error)) from error
+            if isinstance(error, ConnectTimeoutError):
+                raise NoAnswer("ConnectTimeout", f"no connection within {TIMEOUT:.0f} s") from error
+            if _holds(error, ssl.SSLCertVerificationError):
                 raise NoAnswer("CertificateNotTrusted", str(error)) from error
             raise NoAnswer("ConnectionFault", str(error)) from error
 
@@ -141,9 +142,10 @@ def _pool(scheme: str, host: str) -> urllib3.PoolManager:
     return urllib3.PoolManager(ssl_context=context, maxsize=CONNECTIONS)
 
 
-def _untrusted(error: BaseException | None) -> bool:
+def _holds(error: BaseException | None, kind: type[BaseException]) -> bool:
+    """Whether an error is of a kind, or comes of such a one."""
     while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
+        if isinstance(error, kind):
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -182,8 +182,19 @@ def jars(s3: bool = False) -> list[Path]:
     return [jar for package in ([HUDI_PACKAGE, S3_PACKAGE] if s3 else [HUDI_PACKAGE]) for jar in _package(package)]
 
 
+def home_of(coordinate: str) -> Path:
+    """The folder in the cache for a package's jars."""
+    return cache_dir() / "packages" / coordinate.replace(":", "_")
+
+
+def kept(coordinate: str) -> list[Path] | None:
+    """A package's jars in the cache; None where they were not fetched yet."""
+    home = home_of(coordinate)
+    return sorted(home.glob("*.jar")) if home.is_dir() else None
+
+
 def _package(coordinate: str) -> list[Path]:
-    home = cache_dir() / "packages" / coordinate.replace(":", "_")
+    home = home_of(coordinate)
     if not home.is_dir():
         with staging("packages") as work:
             if not home.is_dir():
@@ -191,7 +202,7 @@ def _package(coordinate: str) -> list[Path]:
                 home.parent.mkdir(exist_ok=True)
                 # The name appears with everything in it or not at all.
                 (work / "jars").rename(home)
-    return sorted(home.glob("*.jar"))
+    return kept(coordinate) or []
 
 
 def _fetch(coordinate: str, work: Path) -> None:

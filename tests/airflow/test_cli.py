@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,20 @@ def test_an_error_is_one_line_and_a_wrong_call_is_a_usage(
     assert "none-such" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         cli.main(["plan"])
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"), [("slshudi pl", ["plan"]), ("slshudi plan ad", ["ad_events"]), ("slshudi plan none", [""])]
+)
+def test_a_shell_completes_commands_and_pipelines(
+    pipelines: Path, tmp_path: Path, line: str, completed: list[str]
+) -> None:
+    told = tmp_path / "told"
+    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_STDOUT_FILENAME": str(told), "_ARGCOMPLETE_IFS": "\n"}
+    asked |= {"COMP_LINE": line, "COMP_POINT": str(len(line)), "COMP_TYPE": "9"}
+    command = [sys.executable, "-m", "airflow_provider_slshudi.cli"]
+    subprocess.run(command, env={**os.environ, **asked}, timeout=120, check=False, capture_output=True)
+    assert [word.strip() for word in told.read_text().split("\n")] == completed
 
 
 def test_the_local_server_runs_in_the_foreground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

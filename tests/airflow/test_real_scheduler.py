@@ -120,6 +120,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         before = {process.pid for process in psutil.Process().children(recursive=True)}
         holds = Holds(home / "points")
         variables = environment(pipelines, ledger, server) | {FOLDER: str(holds.folder)}
+        variables["AIRFLOW__CORE__TEST_CONNECTION"] = "Enabled"
         with SupervisedAirflow(home / "airflow", ROOT / "dags", variables) as airflow:
             airflow.wait_for_dag(TAIL)
             place = Place(airflow, client, server, ledger, pipelines / "ad_events.yaml", table, holds)
@@ -371,6 +372,25 @@ def test_the_command_line_sees_the_same(place: Place) -> None:
     }
     assert (len(place.committed()), sum(item.rows for item in place.committed())) == (committed, place.events)
     assert slshudi("plan", "ad_events")["ranges"] == []
+
+
+def test_the_forms_of_connections_test_what_is_filled_in(place: Place, tmp_path: Path) -> None:
+    def pressed(variable: str, **changes: object) -> tuple[bool, str]:
+        filled_in = {**json.loads(place.airflow.environment[f"AIRFLOW_CONN_{variable}"]), **changes}
+        extra = json.dumps(filled_in.pop("extra", {}))
+        answer = place.airflow.post("connections/test", {"connection_id": "of_a_form", "extra": extra, **filled_in})
+        return answer["status"], answer["message"]
+
+    works, message = pressed("SLS_DEFAULT", extra={"project": "ads", "logstore": "events"})
+    assert works and "log:GetCursorOrData is allowed" in message
+    works, message = pressed("SLS_DEFAULT", extra={"project": "ads", "logstore": "none-such"})
+    assert not works and "check the logstore's name" in message
+    works, message = pressed("SLS_DEFAULT", password="wrong")
+    assert not works and "check the access key secret" in message
+    works, message = pressed("SLSHUDI_LEDGER")
+    assert works and "one was taken and given back" in message
+    works, message = pressed("SLSHUDI_LEDGER", schema=str(tmp_path / "none" / "ledger.db"))
+    assert not works and "mkdir -p" in message
 
 
 def test_no_log_of_airflow_holds_the_secret(place: Place) -> None:

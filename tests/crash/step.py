@@ -18,6 +18,7 @@ from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.protocol import maintain, metadata, plan, resolve, settle, steps, work
 from airflow_provider_slshudi.protocol.rewrite import cluster, compact
 from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from tests.crash.cases import Step
@@ -36,7 +37,7 @@ def main(setup: dict[str, Any]) -> None:
         pipeline,
         Ledger(open_engine(setup["ledger"])),
         SubprocessLauncher(say=lambda line: print(line, flush=True)),
-        lambda: LogService(SlsConnection.from_env(os.environ), source.project, source.logstore, budget=10),
+        lambda: LogService(SlsConnection.from_env(os.environ), source.project, source.logstore, patience=Patience(10)),
         work.Run("tail", setup["run"]),
     )
     STEPS[Step(setup["step"])](working, setup.get("transaction", ""), setup.get("token", 0))

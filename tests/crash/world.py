@@ -25,6 +25,7 @@ from airflow_provider_slshudi.protocol import maintain, metadata, plan, steps
 from airflow_provider_slshudi.protocol.rewrite import Rewritten, cluster, compact
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from tests.crash.cases import Step
 from tests.crash.counts import faults, tables
@@ -214,7 +215,7 @@ class World:
             pipeline,
             Ledger(engine),
             SessionLauncher(self._spark),
-            lambda: LogService(self.server.connection(), PROJECT, self._logstore, budget=10),
+            lambda: LogService(self.server.connection(), PROJECT, self._logstore, patience=Patience(10)),
             Run("tail", "run-0"),
         )
         try:

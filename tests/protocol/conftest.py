@@ -14,6 +14,7 @@ from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import Launcher
 from tests.local.sdk import by_ip
@@ -61,7 +62,7 @@ def scenario(server: LocalSls, spark: SparkSession, tmp_path: Path) -> Iterator[
             pipeline,
             Ledger(engine),
             launcher or SessionLauncher(spark),
-            lambda: LogService(server.connection(), PROJECT, logstore, budget=10),
+            lambda: LogService(server.connection(), PROJECT, logstore, patience=Patience(10)),
             Run("tail", "run-0"),
         )
         return Scenario(work, client)

@@ -17,6 +17,7 @@ from airflow_provider_slshudi.planning.windows import DEFAULT_BYTES_PER_GROUP
 from airflow_provider_slshudi.protocol import plan
 from airflow_provider_slshudi.protocol.sighting import behind
 from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from tests.local.sdk import by_ip
 from tests.pipelines import ad_events
@@ -41,7 +42,10 @@ def pipeline(server: LocalSls, tmp_path: Path) -> Iterator[Scenario]:
     described = ad_events(tmp_path / "lake" / "ad_events", source={"project": PROJECT, "logstore": logstore})
     engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
     migrate(engine)
-    connect: Callable[[], LogService] = lambda: LogService(server.connection(), PROJECT, logstore, budget=5)  # noqa: E731
+
+    def connect() -> LogService:
+        return LogService(server.connection(), PROJECT, logstore, patience=Patience(5))
+
     yield Scenario(Work(described, Ledger(engine), NoJobs(), connect, Run("tail", "run-0")), client)
     engine.dispose()
 

@@ -11,6 +11,7 @@ from aliyun.log import LogClient
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.local.pytest_plugin import local_sls
 from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from tests.local.sdk import PROJECT, by_ip, make_logstore
 from tests.sls.disturbance import Disturbed
@@ -46,6 +47,6 @@ def disturbed(way: Disturbed, service: LogService) -> Callable[[float], LogServi
     def connect(budget: float) -> LogService:
         there = service.connection
         connection = SlsConnection(way.endpoint, there.access_key_id, there.access_key_secret)
-        return LogService(connection, service.project, service.logstore, budget=budget)
+        return LogService(connection, service.project, service.logstore, patience=Patience(budget))
 
     return connect

@@ -18,7 +18,16 @@ from airflow_provider_slshudi.exceptions import (
     TransientError,
 )
 from airflow_provider_slshudi.sls import faults
-from airflow_provider_slshudi.sls.faults import NEXT, advice, error_class, retry
+from airflow_provider_slshudi.sls.faults import (
+    NEXT,
+    PERSON,
+    TASK,
+    UNREACHABLE,
+    Patience,
+    advice,
+    error_class,
+    retry,
+)
 
 TRANSIENT = "InternalServerError RequestTimeout"
 THROTTLED = (
@@ -40,6 +49,12 @@ def test_every_code_of_the_service_has_its_class_whatever_the_status(codes: str,
         assert code in faults.RULES
         assert {error_class(code, status) for status in (200, 400, 403, 500)} == {kind}
         assert advice(code) or kind is not SourceRefused, f"{code}: what is somebody to do?"
+
+
+def test_somebody_else_s_page_says_to_check_the_endpoint_unless_it_is_a_gateway_s() -> None:
+    assert "endpoint is one of the log service" in advice("HTTP 404")
+    assert "endpoint is one of the log service" in advice("HTTP 301")
+    assert advice("HTTP 502") == ""
 
 
 @pytest.mark.parametrize(
@@ -64,29 +79,50 @@ def test_every_class_says_what_happens_next_and_agrees_with_transient_and_termin
 
 
 class Failing:
-    def __init__(self, kind: type[SourceError], times: int) -> None:
-        self.kind, self.left, self.at = kind, times, list[float]()
+    def __init__(self, kind: type[SourceError], times: int, code: str = "") -> None:
+        self.kind, self.left, self.code, self.at = kind, times, code, list[float]()
 
     def __call__(self) -> str:
         self.at.append(time.monotonic())
         if not self.left:
             return "done"
         self.left -= 1
-        raise self.kind("no", project="p", logstore="l")
+        raise self.kind("no", project="p", logstore="l", code=self.code)
 
 
 @pytest.mark.parametrize("kind", [SourceUnavailable, SourceThrottled, SourceCorrupt])
 def test_what_may_pass_is_repeated_until_it_has(kind: type[SourceError]) -> None:
     failing = Failing(kind, 3)
-    assert retry(20.0, failing) == "done"
+    assert retry(Patience(20.0), failing) == "done"
     assert len(failing.at) == 4
 
 
 def test_what_is_final_is_not_repeated() -> None:
     failing = Failing(SourceRefused, 1)
     with pytest.raises(SourceRefused):
-        retry(20.0, failing)
+        retry(Patience(20.0), failing)
     assert len(failing.at) == 1
+
+
+def test_where_nobody_answers_a_task_goes_on_asking_and_a_person_is_told_at_once() -> None:
+    failing = Failing(SourceUnavailable, 2, UNREACHABLE)
+    assert retry(TASK, failing) == "done"
+    assert len(failing.at) == 3
+    failing = Failing(SourceUnavailable, 2, UNREACHABLE)
+    with pytest.raises(SourceUnavailable):
+        retry(PERSON, failing)
+    assert len(failing.at) == 1
+
+
+def test_what_passes_in_seconds_does_not_bother_a_person() -> None:
+    failing = Failing(SourceThrottled, 3, "MetaOperationQpsLimitExceeded")
+    assert retry(PERSON, failing) == "done"
+
+
+def test_the_end_of_a_message_fits_whoever_waits() -> None:
+    assert TASK.next(SourceUnavailable) == NEXT[SourceUnavailable]
+    assert "later" in PERSON.next(SourceUnavailable)
+    assert PERSON.next(SourceRefused) == NEXT[SourceRefused]
 
 
 def test_pauses_grow_with_full_jitter_and_end_with_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +136,7 @@ def test_pauses_grow_with_full_jitter_and_end_with_the_budget(monkeypatch: pytes
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
     with pytest.raises(SourceUnavailable):
-        retry(60.0, Failing(SourceUnavailable, 1000))
+        retry(TASK, Failing(SourceUnavailable, 1000))
     assert {low for low, _ in ceilings} == {0}
     assert [high for _, high in ceilings[:3]] == [0.2, 0.4, 0.8]
     assert all(before <= after <= 10.0 for (_, before), (_, after) in pairwise(ceilings))

@@ -22,6 +22,7 @@ from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.local.segment import Segment
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls import cursors
+from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.reader import Reader
 from airflow_provider_slshudi.sls.service import LogService, Pull
 from tests.local.sdk import PROJECT, by_ip, make_logstore, put
@@ -101,7 +102,7 @@ def test_no_data_inside_a_pinned_range_is_waited_for(
 
 def test_no_data_inside_a_pinned_range_fails_with_the_budget(service: LogService, client: LogClient) -> None:
     put(client, service.logstore, [b"0"])
-    service.budget = 0.7
+    service.patience = Patience(0.7)
     begin = service.begin(0)
     pulls = pulls_of(service, Range(0, begin, begin + 2))
     assert numbers([next(pulls)]) == [0]
@@ -119,7 +120,7 @@ def test_a_gap_is_never_passed_over(disturbed: Connect, way: Disturbed, client: 
     way.changes.append(beyond)
     with pytest.raises(SourceCorrupt, match="log groups are missing"):
         list(pulls_of(service, Range(0, begin, begin + 3)))
-    service.budget = 20.0
+    service.patience = Patience(20.0)
     put(client, logstore, [b"2"])
     way.changes += [disturbance.fault(500, "InternalServerError"), beyond]
     assert numbers(list(pulls_of(service, Range(0, begin, begin + 3)))) == [0, 1, 2]
@@ -127,7 +128,7 @@ def test_a_gap_is_never_passed_over(disturbed: Connect, way: Disturbed, client: 
 
 def test_beyond_the_end_of_a_closed_shard_is_final_and_not_nothing_yet(service: LogService, client: LogClient) -> None:
     put(client, service.logstore, [b"0"])
-    begin, service.budget = service.begin(0), 60.0
+    begin, service.patience = service.begin(0), Patience(60.0)
     client.split_shard(PROJECT, service.logstore, 0, "8" + "0" * 31)
     pulls = pulls_of(service, Range(0, begin, begin + 2))
     assert numbers([next(pulls)]) == [0]
@@ -188,7 +189,7 @@ def server_with_expiry(tmp_path: Path) -> Iterator[tuple[LogService, int]]:
     path.with_name(f"{begin + 4}.groups").write_bytes(path.read_bytes()[segment._starts[4] :])
     path.unlink()
     with server:
-        yield LogService(server.connection(), PROJECT, logstore, budget=5.0), begin
+        yield LogService(server.connection(), PROJECT, logstore, patience=Patience(5.0)), begin
 
 
 def test_a_refusal_reaches_the_caller(service: LogService) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,9 +24,11 @@ from airflow_provider_slshudi.exceptions import (
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.sls import cursors
 from airflow_provider_slshudi.sls.connection import AuthVersion, SlsConnection
+from airflow_provider_slshudi.sls.faults import PERSON, Patience
 from airflow_provider_slshudi.sls.pace import Limits, Pacer
 from airflow_provider_slshudi.sls.service import Compression, LogService, Shard
 from tests.local.sdk import PROJECT, by_ip, make_logstore, put
+from tests.services import closed_port
 from tests.sls import disturbance
 from tests.sls.disturbance import Change, Disturbed
 
@@ -120,7 +121,7 @@ def test_a_refused_token_is_renewed_once(tmp_path: Path) -> None:
         rotate("new")
         assert len(service.shards()) == 1
         keys.unlink()
-        service = LogService(service.connection, PROJECT, logstore, budget=0.3)
+        service = LogService(service.connection, PROJECT, logstore, patience=Patience(0.3))
         with pytest.raises(SourceUnavailable, match=r"keys\.json"):
             service.shards()
 
@@ -198,15 +199,37 @@ def test_trying_again_ends_with_the_budget(
 
 
 def test_a_server_that_is_not_there_costs_the_budget_and_no_more(service: LogService) -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        connection = SlsConnection(f"127.0.0.1:{nobody.getsockname()[1]}", "id", "secret")
+    with closed_port() as port:
+        connection = SlsConnection(f"127.0.0.1:{port}", "id", "secret")
         started = time.monotonic()
         with pytest.raises(SourceUnavailable) as error:
-            LogService(connection, PROJECT, "logs", budget=0.5).shards()
+            LogService(connection, PROJECT, "logs", patience=Patience(0.5)).shards()
     assert time.monotonic() - started < 3
-    assert error.value.code == "ConnectionFault"
+    assert error.value.code == "Unreachable"
     assert "secret" not in str(error.value)
+
+
+def test_an_endpoint_that_no_name_server_knows_is_not_reached() -> None:
+    service = LogService(SlsConnection("sls.invalid", "id", "secret"), PROJECT, "logs", patience=PERSON)
+    with pytest.raises(SourceUnavailable, match=r"demo-project\.sls\.invalid") as error:
+        service.shards()
+    assert error.value.code == "Unreachable"
+
+
+@pytest.mark.parametrize("seconds", [0, 3600, -3600])
+def test_answers_tell_how_far_this_machine_s_clock_is_off(
+    service: LogService, seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + seconds)
+    ahead = service.ahead()  # refused where the clock is far off, and told all the same
+    assert ahead is not None and abs(ahead - seconds) < 3
+
+
+def test_answers_without_a_date_tell_nothing_of_clocks(disturbed: Connect, way: Disturbed) -> None:
+    service, way.at = disturbed(0.0), "/shards"
+    way.changes.append(disturbance.headers(date=None))
+    assert service.ahead() is None
 
 
 def test_a_refusal_is_final_and_says_what_to_do(local_sls: LocalSls, service: LogService) -> None:
@@ -257,7 +280,7 @@ def test_an_answer_that_contradicts_itself_is_not_believed(
         service.pull(0, begin, begin + 1)
     assert (error.value.shard, error.value.cursor) == (0, begin)
     assert "asked for again, from the same cursor" in str(error.value)
-    service.budget = 20.0
+    service.patience = Patience(20.0)
     assert service.pull(0, begin, begin + 1).groups == 1
     assert way.changes == []
 

@@ -14,7 +14,9 @@ import pytest
 from airflow_provider_slshudi.sls import transport
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.credentials import Credentials
+from airflow_provider_slshudi.sls.faults import UNREACHABLE
 from airflow_provider_slshudi.sls.transport import Answer, NoAnswer, Transport
+from tests.services import closed_port
 
 KEY = Credentials("id", "opensesame")
 Serve = Callable[[socket.socket], None]
@@ -123,6 +125,18 @@ def test_what_is_no_whole_answer_ends_soon_and_leaves_no_connection_behind(
     assert "opensesame" not in str(error.value)
     assert way.get("/", {}, {}, KEY).body == b"whole"
     assert there.connections == 2
+
+
+def test_nobody_is_told_apart_from_somebody_who_hangs_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    with closed_port() as port:
+        endpoint = f"127.0.0.1:{port}"
+        for proxy in ("", f"http://{endpoint}"):
+            monkeypatch.setenv("http_proxy", proxy)
+            monkeypatch.setenv("no_proxy", "")
+            way = Transport(SlsConnection("sls.example.com" if proxy else endpoint, "id", "opensesame"), "project")
+            with pytest.raises(NoAnswer) as error:
+                way.get("/", {}, {}, KEY)
+            assert error.value.code == UNREACHABLE
 
 
 def test_an_answer_cut_short_by_its_end_is_a_fault(peer: Callable[..., Peer]) -> None:

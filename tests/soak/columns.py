@@ -36,6 +36,7 @@ from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.types.datatypes import Struct, parse_type
 from tests.hudi.readings import READINGS, by_spark, plain
@@ -453,7 +454,7 @@ def make_scenario(server: LocalSls, spark: SparkSession, folder: Path) -> Scenar
         pipeline,
         Ledger(engine),
         SessionLauncher(spark),
-        lambda: LogService(server.connection(), PROJECT, "columns", budget=10),
+        lambda: LogService(server.connection(), PROJECT, "columns", patience=Patience(10)),
         Run("tail", "run-0"),
     )
     return Scenario(work, by_ip(server.connection()))

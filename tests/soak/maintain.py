@@ -31,6 +31,7 @@ from airflow_provider_slshudi.protocol import maintain
 from airflow_provider_slshudi.protocol.rewrite import cluster
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from tests.local.sdk import by_ip
@@ -103,7 +104,7 @@ def soak(folder: Path, spark: SparkSession, server: LocalSls, batches: int, paus
     url = f"sqlite:///{folder / 'ledger.db'}"
     engine = open_engine(url)
     migrate(engine)
-    connect = lambda: LogService(server.connection(), PROJECT, LOGSTORE, budget=10)  # noqa: E731
+    connect = lambda: LogService(server.connection(), PROJECT, LOGSTORE, patience=Patience(10))  # noqa: E731
     scenario = Scenario(Work(pipeline, Ledger(engine), SessionLauncher(spark), connect, Run("tail", "run-0")), client)
     seen: list[Seen] = []
     scenario.put(LOGS)

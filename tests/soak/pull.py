@@ -32,6 +32,7 @@ from airflow_provider_slshudi.local.faultplan import Kind
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.credentials import Credentials
+from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.reader import Reader
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.sls.transport import Answer, Transport
@@ -102,7 +103,9 @@ def soak(directory: Path, logs: int, failing: float, seed: int) -> Outcome:
     with _counted() as sent, LocalSls(directory, security_token="temporary") as server:
         outcome.put = _put(server, logs)
         connection = server.connection()
-        connect = partial(LogService, connection, PROJECT, LOGSTORE, budget=30.0, provider=Issued(connection))
+        connect = partial(
+            LogService, connection, PROJECT, LOGSTORE, patience=Patience(30.0), provider=Issued(connection)
+        )
         service = connect()
         server.faults = plan(failing, seed)
         ends = {shard: _patient(partial(_bounds, service, shard)) for shard in _patient(partial(_ids, service))}

@@ -30,6 +30,7 @@ from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.rewrite import compact
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from tests.crash.cases import SERVICES, Case, Step, Victim, all_cases
 from tests.crash.held import HeldStep, Holds, kill
@@ -151,7 +152,7 @@ class Soak:
             self._pipeline,
             Ledger(engine),
             SessionLauncher(spark),
-            lambda: LogService(server.connection(), PROJECT, LOGSTORE, budget=30),
+            lambda: LogService(server.connection(), PROJECT, LOGSTORE, patience=Patience(30)),
             Run("tail", "run-0"),
         )
         assert self._pipeline.table.upsert is not None

@@ -25,6 +25,7 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.local.store import FOREVER
 from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from tests.crash.cases import Step
 from tests.local.sdk import by_ip
@@ -114,7 +115,7 @@ class Line:
             self.pipeline,
             self.ledger(url or self.url),
             SessionLauncher(self.spark),
-            lambda: LogService(connection, source.project, source.logstore, budget=10),
+            lambda: LogService(connection, source.project, source.logstore, patience=Patience(10)),
             Run("tail", run),
         )
         return replace(made, **changes)

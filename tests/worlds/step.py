@@ -22,6 +22,7 @@ from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.recover import break_leases, recover
 from airflow_provider_slshudi.protocol.repair import drop_doubled
 from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import Launcher, SubprocessLauncher
 from tests.crash.cases import Step
@@ -81,7 +82,7 @@ def main(setup: dict[str, Any]) -> None:
         pipeline,
         Ledger(open_engine(setup["ledger"])),
         _launcher(setup.get("launcher", "submit")),
-        lambda: LogService(SlsConnection.from_env(os.environ), source.project, source.logstore, budget=10),
+        lambda: LogService(SlsConnection.from_env(os.environ), source.project, source.logstore, patience=Patience(10)),
         work.Run("tail", setup["run"]),
     )
     told: dict[str, Any] = {"done": [], "transaction": setup.get("transaction", ""), "token": setup.get("token", 0)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
 from airflow_provider_slshudi.hooks.sls import SlsHook
 from airflow_provider_slshudi.local import LocalSls
-from tests.local.sdk import by_ip, make_logstore
+from tests.local.sdk import PROJECT, by_ip, make_logstore
 from tests.machine import connection
+from tests.services import closed_port
 
 SLS = "AIRFLOW_CONN_SLS_DEFAULT"
 LEDGER = "AIRFLOW_CONN_SLSHUDI_LEDGER"
@@ -31,7 +33,53 @@ def test_an_sls_connection_reaches_a_logstore(sls: LocalSls, monkeypatch: pytest
     found = SlsHook().connection()
     assert (found.auth_version, found.region) == ("v4", "cn-local")
     assert [shard.id for shard in SlsHook().service("demo-project", "hooks").shards()] == [0, 1, 2]
-    assert SlsHook().test_connection()[0]
+    works, message = SlsHook().test_connection()
+    assert works and "Name a project and a logstore" in message
+
+
+def given(sls: LocalSls, **extra: str) -> str:
+    """The local service's connection."""
+    there = sls.connection()
+    fields = {"host": there.endpoint, "login": there.access_key_id, "password": there.access_key_secret}
+    return connection("sls", **fields, extra=extra)
+
+
+def test_the_button_asks_the_logstore_that_the_connection_names(sls: LocalSls, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_logstore(by_ip(sls.connection()), "pressed", shards=2)
+    monkeypatch.setenv(SLS, given(sls, project=PROJECT, logstore="pressed"))
+    works, message = SlsHook().test_connection()
+    assert works and "2 shards" in message and "log:GetCursorOrData is allowed" in message
+    sls.faults = {"rules": [{"operations": "get_cursor", "do": "error", "status": 401, "code": "Unauthorized"}]}
+    try:
+        works, message = SlsHook().test_connection()
+    finally:
+        sls.faults = None
+    assert not works and "allow the key log:GetCursorOrData" in message
+
+
+@pytest.mark.parametrize(
+    ("extra", "told"),
+    [
+        ({"project": "demo-project", "logstore": "none-such"}, "check the logstore's name"),
+        ({"project": "none-such", "logstore": "pressed"}, "check the project's name"),
+        ({"project": "demo-project"}, "'' is no name of a logstore"),
+    ],
+)
+def test_the_button_tells_what_is_wrong_with_a_logstore(
+    sls: LocalSls, extra: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SLS, given(sls, **extra))
+    works, message = SlsHook().test_connection()
+    assert not works and told in message
+
+
+def test_the_button_does_not_wait_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    with closed_port() as port:
+        monkeypatch.setenv(SLS, connection("sls", host=f"127.0.0.1:{port}", login="id", password="key"))
+        started = time.monotonic()
+        works, message = SlsHook().test_connection()
+    assert not works and "check the endpoint" in message
+    assert time.monotonic() - started < 3
 
 
 def test_a_wrong_secret_fails_the_test_button_and_is_not_told(sls: LocalSls, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +110,15 @@ def test_the_ledger_is_made_where_it_is_missing_and_opened_once(ledger_connectio
     ledger.register("clicks", "sls://shop/clicks", "file:///lake/clicks")
     assert ledger_connection.exists()
     assert LedgerHook().ledger() is ledger
-    assert LedgerHook().test_connection() == (True, "the ledger answers and knows 1 pipelines")
+    works, message = LedgerHook().test_connection()
+    assert works and "tables of version" in message and "given back" in message
+    assert [item.name for item in ledger.pipelines()] == ["clicks"]
+
+
+def test_the_button_makes_no_ledger(ledger_connection: Path) -> None:
+    works, message = LedgerHook().test_connection()
+    assert works and "no file yet" in message
+    assert list(ledger_connection.parent.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_a_driver_ends_with_the_process_that_started_it(tmp_path: Path, monkeypa
 )
 def test_the_master_is_the_one_that_spark_submit_gets(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SPARK, given)
-    assert SparkLauncher("spark_default")._master() == SparkSubmitHook()._connection["master"]
+    assert SparkLauncher("spark_default").master() == SparkSubmitHook()._connection["master"]
 
 
 def test_cluster_mode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_a_failure_that_airflow_tries_again_waits_until_its_last_try(
     failing(monkeypatch, SourceUnavailable("no route", project="ads", logstore="x"))
     for tries, waits in ((1, True), (2, True), (3, False)):
         context = in_run()
-        context["ti"].try_number = tries  # type: ignore[misc]  # a stand-in for Airflow's
+        context["ti"].try_number = tries
         with pytest.raises(SourceUnavailable):
             step().execute(context)
         assert ledger.troubles("ad_events")[0].waits is waits
@@ -75,7 +75,7 @@ def test_a_settle_that_looks_again_by_itself_waits(put: Put, ledger: Ledger, mon
 
     monkeypatch.setattr("airflow_provider_slshudi.protocol.settle.settle", refuse)
     context = in_run()
-    context["ti"].try_number = 9  # type: ignore[misc]
+    context["ti"].try_number = 9
     settle = SlsHudiSettleSensor(task_id="batch.settle", pipeline="ad_events")
     assert not settle.poke(context).is_done
     (trouble,) = ledger.troubles("ad_events")

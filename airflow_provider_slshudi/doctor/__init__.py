@@ -1,0 +1,1 @@
+"""Checks of all that a pipeline needs: this machine, its connections, its permissions. Knows no Airflow."""

@@ -1,0 +1,85 @@
+"""A table's place on its storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+from airflow_provider_slshudi import owners
+from airflow_provider_slshudi.doctor.finding import Check, Seen, ok, unknown, wrong
+from airflow_provider_slshudi.exceptions import SlsHudiError
+from airflow_provider_slshudi.hudi.timeline import PROPERTIES
+from airflow_provider_slshudi.notes import ROOT
+from airflow_provider_slshudi.storage import Storage
+
+_CONTENT = b"slshudi doctor\n"
+
+
+class Place:
+    """The checks of a table's place.
+
+    Args:
+        uri: the table's path.
+        written: tells whether the ledger knows that the pipeline wrote the table; raises LookupError or SlsHudiError
+            if nobody knows.
+    """
+
+    def __init__(self, uri: str, written: Callable[[], bool]) -> None:
+        self._storage, self._written = Storage(uri), written
+
+    def checks(self, name: str) -> list[Check]:
+        """All checks; `name` says which of a pipeline's tables it is."""
+        return [Check(name, self.table), Check(f"{name}'s files", self.files), Check(f"{name}'s owner", self.owner)]
+
+    def table(self) -> Seen:
+        """Whether the table is there, as the ledger knows it."""
+        uri = self._storage.uri
+        if self._storage.exists(PROPERTIES):
+            return ok(uri)
+        try:
+            written = self._written()
+        except (LookupError, SlsHudiError) as error:
+            return unknown(f"{uri}: there is no table here, and whether there should be one is not known ({error})")
+        if written:
+            return wrong(
+                f"{uri}: there is no table here ({PROPERTIES} is missing), but the ledger knows that there was one",
+                "see whether it is mounted, and whether this machine's settings lead to the right store",
+            )
+        return ok(f"{uri}: there is no table yet; the first batch makes it")
+
+    def files(self) -> Seen:
+        """A file written, read and deleted."""
+        storage, name = self._somewhere()
+        storage.write(name, _CONTENT)
+        try:
+            found = storage.read(name)
+        finally:
+            storage.delete(name)
+        place = f"{storage.uri}/{name}"
+        if found != _CONTENT:
+            return wrong(f"{place} was written with {len(_CONTENT)} bytes, and read with {len(found or b'')}")
+        if storage.exists(name):
+            return wrong(f"{place} was deleted, and is still there")
+        return ok(f"a file was written, read and deleted below {storage.uri}")
+
+    def owner(self) -> Seen:
+        """Whether the table's owner could change what this user writes there."""
+        base = self._storage.full("")
+        if self._storage.filesystem.type_name != "local":
+            return ok("an object store knows no owners of files")
+        self._storage.require_owner()
+        if not Path(base).exists():
+            return ok(f"{owners.this_user()} will own it")
+        return ok(f"it is {owners.name_of(Path(base).stat().st_uid)}'s; this process runs as {owners.this_user()}")
+
+    def _somewhere(self) -> tuple[Storage, str]:
+        """Where a file is no part of the table, and leaves no folder behind."""
+        name = f".slshudi-doctor-{uuid4().hex}"
+        if self._storage.exists(PROPERTIES):
+            return self._storage, f"{ROOT}/{name}"
+        if self._storage.filesystem.type_name != "local":
+            return self._storage, name
+        base = Path(self._storage.full(""))
+        there = next(path for path in (base, *base.parents) if path.is_dir())
+        return Storage(f"file://{there}"), name

@@ -1,0 +1,83 @@
+"""What `slshudi doctor` looks at of Airflow, and of all that its connections lead to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from airflow.configuration import conf
+
+from airflow_provider_slshudi import settings as ours
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.doctor import machine, master, settings
+from airflow_provider_slshudi.doctor.database import Database
+from airflow_provider_slshudi.doctor.finding import Check, Finding, Seen, ok, run
+from airflow_provider_slshudi.doctor.source import Logstore
+from airflow_provider_slshudi.doctor.table import Place
+from airflow_provider_slshudi.hooks.ledger import LedgerHook
+from airflow_provider_slshudi.hooks.sls import SlsHook
+from airflow_provider_slshudi.hooks.spark import SparkLauncher
+from airflow_provider_slshudi.sls.faults import PERSON
+
+
+def findings(named: Sequence[str]) -> Iterator[Finding]:
+    """The findings about ledger, Airflow and pipelines, as they come; all of the folder where none is `named`."""
+    conn_id = ours.ledger_conn_id()
+    database = Database(lambda: LedgerHook(conn_id).url())
+    try:
+        yield from run(f"ledger {conn_id}", database.checks())
+        names = list(named) or ours.pipeline_names()
+        yield from run("Airflow", _airflow(database, len(names)))
+        for name in names:
+            yield from _pipeline(name, database)
+    finally:
+        database.close()
+
+
+def _airflow(database: Database, pipelines: int) -> list[Check]:
+    def executor() -> Seen:
+        return settings.executor([name.strip() for name in conf.get("core", "executor").split(",")], database.is_sqlite)
+
+    def heartbeat() -> Seen:
+        return settings.heartbeat(conf.getint("scheduler", "task_instance_heartbeat_timeout"))
+
+    def dags() -> Seen:
+        found = json.loads(conf.get("dag_processor", "dag_bundle_config_list"))
+        bundles = {str(bundle["name"]): str(bundle["classpath"]) for bundle in found}
+        return settings.dags(Path(conf.get("core", "dags_folder")), bundles)
+
+    return [
+        Check("executor", executor),
+        Check("parallelism", lambda: settings.parallelism(conf.getint("core", "parallelism"), pipelines)),
+        Check("heartbeat", heartbeat),
+        Check("test button", lambda: settings.test_button(conf.get("core", "test_connection"))),
+        Check("DAGs", dags),
+        Check("pipelines", lambda: settings.pipelines(ours.pipelines_folder(), ours.pipeline_names())),
+    ]
+
+
+def _pipeline(name: str, database: Database) -> Iterator[Finding]:
+    about, loaded = f"pipeline {name}", list[Pipeline]()
+
+    def file() -> Seen:
+        path = ours.pipeline_path(name)
+        loaded.append(ours.pipeline(str(path)))
+        return ok(str(path))
+
+    yield from run(about, [Check("file", file)])
+    for pipeline in loaded:
+        yield from run(about, _of(pipeline, database))
+
+
+def _of(pipeline: Pipeline, database: Database) -> list[Check]:
+    source, table = pipeline.source, pipeline.table.path
+    logstore = Logstore(lambda: SlsHook(source.connection).service(source.project, source.logstore, PERSON))
+    checks = logstore.checks()
+    checks.append(Check("Spark", lambda: master.answers(SparkLauncher(pipeline.spark.connection).master())))
+    if not table.startswith("file:"):
+        checks.append(Check("S3", lambda: machine.jars(True)))
+    checks += Place(table, lambda: database.has_written(pipeline.name)).checks("table")
+    if pipeline.quarantines:
+        checks += Place(pipeline.quarantine_path, lambda: False).checks("quarantine")
+    return checks
