@@ -3,7 +3,7 @@ VENV := .venv
 # Many tests wait for processes that they start, so three files go on at a time on two cores; the longest come first.
 TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint browser screenshots conformance soak soak-tables soak-upsert chaos crash-matrix worlds differential fuzz bench bench-exactness bench-growth bench-skipping bench-upsert constraints clean
+.PHONY: help setup demo test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert chaos crash-matrix worlds differential fuzz bench bench-exactness bench-growth bench-skipping bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -30,6 +30,9 @@ browser: setup ## Every page of the pipelines in headless Chromium (Debian's pac
 
 screenshots: setup ## The same, and the pictures of the docs
 	@$(VENV)/bin/python -m tests.browser --pictures docs/images
+
+monitoring: setup ## A real Prometheus (Debian's package) over the metrics: alerts fire and end, every panel has series
+	@$(VENV)/bin/python -m tests.monitoring
 
 conformance: setup ## The local server against the unmodified SDK and its command line
 	@$(VENV)/bin/python -m tests.conformance

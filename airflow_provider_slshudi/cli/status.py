@@ -1,4 +1,4 @@
-"""`slshudi status` and `slshudi lag`: how pipelines stand."""
+"""`slshudi status`, `slshudi metrics` and `slshudi lag`: how pipelines stand."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ def add_to(commands: Commands) -> None:
     lag.set_defaults(run=_lag)
     for command in (status, lag):
         add_json(command)
+    figures = commands.add_parser("metrics", help="all pipelines' figures in Prometheus' text format")
+    figures.set_defaults(run=_metrics)
 
 
 def _status(options: argparse.Namespace) -> int:
@@ -84,6 +86,15 @@ def _as_dict(view: PipelineView) -> dict[str, Any]:
         if transaction is not None:
             del transaction["manifest"]
     return fields
+
+
+def _metrics(options: argparse.Namespace) -> int:
+    from airflow_provider_slshudi import settings
+    from airflow_provider_slshudi.hooks.ledger import LedgerHook
+    from airflow_provider_slshudi.views.metrics import exposition, metrics
+
+    options.out.write(exposition(metrics(LedgerHook(settings.ledger_conn_id()).ledger())))
+    return 0
 
 
 def _lag(options: argparse.Namespace) -> int:

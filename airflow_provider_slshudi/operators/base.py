@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, BaseOperatorLink
-from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSkipException
 
 from airflow_provider_slshudi import dagfile
-from airflow_provider_slshudi.exceptions import ConfigError, SlsHudiError, TerminalError
+from airflow_provider_slshudi.exceptions import ConfigError, TerminalError
 from airflow_provider_slshudi.links import PipelineLink, SparkLink
+from airflow_provider_slshudi.operators.signals import signal
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -77,7 +78,9 @@ class PipelineTask:
         except AirflowFailException as error:
             self.in_trouble(context, error, waits=False)
             raise
-        except SlsHudiError as error:
+        except AirflowSkipException:
+            raise
+        except Exception as error:
             instance = context["ti"]
             self.in_trouble(context, error, waits or instance.try_number <= instance.max_tries)
             raise
@@ -85,6 +88,7 @@ class PipelineTask:
             ledger, name = self._work.ledger, self._work.pipeline.name
             with _only_logged():
                 ledger.well(name, context["dag_run"].dag_id, self._step)
+                signal(self._work)
 
     def in_trouble(self, context: Context, error: Exception, waits: bool) -> None:
         """Tells the ledger that the step failed, or `waits` and tries again by itself."""

@@ -17,6 +17,7 @@ from airflow_provider_slshudi.pages.access import Viewer, ViewerDep
 from airflow_provider_slshudi.pages.render import STATIC, page
 from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.views import history, shards, standing
+from airflow_provider_slshudi.views.metrics import exposition, metrics
 
 BATCHES = 60
 """Batches on a pipeline's page; older ones are a link away."""
@@ -37,6 +38,7 @@ def create_app() -> FastAPI:
     app.add_api_route("/transactions/{id_}", transaction, response_class=HTMLResponse)
     app.add_api_route("/dags/{dag_id}", of_dag, response_class=HTMLResponse)
     app.add_api_route("/dags/{dag_id}/runs/{run_id:path}", of_run, response_class=HTMLResponse)
+    app.add_api_route("/metrics", figures)
     app.add_api_route("/static/{name}", static)
     app.add_exception_handler(SlsHudiError, _failed)
     return app
@@ -118,6 +120,12 @@ def of_run(request: Request, viewer: ViewerDep, dag_id: str, run_id: str) -> HTM
     if found is None:
         return _pipeline(request, name, viewer.require(name), None, f"Run {run_id} made no transaction.")
     return _transaction(request, viewer, found.id)
+
+
+def figures(viewer: ViewerDep) -> Response:
+    """The figures of the pipelines that one may see, for Prometheus."""
+    text = exposition(metrics(_ledger(), viewer.dags))
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def static(viewer: ViewerDep, name: str) -> Response:

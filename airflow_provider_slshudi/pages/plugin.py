@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from airflow.plugins_manager import AirflowPlugin
+from airflow.sdk.configuration import conf
 
 from airflow_provider_slshudi.pages import PREFIX
 
@@ -32,11 +34,15 @@ class Pages:
         await self.app(scope, receive, send)
 
 
+# Airflow may live below a path of its own, and uses a view's address as it is.
+_HERE = urlsplit(str(conf.get("api", "base_url", fallback="") or "")).path.rstrip("/") + PREFIX
+
+
 def _tab(destination: str, path: str) -> dict[str, Any]:
     """A tab; Airflow puts ids into `{DAG_ID}` and `{RUN_ID}`, encoded for a path."""
     # Airflow drops a view whose route another one has.
     route = f"slshudi-{destination.replace('_', '-')}"
-    return {"name": "Log pipeline", "href": f"{PREFIX}{path}", "destination": destination, "url_route": route}
+    return {"name": "Log pipeline", "href": f"{_HERE}{path}", "destination": destination, "url_route": route}
 
 
 class SlsHudiPlugin(AirflowPlugin):
@@ -47,7 +53,7 @@ class SlsHudiPlugin(AirflowPlugin):
     external_views = [  # noqa: RUF012
         {
             "name": "Log pipelines",
-            "href": f"{PREFIX}/",
+            "href": f"{_HERE}/",
             "destination": "nav",
             "category": "browse",
             "url_route": "slshudi",

@@ -15,7 +15,7 @@ from tests.airflow.pages.conftest import MINE, THEIRS, World
 
 pytestmark = pytest.mark.long
 ROUTES = [route for route in create_app().routes]
-_SHARED = ("/", "/static/{name}")
+_SHARED = ("/", "/metrics", "/static/{name}")
 """Routes that name no pipeline."""
 
 

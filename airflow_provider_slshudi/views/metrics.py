@@ -1,0 +1,124 @@
+"""Figures of pipelines for monitoring: times as unix seconds, so that an age goes on growing while nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import Past
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.views.history import batches
+from airflow_provider_slshudi.views.standing import Need, PipelineView, pipelines
+
+_RECENT = 5
+"""The newest transactions among which the last committed one is looked for."""
+
+MEANING: Mapping[str, str] = {
+    "needs_person": "1 while a step has failed in a way that does not pass, or nobody works on a live batch",
+    "seen_timestamp_seconds": "when a run last looked at the service's shards",
+    "unread_bytes": "raw bytes that no committed batch has, estimated",
+    "unread_log_groups": "log groups that no committed batch has",
+    "unread_since_timestamp_seconds": "the first unread log was received then or later; absent if nothing is unread",
+    "expires_timestamp_seconds": "when the service drops the first unread log, at the earliest",
+    "newest_row_timestamp_seconds": "log time of the newest visible row",
+    "last_commit_timestamp_seconds": "when the last batch was committed",
+    "came_bytes_per_second": "raw bytes that came, over the last hour, estimated",
+    "committed_bytes_per_second": "raw bytes that batches committed, over the last hour",
+    "live_transactions": "batches that are neither committed nor aborted",
+    "heartbeat_timestamp_seconds": "the oldest last heartbeat of a live batch",
+    "trouble": "how often a step failed, or waited, since it last succeeded",
+    "last_batch_seconds": "how long a step of the last committed batch took",
+    "last_batch_rows": "rows of the last committed batch",
+    "last_batch_bytes": "raw bytes of the last committed batch",
+    "last_batch_files": "files of the last committed batch",
+    "last_batch_misfits": "logs of the last committed batch that did not fit their columns",
+    "last_batch_gap_log_groups": "log groups that the last committed batch records as a gap",
+}
+"""What each metric means, by its name without `slshudi_`; all are gauges with the label `pipeline`."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A gauge; `labels` has `pipeline` first."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+def metrics(ledger: Ledger, names: Iterable[str] | None = None) -> list[Metric]:
+    """The figures of all pipelines, or of those named; what is not known is left out."""
+    chosen = None if names is None else sorted(names)
+    return [item for view in pipelines(ledger, chosen) for item in _of(ledger, view)]
+
+
+def exposition(found: Iterable[Metric]) -> str:
+    """In Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats/)."""
+    by_name: dict[str, list[Metric]] = {}
+    for item in found:
+        by_name.setdefault(item.name, []).append(item)
+    lines = []
+    for name, meaning in MEANING.items():
+        if name in by_name:
+            lines += [f"# HELP slshudi_{name} {meaning}", f"# TYPE slshudi_{name} gauge"]
+            lines += [f"slshudi_{name}{{{_labels(item.labels)}}} {item.value:.15g}" for item in by_name[name]]
+    return "\n".join([*lines, ""])
+
+
+def _of(ledger: Ledger, view: PipelineView) -> Iterator[Metric]:
+    pipeline = {"pipeline": view.name}
+    for name, value in _standing(view).items():
+        if value is not None:
+            yield Metric(name, pipeline, float(value))
+    for trouble in view.troubles:
+        labels = {"dag_id": trouble.dag_id, "step": trouble.step, "error": trouble.error}
+        yield Metric("trouble", pipeline | labels | {"waits": str(trouble.waits).lower()}, float(trouble.times))
+    past = ledger.history(view.name, _RECENT)
+    last = next((item for item in past if item.transaction.state is State.COMMITTED), None)
+    if last is not None:
+        yield from _batch(ledger, pipeline, last)
+
+
+def _standing(view: PipelineView) -> dict[str, float | None]:
+    lag, committed = view.lag, view.committed
+    found: dict[str, float | None] = {"needs_person": float(view.need is Need.LOOK)}
+    if lag is not None:
+        found |= {"seen_timestamp_seconds": lag.seen.timestamp()}
+        found |= {"unread_bytes": lag.bytes, "unread_log_groups": lag.groups}
+        if lag.groups and lag.seconds is not None:
+            found["unread_since_timestamp_seconds"] = _back(view.now, lag.seconds)
+        if lag.expires is not None:
+            found["expires_timestamp_seconds"] = _back(view.now, -lag.expires)
+    found["newest_row_timestamp_seconds"] = view.fresh
+    found["last_commit_timestamp_seconds"] = None if committed is None else committed.changed.timestamp()
+    found |= {"came_bytes_per_second": view.rates.came, "committed_bytes_per_second": view.rates.committed}
+    found["live_transactions"] = len(view.live)
+    found["heartbeat_timestamp_seconds"] = min((live.heartbeat.timestamp() for live in view.live), default=None)
+    return found
+
+
+def _batch(ledger: Ledger, pipeline: dict[str, str], last: Past) -> Iterator[Metric]:
+    (batch,) = batches([last])
+    for step in batch.steps:
+        yield Metric("last_batch_seconds", pipeline | {"step": step.name}, step.seconds)
+    yield Metric("last_batch_rows", pipeline, float(last.transaction.rows))
+    yield Metric("last_batch_bytes", pipeline, float(last.transaction.bytes))
+    if batch.files is not None:
+        yield Metric("last_batch_files", pipeline, float(batch.files))
+    yield Metric("last_batch_misfits", pipeline, float(batch.unfit))
+    gaps = [item for item in ledger.ranges(last.transaction.id) if item.gap]
+    yield Metric("last_batch_gap_log_groups", pipeline, float(sum(map(len, gaps))))
+
+
+def _back(now: datetime, seconds: float) -> float:
+    return now.timestamp() - seconds
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

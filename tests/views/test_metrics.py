@@ -1,0 +1,50 @@
+"""A pipeline's figures for monitoring."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.views.metrics import MEANING, Metric, exposition, metrics
+from tests.seen import GROUP, committed, planned, registered, saw
+
+DAY = 86_400
+
+
+def values(ledger: Ledger) -> dict[str, float]:
+    return {item.name: item.value for item in metrics(ledger)}
+
+
+def test_every_figure_is_told_and_described(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    saw(ledger, "clicks", unread=10, came=0, seconds_ago=60)
+    committed(ledger, "clicks", [Range(0, 0, 30), Range(0, 30, 40, gap=True)], "run-1", last_time=1_700_000_000)
+    saw(ledger, "clicks", unread=60, came=60, since=500, kept=DAY)
+    planned(ledger, "clicks", [Range(0, 40, 50)], "run-2")
+    ledger.trouble("clicks", "clicks_tail", "run-2", "append", "JobFailed", "killed", waits=False)
+    found = values(ledger)
+    assert set(found) == set(MEANING)
+    now = ledger.now().timestamp()
+    assert (found["needs_person"], found["unread_log_groups"], found["unread_bytes"]) == (1, 60, 60 * GROUP)
+    assert now - found["unread_since_timestamp_seconds"] == pytest.approx(500, abs=5)
+    assert found["expires_timestamp_seconds"] - now == pytest.approx(DAY - 500, abs=5)
+    assert (found["last_batch_rows"], found["last_batch_gap_log_groups"], found["live_transactions"]) == (300, 10, 1)
+    assert found["newest_row_timestamp_seconds"] == 1_700_000_000
+
+
+def test_what_is_not_known_is_left_out_and_never_zero(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    assert set(values(ledger)) == {"needs_person", "live_transactions"}
+    saw(ledger, "clicks", unread=100)
+    assert "unread_bytes" not in values(ledger) and "expires_timestamp_seconds" not in values(ledger)
+
+
+def test_the_text_is_prometheus_own(ledger: Ledger) -> None:
+    text = exposition([Metric("trouble", {"pipeline": 'a"b\\c\nd', "step": "plan"}, 2.0)])
+    assert text.splitlines() == [
+        f"# HELP slshudi_trouble {MEANING['trouble']}",
+        "# TYPE slshudi_trouble gauge",
+        'slshudi_trouble{pipeline="a\\"b\\\\c\\nd",step="plan"} 2',
+    ]
+    assert exposition([]) == ""
