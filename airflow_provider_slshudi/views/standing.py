@@ -122,7 +122,7 @@ def view_of(standing: Standing) -> PipelineView:
         standing.committed,
         standing.live,
         standing.troubles,
-        [_height(sighting) for sighting in reversed(standing.sightings)],
+        _curve(standing.sightings),
         standing.now,
     )
 
@@ -199,8 +199,11 @@ def _committed(standing: Standing) -> float | None:
     return read / max(_seconds(standing.now - first), 1.0)
 
 
-def _height(sighting: Sighting) -> int:
-    return sighting.unread if sighting.unread_bytes is None else sighting.unread_bytes
+def _curve(sightings: Sequence[Sighting]) -> list[int]:
+    """What was unread at each look, oldest first: bytes, or log groups if the bytes of one look are not known."""
+    sizes = [sighting.unread_bytes for sighting in reversed(sightings)]
+    known = [size for size in sizes if size is not None]
+    return known if len(known) == len(sizes) else [sighting.unread for sighting in reversed(sightings)]
 
 
 def _seconds(span: timedelta) -> float:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import Sighting
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.views.standing import Need, pipelines
 from tests.seen import GROUP, committed, planned, registered, saw
@@ -110,3 +113,12 @@ def test_names_choose(ledger: Ledger) -> None:
     for name in ("clicks", "views"):
         registered(ledger, name)
     assert [view.name for view in pipelines(ledger, ["views", "unheard-of"])] == ["views"]
+
+
+def test_a_curve_has_one_unit(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    unknown = Sighting(ledger.now() - timedelta(minutes=9), None, None, 70, None, None, None)
+    ledger.saw("clicks", unknown, {})
+    saw(ledger, "clicks", unread=60)
+    (view,) = pipelines(ledger)
+    assert view.curve == [70, 60], "log groups, since nobody knew bytes at first"
