@@ -16,7 +16,7 @@ from pydantic import AwareDatetime, TypeAdapter, ValidationError
 from airflow_provider_slshudi.exceptions import ConfigError, CursorError
 from airflow_provider_slshudi.links import PipelineLink
 from airflow_provider_slshudi.notes.acts import DRY_RUN
-from airflow_provider_slshudi.operators.base import PipelineTask, refuse_unknown_params
+from airflow_provider_slshudi.operators.base import PARAMS_SOURCE, PipelineTask, refuse_unknown_params
 from airflow_provider_slshudi.operators.steps import SlsHudiPlanOperator
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _seconds(field: str, value: Any) -> float:
 
 
 def _wrong(field: str, value: object, reason: str) -> ConfigError:
-    return ConfigError(f"backfill: {field}: {value!r}: {reason}", source="DAG params", field=field, value=value)
+    return ConfigError(f"backfill: {field}: {value!r}: {reason}", source=PARAMS_SOURCE, field=field, value=value)
 
 
 class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
@@ -142,10 +142,19 @@ def _dry_run(work: Work, request: BackfillRequest, context: Context) -> str:
 
     run = context["dag_run"]
     who = getattr(run, "triggering_user_name", None) or f"{run.dag_id}/{run.run_id}"
-    with work.ledger.deed(work.pipeline.name, DRY_RUN, who, str(request), str(work.run)) as result:
+    with work.ledger.deed(work.pipeline.name, DRY_RUN, who, _said(context["params"]), str(work.run)) as result:
         said = backfill(estimate_backfill(work, request))
         result.append(said)
     return said
+
+
+def _said(params: Mapping[str, Any]) -> str:
+    """What was asked for, as a person reads it."""
+    if params.get("everything"):
+        return "everything"
+    if params.get("cursors"):
+        return ", ".join(f"shard {shard} from {begin} to {end}" for shard, (begin, end) in params["cursors"].items())
+    return f"received from {params['from']} to {params['to']}"
 
 
 class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):

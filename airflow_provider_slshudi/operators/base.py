@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _OVER = ("success", "failed")
+PARAMS_SOURCE = "DAG params"
+"""`source` of a ConfigError about what a run was given."""
 _IDENTITY = "slshudi_airflow"
 
 
@@ -91,7 +93,12 @@ class PipelineTask:
                 signal(self._work)
 
     def in_trouble(self, context: Context, error: Exception, waits: bool) -> None:
-        """Tells the ledger that the step failed, or `waits` and tries again by itself."""
+        """Tells the ledger that the step failed, or `waits` and tries again by itself.
+
+        A wrong param is no trouble of the pipeline: whoever triggered the run sees it.
+        """
+        if isinstance(error, ConfigError) and error.source == PARAMS_SOURCE:
+            return
         from airflow_provider_slshudi import settings
         from airflow_provider_slshudi.hooks.ledger import LedgerHook
 
@@ -147,7 +154,7 @@ def refuse_unknown_params(context: Context, known: Collection[str]) -> None:
         raise ConfigError(
             f"the run was given {name!r}, but the DAG's params are {', '.join(sorted(names))}. Nothing was done; "
             "trigger the DAG again with one of these",
-            source="DAG params",
+            source=PARAMS_SOURCE,
             field=name,
             value=given[name],
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.notes.acts import Act
-from airflow_provider_slshudi.operators.base import PipelineOperator, refuse_unknown_params, run_ended
+from airflow_provider_slshudi.operators.base import PARAMS_SOURCE, PipelineOperator, refuse_unknown_params, run_ended
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -27,6 +27,9 @@ class SlsHudiRepairOperator(PipelineOperator):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "retries": 0})
 
+    def in_trouble(self, context: Context, error: Exception, waits: bool) -> None:
+        """Tells nobody else: the ledger has the act with its result, and the pipeline runs as before."""
+
     def execute(self, context: Context) -> dict[str, Any]:
         """Acts."""
         from airflow_provider_slshudi.protocol.acts import perform
@@ -37,7 +40,7 @@ class SlsHudiRepairOperator(PipelineOperator):
             known = {item.value: item for item in Act}
             if act not in known:
                 raise ConfigError(
-                    f"act: {act!r}: one of {', '.join(known)}", source="DAG params", field="act", value=act
+                    f"act: {act!r}: one of {', '.join(known)}", source=PARAMS_SOURCE, field="act", value=act
                 )
             run = context["dag_run"]
             who = getattr(run, "triggering_user_name", None) or f"{run.dag_id}/{run.run_id}"

@@ -11,6 +11,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_slshudi.exceptions import DataExpired, LeaseHeld, SourceUnavailable
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator
+from airflow_provider_slshudi.operators.repair import SlsHudiRepairOperator
 from airflow_provider_slshudi.operators.steps import SlsHudiPlanOperator
 from airflow_provider_slshudi.protocol import plan
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
@@ -103,3 +105,16 @@ def test_a_ledger_that_cannot_be_told_changes_nothing(
     failing(monkeypatch, DataExpired("ad_events", 3, 10, 20))
     with pytest.raises(AirflowFailException, match="no longer holds"):
         step().execute(in_run())
+
+
+def test_a_wrong_param_is_no_trouble_of_the_pipeline(put: Put, ledger: Ledger) -> None:
+    backfill = SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events")
+    with pytest.raises(AirflowFailException, match="give `cursors`"):
+        backfill.execute(in_run())
+    repair = SlsHudiRepairOperator(task_id="repair", pipeline="ad_events")
+    with pytest.raises(AirflowFailException, match="has no live transaction 'nobody'"):
+        plan.register(repair.work(in_run()))
+        repair.execute(in_run(act="abandon", reason="to see", transaction="nobody"))
+    assert ledger.troubles() == []
+    (deed,) = ledger.deeds("ad_events", 10)
+    assert (deed.act, deed.who) == ("abandon", "tail/run-1") and "has no live transaction" in (deed.result or "")
