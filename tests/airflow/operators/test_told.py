@@ -15,6 +15,7 @@ from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOpera
 from airflow_provider_slshudi.operators.repair import SlsHudiRepairOperator
 from airflow_provider_slshudi.operators.steps import SlsHudiPlanOperator
 from airflow_provider_slshudi.protocol import plan
+from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 from tests.airflow.operators.runs import in_run
 
@@ -113,7 +114,7 @@ def test_a_wrong_param_is_no_trouble_of_the_pipeline(put: Put, ledger: Ledger) -
         backfill.execute(in_run())
     repair = SlsHudiRepairOperator(task_id="repair", pipeline="ad_events")
     with pytest.raises(AirflowFailException, match="has no live transaction 'nobody'"):
-        plan.register(repair.work(in_run()))
+        register(repair.work(in_run()))
         repair.execute(in_run(act="abandon", reason="to see", transaction="nobody"))
     assert ledger.troubles() == []
     (deed,) = ledger.deeds("ad_events", 10)
