@@ -40,6 +40,7 @@ from airflow_provider_slshudi.operators.steps import (
     SlsHudiRecordOperator,
 )
 from airflow_provider_slshudi.operators.verify import SlsHudiVerifyOperator
+from airflow_provider_slshudi.pages import tag_of
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 
 _RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=10)}
@@ -219,7 +220,8 @@ def _dag(pipeline: Pipeline, role: str, dag_kwargs: dict[str, Any], **ours: Any)
     }
     given = {**defaults, **ours, **dag_kwargs}
     # By these tags the pages know whose DAG it is.
-    given["tags"] = [*dict.fromkeys(["slshudi", pipeline.name, *(given.get("tags") or ())])]
+    known_by = [tag for tag in ("slshudi", tag_of(pipeline.name)) if tag is not None]
+    given["tags"] = [*dict.fromkeys([*known_by, *(given.get("tags") or ())])]
     given["default_args"] = {**_RETRIES, **(given.get("default_args") or {})}
     page = doc_md.of_dag(pipeline, role, given["schedule"], _named(given["default_args"].get("owner", "")))
     dag = DAG(**{"doc_md": page, **given})

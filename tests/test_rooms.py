@@ -74,7 +74,7 @@ _OF_AIRFLOW: dict[str, set[str]] = {
     "hooks": _BELOW_AIRFLOW | {"settings", "dagfile"},
     "operators": _BELOW_AIRFLOW | {"settings", "dagfile", "assets", "links", "hooks"},
     "sensors": _BELOW_AIRFLOW | {"settings", "hooks", "operators"},
-    "dag": _BELOW_AIRFLOW | {"settings", "dagfile", "assets", "operators", "sensors"},
+    "dag": _BELOW_AIRFLOW | {"pages", "settings", "dagfile", "assets", "operators", "sensors"},
     "pages": _BELOW_AIRFLOW | {"settings", "hooks"},
     "get_provider_info": {""},
     "cli": _BELOW_AIRFLOW | {"settings", "hooks", "operators", "demo"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -50,8 +49,8 @@ def _run(options: argparse.Namespace) -> int:
         print_json(options.out, {"pipeline": name, **asdict(found), "run": started})
     else:
         _show(options, name, found)
-        said = f"run {started} of {name}_backfill begins" if started else "nothing was started"
-        print(said, file=options.out)
+        queued = f"run {started} of {name}_backfill is queued; unpause the DAG if it is paused"
+        print(queued if started else "nothing was started", file=options.out)
     return 0
 
 
@@ -59,6 +58,8 @@ def _conf(options: argparse.Namespace) -> dict[str, Any]:
     """The params of the DAG run."""
     from airflow_provider_slshudi.exceptions import ConfigError
 
+    if options.to and not options.first:
+        raise ConfigError("--to needs --from", source="backfill", field="to", value=options.to)
     if options.everything:
         return {"everything": True}
     if options.first:
@@ -87,10 +88,11 @@ def _start(dag_id: str, run_id: str | None, conf: dict[str, Any]) -> str:
     from airflow.sdk.exceptions import AirflowException
 
     from airflow_provider_slshudi.exceptions import ConfigError
+    from airflow_provider_slshudi.owners import this_user
 
     try:
         started = get_current_api_client().trigger_dag(
-            dag_id=dag_id, run_id=run_id, conf=conf, triggering_user_name=getpass.getuser()
+            dag_id=dag_id, run_id=run_id, conf=conf, triggering_user_name=this_user()
         )
     except AirflowException as error:
         raise ConfigError(f"Airflow did not start {dag_id}: {error}", source="backfill", value=dag_id) from error

@@ -32,7 +32,7 @@ def _status(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.hooks.ledger import LedgerHook
     from airflow_provider_slshudi.views.standing import Need, pipelines
 
-    found = pipelines(LedgerHook(settings.ledger_conn_id()).ledger(), options.pipelines or None)
+    found = pipelines(LedgerHook(settings.ledger_conn_id()).ledger_as_it_is(), options.pipelines or None)
     known = {view.name for view in found}
     for name in options.pipelines:
         if name not in known:
@@ -93,7 +93,7 @@ def _metrics(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.hooks.ledger import LedgerHook
     from airflow_provider_slshudi.views.metrics import exposition, metrics
 
-    options.out.write(exposition(metrics(LedgerHook(settings.ledger_conn_id()).ledger())))
+    options.out.write(exposition(metrics(LedgerHook(settings.ledger_conn_id()).ledger_as_it_is())))
     return 0
 
 

@@ -42,6 +42,14 @@ class LedgerHook(BaseHook):
         """
         return _open(self.url())
 
+    def ledger_as_it_is(self) -> Ledger:
+        """Opens the ledger and changes nothing, not even its tables; for whoever only looks.
+
+        Raises:
+            LedgerError: the tables are not of this package's version; otherwise as `ledger`.
+        """
+        return _look(self.url())
+
     def get_conn(self) -> Ledger:
         """Airflow's name for `ledger`."""
         return self.ledger()
@@ -94,4 +102,15 @@ def _open(url: str) -> Ledger:
 
     engine = open_engine(url)
     migrate(engine)
+    return Ledger(engine)
+
+
+@cache
+def _look(url: str) -> Ledger:
+    """The ledger at `url` if its tables are of this package's version; cached once they are."""
+    from airflow_provider_slshudi.ledger.engine import open_engine, require_version
+    from airflow_provider_slshudi.ledger.ledger import Ledger
+
+    engine = open_engine(url)
+    require_version(engine)
     return Ledger(engine)

@@ -18,7 +18,8 @@ _DEED = [_acts.c[name] if name in _acts.c else _acts.c.transaction_id.label(name
 
 def begin(connection: Connection, found: Mapping[str, Any]) -> int:
     """See `Ledger.acts`."""
-    values = {**found, "reason": plain(found["reason"]), "at": now(connection)}
+    values = {**found, "reason": plain(found["reason"]), "who": found["who"][: models.NAME_LENGTH]}
+    values["at"] = now(connection)
     (id_,) = connection.execute(insert(_acts).values(values)).inserted_primary_key or (0,)
     return int(id_)
 

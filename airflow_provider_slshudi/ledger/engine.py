@@ -279,6 +279,25 @@ def migrate(engine: Engine) -> None:
         upgrade(connection)
 
 
+def require_version(engine: Engine) -> None:
+    """Checks that the tables are of this package's version, and makes nothing, also no SQLite file.
+
+    Raises:
+        LedgerUnavailable: as `transaction`.
+        LedgerError: there are no tables, or they are of another version.
+    """
+    found, wanted = None, scripts().get_current_head()
+    if engine.dialect.name != "sqlite" or Path(engine.url.database or "").exists():
+        with transaction(engine, write=False) as connection:
+            found = version(connection)
+    if found != wanted:
+        there = f"tables of version {found}" if found else "no tables yet"
+        raise LedgerError(
+            f"ledger {shown(engine.url)} has {there}, and this package reads version {wanted}: the next run of a "
+            "pipeline brings them there, unless they are newer"
+        )
+
+
 def version(connection: Connection) -> str | None:
     """The version of the ledger's tables; None where there are none."""
     return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()

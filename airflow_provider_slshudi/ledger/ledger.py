@@ -211,6 +211,13 @@ class Ledger:
             with self._write() as connection:
                 sightings.end(connection, ended)
 
+    def dismiss(self, pipeline: str) -> list[Trouble]:
+        """Forgets all troubles of a pipeline, and returns them."""
+        with self._write() as connection:
+            found = sightings.troubles(connection, pipeline)
+            sightings.end(connection, found)
+            return found
+
     def troubles(self, pipeline: str | None = None) -> list[Trouble]:
         """Steps that failed, or wait, and have not succeeded since; of a pipeline, or of all."""
         with self._read() as connection:

@@ -120,7 +120,8 @@ shards = Table(
 sightings = Table(
     f"{PREFIX}sighting",
     metadata,
-    _pipeline(),
+    # No foreign key: an older process that forgets a pipeline knows nothing of this table.
+    Column("pipeline", String(NAME_LENGTH), primary_key=True, nullable=False),
     Column("at", UtcTime, primary_key=True, nullable=False),
     Column("came", BigInteger),
     Column("came_bytes", BigInteger),

@@ -10,6 +10,10 @@ from sqlalchemy import Connection, func, select
 from airflow_provider_slshudi.ledger import models, reads, sightings
 from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.records import LedgerPipeline, Standing, Trouble
+from airflow_provider_slshudi.ledger.states import State
+
+_RECENT = 10
+"""Committed batches among which the newest log is looked for: the last one may be a backfill's."""
 
 
 def standings(connection: Connection, newest: int, since: datetime, names: Collection[str] | None) -> list[Standing]:
@@ -38,28 +42,30 @@ def _standing(
 ) -> Standing:
     name = pipeline.name
     committed = reads.latest_committed(connection, name)
+    last = reads.last(connection, name, newest, None)
+    # Before the coverage: a batch that commits in between is in both, not in neither.
+    reserved = reads.reserved(connection, name)
     kept = sightings.last_kept(connection, name)
     return Standing(
         pipeline,
         at,
-        reads.last(connection, name, newest, None),
+        last,
         reads.live(connection, name),
         committed,
-        None if committed is None else _last_time(connection, committed.id),
+        _last_time(connection, [item.id for item in last if item.state is State.COMMITTED][:_RECENT]),
         sightings.since(connection, name, since),
         None if kept is None else kept.kept,
         reads.shards(connection, name),
         reads.density(connection, name),
         sightings.unread_since(connection, name),
         reads.coverage(connection, name),
-        reads.reserved(connection, name),
+        reserved,
         troubles,
     )
 
 
-def _last_time(connection: Connection, id_: str) -> int | None:
+def _last_time(connection: Connection, ids: list[str]) -> int | None:
     table = models.ranges.c
-    found: int | None = connection.execute(
-        select(func.max(table.last_time)).where(table.transaction_id == id_)
-    ).scalar_one()
+    query = select(func.max(table.last_time)).where(table.transaction_id.in_(ids))
+    found: int | None = connection.execute(query).scalar_one() if ids else None
     return found

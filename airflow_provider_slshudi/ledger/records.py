@@ -261,7 +261,7 @@ class Standing:
         newest: its newest transactions, newest first.
         live: all that are neither committed nor aborted, oldest first.
         committed: the one that Hudi completed last.
-        fresh: the newest log time (unix seconds) of that one; None if it read no log.
+        fresh: the newest log time (unix seconds) of the newest committed transactions; None if they read no log.
         sightings: newest first.
         unread_since: see `Ledger.unread_since`.
     """

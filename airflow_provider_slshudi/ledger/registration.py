@@ -92,7 +92,8 @@ def _correct(connection: Connection, known: LedgerPipeline, wanted: LedgerPipeli
         taken = take_over(connection, planned.id)
         aborted(connection, taken.id, taken.token, f"it was to move {known.source} into {known.table}")
     if known.source != wanted.source:
-        connection.execute(delete(models.shards).where(models.shards.c.pipeline == wanted.name))
+        for seen in (models.shards, models.sightings):
+            connection.execute(delete(seen).where(seen.c.pipeline == wanted.name))
 
 
 def _forget(connection: Connection, pipeline: str) -> None:
@@ -100,6 +101,6 @@ def _forget(connection: Connection, pipeline: str) -> None:
     for table in (models.events, models.ranges):
         connection.execute(delete(table).where(table.c.transaction_id.in_(mine)))
     owned = (models.transactions, models.coverage, models.shards, models.leases, models.service_leases)
-    for table in owned:
+    for table in (*owned, models.sightings, models.troubles):
         connection.execute(delete(table).where(table.c.pipeline == pipeline))
     connection.execute(delete(models.pipelines).where(models.pipelines.c.name == pipeline))

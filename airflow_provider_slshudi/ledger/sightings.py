@@ -28,10 +28,8 @@ def save(connection: Connection, pipeline: str, sighting: Sighting, shards: Mapp
     connection.execute(
         delete(_sightings).where(_sightings.c.pipeline == pipeline, _sightings.c.at < sighting.at - KEPT)
     )
-    connection.execute(
-        # Two looks of one microsecond are one.
-        delete(_sightings).where(_sightings.c.pipeline == pipeline, _sightings.c.at == sighting.at)
-    )
+    # Two looks of one microsecond are one; looks that are yet to come were taken by a clock that was ahead.
+    connection.execute(delete(_sightings).where(_sightings.c.pipeline == pipeline, _sightings.c.at >= sighting.at))
     connection.execute(insert(_sightings).values(pipeline=pipeline, **asdict(sighting)))
     known, table = unread_since(connection, pipeline), models.shards
     changed = [{"of_shard": shard, "to": at} for shard, at in shards.items() if known.get(shard) != at]

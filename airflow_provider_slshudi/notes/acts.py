@@ -58,6 +58,11 @@ class Act(str, Enum):
         "Makes rows of quarantined logs by the pipeline's file as it is now. Those that fit go to the main table and "
         "leave the quarantine in one transaction; the others stay.",
     )
+    DISMISS = (
+        "dismiss",
+        "Forgets the failures that the page shows, say of a run that nobody will repeat. What still fails shows again "
+        "with its next run.",
+    )
     DROP_DOUBLED = (
         "drop-doubled",
         "Takes rows out of the table that a second ledger committed again, in one commit; the earlier commit keeps its "

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, BaseOperatorLink
-from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSkipException
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowRuntimeError,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+)
+from airflow.sdk.log import redact  # type: ignore[attr-defined]  # it has no __all__
 
 from airflow_provider_slshudi import dagfile
 from airflow_provider_slshudi.exceptions import ConfigError, TerminalError
@@ -64,11 +70,11 @@ class PipelineTask:
         return self._work
 
     @contextmanager
-    def told(self, context: Context, waits: bool = False) -> Iterator[None]:
+    def told(self, context: Context, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
         """Tells the ledger whether the step succeeded in the block, so that pages and alerts know.
 
-        Fails the task at once on an error that no retry mends; leaves every other error to Airflow's retries, or to the
-        step, which `waits` and tries again by itself.
+        Fails the task at once on an error that no retry mends; leaves every other error to Airflow's retries. The step
+        itself, or the next run, gets over `passing` errors.
         """
         try:
             yield
@@ -84,7 +90,11 @@ class PipelineTask:
             raise
         except Exception as error:
             instance = context["ti"]
-            self.in_trouble(context, error, waits or instance.try_number <= instance.max_tries)
+            waits = isinstance(error, passing) or instance.try_number <= instance.max_tries
+            self.in_trouble(context, error, waits)
+            raise
+        except AirflowTaskTimeout as error:
+            self.in_trouble(context, error, waits=False)
             raise
         if self._work is not None:
             ledger, name = self._work.ledger, self._work.pipeline.name
@@ -92,7 +102,7 @@ class PipelineTask:
                 ledger.well(name, context["dag_run"].dag_id, self._step)
                 signal(self._work)
 
-    def in_trouble(self, context: Context, error: Exception, waits: bool) -> None:
+    def in_trouble(self, context: Context, error: BaseException, waits: bool) -> None:
         """Tells the ledger that the step failed, or `waits` and tries again by itself.
 
         A wrong param is no trouble of the pipeline: whoever triggered the run sees it.
@@ -109,7 +119,7 @@ class PipelineTask:
             planned = getattr(self, "transaction", None)
             transaction = planned.get("transaction") if isinstance(planned, Mapping) else None
             of_step = (name, run.dag_id, run.run_id, self._step)
-            ledger.trouble(*of_step, type(error).__name__, str(error), waits, transaction)
+            ledger.trouble(*of_step, type(error).__name__, str(redact(str(error))), waits, transaction)
 
     def on_kill(self) -> None:
         """Ends the Spark driver that runs for this task."""

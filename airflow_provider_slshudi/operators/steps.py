@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, BaseOperatorLink
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from airflow_provider_slshudi.exceptions import JobFailed, TransientError
 from airflow_provider_slshudi.links import SparkLink, TransactionLink
 from airflow_provider_slshudi.operators.base import PipelineOperator, this_airflow
 from airflow_provider_slshudi.operators.events import extra_of
@@ -76,6 +77,9 @@ class _Step(PipelineOperator):
     template_fields = ("pipeline", "transaction")
     operator_extra_links: Collection[BaseOperatorLink] = (TransactionLink(),)
 
+    passing: tuple[type[Exception], ...] = ()
+    """Errors that the next run gets over, although this one failed."""
+
     def __init__(self, *, pipeline: str, transaction: Any, **kwargs: Any) -> None:
         super().__init__(pipeline=pipeline, **kwargs)
         self.transaction = transaction
@@ -88,7 +92,7 @@ class _Step(PipelineOperator):
                 f"`transaction` is {planned!r}, not what the plan task of this run returns: clear the run from its "
                 "settle task on"
             )
-        with self.told(context):
+        with self.told(context, self.passing):
             return self.step(self.work(context), str(planned["transaction"]), int(planned["token"]), context)
 
     def step(self, work: Work, id_: str, token: int, context: Context) -> Any:
@@ -102,6 +106,8 @@ class _DriverStep(_Step):
     It has no retries, whatever the arguments say: the driver of a failed try may still be alive. So the next run's
     settle fences it off and then decides the transaction.
     """
+
+    passing = (TransientError, JobFailed)
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "retries": 0})

@@ -13,8 +13,7 @@ from airflow.models.dag import DagTag
 from fastapi import Depends, HTTPException, status
 from sqlalchemy import select
 
-TAG = "slshudi"
-"""The tag of every DAG that `airflow_provider_slshudi.dag` makes; another one is the pipeline's name."""
+from airflow_provider_slshudi.pages import pipeline_of
 
 
 @dataclass(frozen=True)
@@ -47,14 +46,13 @@ class Viewer:
 
 
 def _viewer(user: GetUserDep, session: SessionDep) -> Viewer:
-    ours = select(DagTag.dag_id).where(DagTag.name == TAG)
-    tags: Sequence[tuple[str, str]] = session.execute(
-        select(DagTag.name, DagTag.dag_id).where(DagTag.dag_id.in_(ours), DagTag.name != TAG)
-    ).all()
+    tags: Sequence[tuple[str, str]] = session.execute(select(DagTag.name, DagTag.dag_id)).all()
     readable = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
     dags: dict[str, list[str]] = {}
-    for name, dag_id in sorted(tags):
-        if dag_id in readable:
+    for tag, dag_id in sorted(tags):
+        # A user's own tags may be names of pipelines, too.
+        name = pipeline_of(tag)
+        if name is not None and dag_id in readable:
             dags.setdefault(name, []).append(dag_id)
     return Viewer(frozenset(readable), dags)
 

@@ -11,6 +11,7 @@ from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.exceptions import LedgerError, SlsHudiError
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import GONE
 from airflow_provider_slshudi.ledger.states import LIVE, Kind
 from airflow_provider_slshudi.notes.acts import DRY_RUN, Act
 from airflow_provider_slshudi.pages.access import Viewer, ViewerDep
@@ -62,7 +63,9 @@ def backfill(request: Request, viewer: ViewerDep, name: str) -> HTMLResponse:
     dags = viewer.require(name)
     ledger = _ledger()
     found = ledger.standings(1, ledger.now(), [name])
-    missing = [item for shard in shards.shards(found[0]) for item in shard.missing] if found else []
+    # What a gone shard had cannot be read any more.
+    there = [item for item in shards.shards(found[0]) if item.shard.status != GONE] if found else []
+    missing = [item for shard in there for item in shard.missing]
     density = found[0].density if found else {}
     past = [item for item in ledger.history(name, BATCHES) if item.transaction.kind is Kind.BACKFILL]
     shown: dict[str, Any] = {
@@ -154,10 +157,9 @@ def _pipeline(
     }
     roles = {role: _dag(dags, name, role) for role in ("tail", "verify", "repair")}
     acts = ledger.deeds(name, DEEDS)
-    offered = (Act.REPLAY, Act.REBUILD_METADATA)
-    return page(
-        request, "pipeline.html", dags=dags, roles=roles, acts=offered, deeds=acts, said=said, before=before, **shown
-    )
+    shown |= {"dags": dags, "roles": roles, "said": said, "before": before, "deeds": acts}
+    shown |= {"acts": (Act.REPLAY, Act.REBUILD_METADATA), "dismiss": Act.DISMISS}
+    return page(request, "pipeline.html", **shown)
 
 
 def _transaction(request: Request, viewer: Viewer, id_: str) -> HTMLResponse:
@@ -175,7 +177,7 @@ def _dag(dags: list[str], name: str, role: str) -> str | None:
 
 
 def _ledger() -> Ledger:
-    return LedgerHook(settings.ledger_conn_id()).ledger()
+    return LedgerHook(settings.ledger_conn_id()).ledger_as_it_is()
 
 
 async def _failed(request: Request, error: Exception) -> HTMLResponse:

@@ -16,6 +16,8 @@ from airflow_provider_slshudi.protocol.replay import replay
 from airflow_provider_slshudi.protocol.settle import Ended
 from airflow_provider_slshudi.protocol.work import Work
 
+_RECENT = 50
+
 
 def perform(work: Work, ended: Ended, act: Act, who: str, reason: str, transaction: str | None = None) -> str:
     """Does it, and returns what was done in a sentence; the ledger keeps who did it, why, and with what result.
@@ -28,8 +30,10 @@ def perform(work: Work, ended: Ended, act: Act, who: str, reason: str, transacti
         raise _wrong("reason", reason, "say why: whoever looks at the history later has to understand it")
     if act.needs_transaction and not transaction:
         raise _wrong("transaction", transaction, f"{act.value} needs the id of a transaction")
-    name = work.pipeline.name
-    with work.ledger.deed(name, act.value, who, reason, str(work.run), transaction) as result:
+    name, run = work.pipeline.name, str(work.run)
+    if any(deed.run == run and deed.result is not None for deed in work.ledger.deeds(name, _RECENT)):
+        raise _wrong("act", act.value, "this run did it before, for whoever asked then; press the button again")
+    with work.ledger.deed(name, act.value, who, reason, run, transaction) as result:
         done = _HOW[act](work, ended, f"{reason} ({who})", transaction)
         result.append(done)
     return done
@@ -79,6 +83,11 @@ def _replay(work: Work, ended: Ended, reason: str, transaction: str | None) -> s
     return f"transaction {done.transaction} moved {done.moved} logs into the table, {left} do not fit"
 
 
+def _dismiss(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
+    found = work.ledger.dismiss(work.pipeline.name)
+    return "; ".join(f"{item.error} at {item.step} of {item.dag_id}" for item in found) or "no failure was shown"
+
+
 def _drop_doubled(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
     done = drop_doubled(work)
     if done.instant is None:
@@ -95,6 +104,7 @@ _HOW: dict[Act, Callable[[Work, Ended, str, str | None], str]] = {
     Act.TABLE_IS_GONE: _forget,
     Act.REBUILD_METADATA: _metadata,
     Act.REPLAY: _replay,
+    Act.DISMISS: _dismiss,
     Act.DROP_DOUBLED: _drop_doubled,
 }
 

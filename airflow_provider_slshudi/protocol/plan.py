@@ -81,10 +81,19 @@ def accepting_gaps(work: Work, who: str, why: str) -> Transaction | None:
     """The next batch, as `tail`, which records what the service dropped as gaps, for a reason that a person gives."""
     source = work.pipeline.source.model_copy(update={"on_expired": "skip"})
     skipping = replace(work, pipeline=work.pipeline.model_copy(update={"source": source}))
-    with work.ledger.deed(work.pipeline.name, "accept-gap", who, why, str(work.run)) as result:
+    name = work.pipeline.name
+    with work.ledger.deed(name, "accept-gap", who, why, str(work.run)) as result:
+        before = {shard.id: shard.status for shard in work.ledger.shards(name)}
         planned = tail(skipping)
         gaps = [item for item in work.ledger.ranges(planned.id) if item.gap] if planned is not None else []
-        result.append(", ".join(map(str, gaps)) or "no log that nobody had read was dropped")
+        result += [f"planned as a gap: {item}" for item in gaps]
+        for shard in work.ledger.shards(name):
+            if shard.status == GONE and before.get(shard.id) not in (GONE, "readonly"):
+                result.append(f"shard {shard.id} is gone: what it got after cursor {shard.end} is not known")
+            if before.get(shard.id) == LATE and shard.status != LATE:
+                result.append(f"what shard {shard.id} got before cursor {shard.first} is not known")
+        if not result:
+            result.append("nothing that nobody had read is known to be lost")
     if planned is not None:
         work.ledger.note(planned.id, "gap accepted", {"by": who, "why": why, "gaps": [str(item) for item in gaps]})
     return planned
@@ -200,9 +209,14 @@ def _asked(
 ) -> tuple[Mapping[int, tuple[int, int]], list[ShardWindow]]:
     """The request as cursors, and what the service holds of their shards."""
     found = _refreshed(work, service, taken, save)
-    wanted = _wanted(request, service, found.there)
+    wanted = dict(_wanted(request, service, found.there))
     left = unread(((shard, *wanted[shard]) for shard in sorted(wanted.keys() & found.ends.keys())), taken)
-    return wanted, _windows(service, found, left)
+    windows = _windows(service, found, left)
+    if request.cursors is None:
+        # The oldest log that was there a moment ago may have expired; nobody named its cursor.
+        held = {window.shard: window.service_begin for window in windows}
+        wanted = {shard: (max(begin, held[shard]), end) for shard, (begin, end) in wanted.items() if held[shard] < end}
+    return wanted, windows
 
 
 def _taken(work: Work) -> list[Range]:
@@ -220,7 +234,7 @@ def _refreshed(work: Work, service: LogService, taken: list[Range], save: bool) 
     Raises:
         PipelineConflict: a shard is not the one that was read.
     """
-    name = work.pipeline.name
+    name, asked_at = work.pipeline.name, work.ledger.now()
     found = {shard.id: shard for shard in service.shards()}
     known = _known(work, found.keys())
     unlisted = [shard for shard in known.values() if shard.id not in found]
@@ -248,7 +262,7 @@ def _refreshed(work: Work, service: LogService, taken: list[Range], save: bool) 
         seen = [replace(shard, status=LATE) if shard.id in late else shard for shard in there]
         work.ledger.save_shards(name, [*seen, *gone])
         reach(Point.PLAN_SHARDS_SAVED)
-        sighting.look(work, service, there, known)
+        sighting.look(work, there, known, asked_at)
     return _Shards(there, ends, gone, late)
 
 

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from airflow_provider_slshudi.exceptions import SourceError, SourceRefused
+from airflow_provider_slshudi.exceptions import ConfigError, LedgerError, SourceError, SourceRefused
 from airflow_provider_slshudi.ledger.records import GONE, LedgerShard, Sighting
 from airflow_provider_slshudi.planning.sighting import Seen, backlog, first_unread
 from airflow_provider_slshudi.planning.windows import estimate, reach_of, unread
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.sls.fanout import ask_each
+from airflow_provider_slshudi.sls.faults import PERSON
 from airflow_provider_slshudi.sls.service import LogService
 
 _log = logging.getLogger(__name__)
@@ -21,16 +22,32 @@ _RETENTION_STAYS = timedelta(hours=1)
 """How long the answer to "how long are logs kept" counts; it changes by hand, and costs a request."""
 
 
-def look(work: Work, service: LogService, shards: Iterable[LedgerShard], before: Mapping[int, LedgerShard]) -> None:
-    """Keeps what the `shards`, asked just now, say of the pipeline.
+def look(work: Work, shards: Iterable[LedgerShard], before: Mapping[int, LedgerShard], at: datetime) -> None:
+    """Keeps what the `shards` say of the pipeline, and never fails: a plan does not depend on figures.
 
-    Asks the service for the age of unread logs where the look before does not tell it. Where it does not answer,
-    that stays unknown: nobody waits for a figure.
+    Asks the service for the age of unread logs where the look before does not tell it. Where it does not answer
+    within seconds, that stays unknown.
 
     Args:
         before: the shards as the ledger had them until now.
+        at: a time before the shards' ends were asked: what came later is younger.
     """
-    name, now = work.pipeline.name, work.ledger.now()
+    try:
+        service = work.connect()
+        service.patience = PERSON
+        _look(work, service, shards, before, at)
+    except (SourceError, ConfigError, LedgerError) as error:
+        _log.warning("what this plan saw of the service is not kept: %s", error)
+
+
+def _look(
+    work: Work,
+    service: LogService,
+    shards: Iterable[LedgerShard],
+    before: Mapping[int, LedgerShard],
+    now: datetime,
+) -> None:
+    name = work.pipeline.name
     last = next(iter(work.ledger.sightings(name, 1)), None)
     known = {id_: shard.end for id_, shard in before.items()}
     seen = [Seen(shard.id, shard.first, shard.end, known.get(shard.id)) for shard in shards if shard.end is not None]
@@ -107,10 +124,15 @@ def _since(
         else:
             asked.append(shard)
 
+    failed: list[SourceError] = []
+
     def ask(shard: int) -> int | None:
+        if failed:  # one is enough: the others would wait for as long
+            return None
         try:
             return service.received(shard, unread[shard])
         except SourceError as error:
+            failed.append(error)
             _log.info("the age of unread logs is not known: %s", error)
             return None
 

@@ -37,11 +37,11 @@ class SlsHudiSettleSensor(PipelineTask, BaseSensorOperator):
         from airflow_provider_slshudi.protocol.settle import require_alone, settle
 
         try:
-            with self.told(context, waits=True):
+            with self.told(context, passing=(TransientError,)):
                 work = self.work(context)
                 settled = settle(work, run_ended(context))
-                tell(self.outlets, context, work, settled)
                 require_alone(work)
+                tell(self.outlets, context, work, settled)
         except TransientError as error:
             self.log.warning("not settled yet: %s", error)
             return PokeReturnValue(is_done=False)

@@ -18,7 +18,11 @@ WINDOW = timedelta(hours=1)
 NEWEST = 60
 """Transactions that a curve has at most."""
 SILENT = timedelta(minutes=10)
-"""A live transaction without a heartbeat for as long counts as left behind."""
+"""A live transaction without a heartbeat for as long counts as left behind; a step that waits for longer is stuck."""
+UNSEEN = timedelta(hours=1)
+"""A pipeline at which no run has looked for as long may be paused."""
+_IN_VAIN = 3
+_CLOCKS = timedelta(minutes=1)
 EXPIRES_SOON = 0.25
 """Unread logs expire soon if less than this part of their time is left."""
 
@@ -47,8 +51,8 @@ class Lag:
         bytes: their raw bytes, estimated; None if no batch has shown how large log groups are.
         seconds: the age of the oldest unread log is at most this; where nothing is unread, of one that nobody saw yet.
             None if the service did not tell.
-        expires: seconds until the service drops the first unread log, at the earliest; None if nothing is unread or the
-            service did not tell.
+        expires: seconds until the service drops the first unread log, at the earliest; where nothing is unread, the
+            first one that came after the look. None if the service did not tell.
     """
 
     seen: datetime
@@ -136,13 +140,14 @@ def unread_of(standing: Standing) -> list[Range]:
 def lag_of(standing: Standing) -> Lag | None:
     """How far the pipeline is behind; None if no look was kept."""
     seen = next(iter(standing.sightings), None)
-    if seen is None:
-        return None
+    if seen is None or seen.at - standing.now > _CLOCKS:
+        return None  # a look that is yet to come was taken by a clock that was ahead
     left = unread_of(standing)
     size = round(estimate(left, standing.density)) if standing.density or not left else None
     if not left:
         # What came after the look is unread, too, and nobody has seen it.
-        return Lag(seen.at, 0, 0, _seconds(standing.now - seen.at), None)
+        since = _seconds(standing.now - seen.at)
+        return Lag(seen.at, 0, 0, since, None if standing.kept is None else standing.kept - since)
     shards = {item.shard for item in left}
     ages = [standing.unread_since[shard] for shard in shards if shard in standing.unread_since]
     behind = standing.now.timestamp() - min(ages) if len(ages) == len(shards) else None
@@ -151,13 +156,15 @@ def lag_of(standing: Standing) -> Lag | None:
 
 
 def _need(standing: Standing, lag: Lag | None) -> tuple[Need, str]:
-    stopped = [trouble for trouble in standing.troubles if not trouble.waits]
+    stopped = [item for item in standing.troubles if not item.waits or standing.now - item.since > SILENT]
     if stopped:
         first = stopped[0]
         return Need.LOOK, f"{first.dag_id} failed at {first.step}: {first.error}"
     silent = [live for live in standing.live if standing.now - live.heartbeat > SILENT]
     if silent:
         return Need.LOOK, f"batch {silent[0].id} is {silent[0].state.value} and nobody works on it"
+    if _given_up(standing.newest) >= _IN_VAIN:
+        return Need.LOOK, f"the last {_given_up(standing.newest)} batches were all given up"
     if _expires_soon(lag, standing.kept):
         return Need.EXPIRES, "the service drops unread logs soon"
     waiting = [trouble for trouble in standing.troubles if trouble.waits]
@@ -165,9 +172,17 @@ def _need(standing: Standing, lag: Lag | None) -> tuple[Need, str]:
         return Need.WAITS, f"{waiting[0].dag_id} waits at {waiting[0].step}: {waiting[0].error}"
     if lag is None:
         return Need.UNKNOWN, "no run has looked at the service yet"
+    if standing.now - lag.seen > UNSEEN:
+        return Need.WAITS, f"no run has looked at the service since {lag.seen:%Y-%m-%d %H:%M} UTC"
     if standing.live:
         return Need.NOTHING, "a batch is under way"
     return Need.NOTHING, "the next run reads what is unread" if lag.groups else "all that was seen is read"
+
+
+def _given_up(newest: Sequence[Transaction]) -> int:
+    """How many of the newest decided batches were aborted, one after the other."""
+    decided = [item.state for item in newest if item.state in (State.ABORTED, State.COMMITTED)]
+    return next((at for at, state in enumerate(decided) if state is State.COMMITTED), len(decided))
 
 
 def _expires_soon(lag: Lag | None, kept: int | None) -> bool:
@@ -190,7 +205,12 @@ def _came(sightings: Sequence[Sighting]) -> float | None:
 def _committed(standing: Standing) -> float | None:
     """Bytes a second of the batches committed within the window."""
     begin = standing.now - WINDOW
-    within = [item for item in standing.newest if item.state is State.COMMITTED and item.changed >= begin]
+    # A rebuilt ledger does not know when its batches were; it has them begin and end at once.
+    within = [
+        item
+        for item in standing.newest
+        if item.state is State.COMMITTED and item.changed >= begin and item.created < item.changed
+    ]
     if not within:
         return None
     # A pipeline that began, or a list that ends, within the window is measured over its own time.

@@ -42,7 +42,7 @@ def test_the_tail_strings_the_steps_and_runs_one_at_a_time(pipelines: Path) -> N
     dag = tail_dag("ad_events", tags=["mine"], default_args={"retries": 5})
     assert in_order(dag) == [f"batch.{step}" for step in STEPS]
     assert (schedule(dag), dag.max_active_runs, dag.catchup) == (timedelta(seconds=30), 1, False)
-    assert dag.tags == {"mine", "slshudi", "ad_events"}, "by its tags the pages know whose DAG it is"
+    assert dag.tags == {"mine", "slshudi", "slshudi:ad_events"}, "by its tags the pages know whose DAG it is"
     retries = {task.task_id: task.retries for task in dag.tasks}
     drivers = {retries.pop(f"batch.{step}") for step in ("open", "append", "commit")}
     assert drivers == {0}, "what a driver left is decided by settle"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Sighting
 from airflow_provider_slshudi.ranges import Range
-from airflow_provider_slshudi.views.standing import Need, pipelines
+from airflow_provider_slshudi.views.standing import Need, pipelines, view_of
 from tests.seen import GROUP, committed, planned, registered, saw
 
 DAY = 86_400
@@ -122,3 +123,50 @@ def test_a_curve_has_one_unit(ledger: Ledger) -> None:
     saw(ledger, "clicks", unread=60)
     (view,) = pipelines(ledger)
     assert view.curve == [70, 60], "log groups, since nobody knew bytes at first"
+
+
+def test_a_pipeline_that_nobody_runs_any_more_is_not_well(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    saw(ledger, "clicks", unread=0, kept=DAY, seconds_ago=20 * 3_600)
+    committed(ledger, "clicks", [Range(0, 0, 100)], "run-1")
+    (view,) = pipelines(ledger)
+    assert view.lag is not None and view.lag.expires is not None
+    assert view.need is Need.EXPIRES and view.lag.expires < 4 * 3_600, "what came since the look may expire by then"
+
+
+def test_a_step_that_waits_for_long_and_batches_given_up_in_vain_need_a_person(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    saw(ledger, "clicks", unread=100)
+    for at in range(3):
+        given_up = planned(ledger, "clicks", [Range(0, at, at + 1)], f"run-{at}")
+        ledger.aborted(given_up.id, 1, "killed")
+    (view,) = pipelines(ledger)
+    assert (view.need, view.why) == (Need.LOOK, "the last 3 batches were all given up")
+    committed(ledger, "clicks", [Range(0, 0, 100)], "run-9")
+    ledger.trouble("clicks", "clicks_tail", "run-10", "settle", "TimelineUnreadable", "no mount", waits=True)
+    (standing,) = ledger.standings(10, ledger.now() - timedelta(hours=1))
+    later = replace(standing, now=standing.now + timedelta(minutes=11))
+    assert (view_of(standing).need, view_of(later).need) == (Need.WAITS, Need.LOOK)
+
+
+def test_a_look_by_a_clock_that_was_ahead_is_no_look(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    saw(ledger, "clicks", unread=0, seconds_ago=-72_000)
+    assert pipelines(ledger)[0].lag is None
+    saw(ledger, "clicks", unread=100)
+    assert len(ledger.sightings("clicks", 10)) == 1, "the next look takes its place"
+
+
+def test_a_pipeline_that_was_only_looked_at_may_get_another_name(ledger: Ledger) -> None:
+    registered(ledger, "click")
+    saw(ledger, "click", unread=0)
+    ledger.trouble("click", "click_tail", "run-1", "plan", "DataExpired", "gone", waits=False)
+    ledger.register("clicks", "sls://ads/click", "file:///lake/click")
+    assert [view.name for view in pipelines(ledger)] == ["clicks"]
+
+
+def test_failures_are_dismissed(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    ledger.trouble("clicks", "clicks_old", "run-1", "append", "JobFailed", "gone", waits=False)
+    assert [found.dag_id for found in ledger.dismiss("clicks")] == ["clicks_old"]
+    assert ledger.troubles() == []

@@ -54,15 +54,21 @@ async function ask(form, method, path, body) {
 // The params of a run: what is filled in; a ticked box is true; ticked ranges become { shard: [begin, end] }.
 function confOf(form, button) {
   const conf = {}, cursors = {};
+  // A run takes one span of each shard: what lies unticked within it would be read, too.
+  for (const field of form.querySelectorAll("[name=range]:not(:checked)")) {
+    const same = [...form.querySelectorAll(`[name=range][data-shard="${CSS.escape(field.dataset.shard)}"]`)];
+    const at = same.indexOf(field);
+    if (same.slice(0, at).some((one) => one.checked) && same.slice(at).some((one) => one.checked)) {
+      throw new Error(`of shard ${field.dataset.shard}, tick the range from ${field.dataset.begin} as well, or ask in two runs`);
+    }
+  }
   for (const field of form.elements) {
     if (!field.name || field.tagName === "BUTTON") continue;
     if (field.type === "checkbox") {
       if (!field.checked) continue;
       if (field.name !== "range") { conf[field.name] = true; continue; }
-      const { shard, begin, end } = field.dataset, known = cursors[shard];
-      // What lies between two ranges of a shard was read, and is left out by the run.
-      const first = known && BigInt(known[0]) < BigInt(begin) ? known[0] : begin;
-      cursors[shard] = [first, known && BigInt(known[1]) > BigInt(end) ? known[1] : end];
+      const { shard, begin, end } = field.dataset;
+      cursors[shard] = [cursors[shard]?.[0] ?? begin, end];
     } else if (field.value) {
       conf[field.name] = field.value;
     }
@@ -76,7 +82,13 @@ document.addEventListener("submit", async (event) => {
   const form = event.target, said = form.querySelector("output");
   event.preventDefault();
   if (form.matches("form.trigger")) {
-    const conf = confOf(form, event.submitter);
+    let conf;
+    try {
+      conf = confOf(form, event.submitter);
+    } catch (error) {
+      said.textContent = error.message;
+      return;
+    }
     const run = await ask(form, "POST", "/dagRuns", { logical_date: null, conf });
     if (!run) return;
     const link = document.createElement("a");
@@ -93,7 +105,10 @@ document.addEventListener("submit", async (event) => {
 });
 
 async function refresh() {
-  const busy = document.querySelector("output:not(:empty)") || document.activeElement?.matches("input, textarea, button");
+  const outputs = () => [...document.querySelectorAll("output")];
+  const ticked = document.querySelector("input[type=checkbox]:checked:not([hidden])");
+  const asking = outputs().some((said) => said.textContent === "…");
+  const busy = asking || ticked || document.activeElement?.matches("input, textarea, button");
   if (document.hidden || busy || window.getSelection().toString()) return;
   const answer = await fetch(location.href, { headers: { Accept: "text/html" } }).catch(() => null);
   if (!answer || answer.status === 401 || answer.status === 403) return;
@@ -101,7 +116,9 @@ async function refresh() {
   const shown = document.querySelector("main");
   if (found && shown && found.innerHTML !== shown.innerHTML) {
     const at = document.activeElement && document.activeElement.getAttribute("href");
+    const said = outputs().map((output) => [...output.childNodes]);
     shown.replaceChildren(...found.childNodes);
+    if (outputs().length === said.length) outputs().forEach((output, at) => output.replaceChildren(...said[at]));
     if (at) document.querySelector(`main a[href="${CSS.escape(at)}"]`)?.focus();
   }
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 
 from airflow_provider_slshudi.exceptions import DataExpired, LeaseHeld, SourceUnavailable
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
@@ -119,3 +119,27 @@ def test_a_wrong_param_is_no_trouble_of_the_pipeline(put: Put, ledger: Ledger) -
     assert ledger.troubles() == []
     (deed,) = ledger.deeds("ad_events", 10)
     assert (deed.act, deed.who) == ("abandon", "tail/run-1") and "has no live transaction" in (deed.result or "")
+
+
+def test_a_settle_that_fails_otherwise_does_not_wait(put: Put, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a fault of ours")
+
+    monkeypatch.setattr("airflow_provider_slshudi.protocol.settle.settle", fail)
+    context = in_run()
+    context["ti"].try_number = 9
+    with pytest.raises(ZeroDivisionError):
+        SlsHudiSettleSensor(task_id="batch.settle", pipeline="ad_events").poke(context)
+    assert [trouble.waits for trouble in ledger.troubles("ad_events")] == [False]
+
+
+def test_a_step_that_takes_too_long_for_airflow_needs_a_person(
+    put: Put, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*_: object) -> None:
+        raise AirflowTaskTimeout("an hour is over")
+
+    monkeypatch.setattr(plan, "tail", slow)
+    with pytest.raises(AirflowTaskTimeout):
+        step().execute(in_run())
+    assert [(trouble.error, trouble.waits) for trouble in ledger.troubles()] == [("AirflowTaskTimeout", False)]
