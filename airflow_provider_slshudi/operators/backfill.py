@@ -16,7 +16,7 @@ from pydantic import AwareDatetime, TypeAdapter, ValidationError
 from airflow_provider_slshudi.exceptions import ConfigError, CursorError
 from airflow_provider_slshudi.links import PipelineLink
 from airflow_provider_slshudi.notes.acts import DRY_RUN
-from airflow_provider_slshudi.operators.base import PARAMS_SOURCE, PipelineTask, refuse_unknown_params
+from airflow_provider_slshudi.operators.base import PARAMS_SOURCE, PipelineTask, refuse_unknown_params, who_asked
 from airflow_provider_slshudi.operators.steps import SlsHudiPlanOperator
 
 if TYPE_CHECKING:
@@ -145,9 +145,8 @@ def _dry_run(work: Work, request: BackfillRequest, context: Context) -> str:
     from airflow_provider_slshudi.protocol.estimate import estimate_backfill
     from airflow_provider_slshudi.views.words import backfill
 
-    run = context["dag_run"]
-    who = getattr(run, "triggering_user_name", None) or f"{run.dag_id}/{run.run_id}"
-    with work.ledger.deed(work.pipeline.name, DRY_RUN, who, _said(context["params"]), str(work.run)) as result:
+    name, who = work.pipeline.name, who_asked(context)
+    with work.ledger.deed(name, DRY_RUN, who, _said(context["params"]), str(work.run)) as result:
         said = backfill(estimate_backfill(work, request))
         result.append(said)
     return said

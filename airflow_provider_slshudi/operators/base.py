@@ -170,6 +170,12 @@ def refuse_unknown_params(context: Context, known: Collection[str]) -> None:
         )
 
 
+def who_asked(context: Context) -> str:
+    """The user who triggered the run; the run itself if nobody did."""
+    run = context["dag_run"]
+    return getattr(run, "triggering_user_name", None) or f"{run.dag_id}/{run.run_id}"
+
+
 def run_ended(context: Context) -> Ended:
     """Returns a function that asks Airflow whether a DAG run has ended.
 

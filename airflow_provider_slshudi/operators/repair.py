@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.notes.acts import Act
-from airflow_provider_slshudi.operators.base import PARAMS_SOURCE, PipelineOperator, refuse_unknown_params, run_ended
+from airflow_provider_slshudi.operators.base import (
+    PARAMS_SOURCE,
+    PipelineOperator,
+    refuse_unknown_params,
+    run_ended,
+    who_asked,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -42,8 +48,7 @@ class SlsHudiRepairOperator(PipelineOperator):
                 raise ConfigError(
                     f"act: {act!r}: one of {', '.join(known)}", source=PARAMS_SOURCE, field="act", value=act
                 )
-            run = context["dag_run"]
-            who = getattr(run, "triggering_user_name", None) or f"{run.dag_id}/{run.run_id}"
+            who = who_asked(context)
             done = perform(
                 self.work(context), run_ended(context), known[act], who, str(reason or ""), transaction or None
             )

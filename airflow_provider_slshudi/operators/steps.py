@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_slshudi.exceptions import JobFailed, TransientError
 from airflow_provider_slshudi.links import SparkLink, TransactionLink
-from airflow_provider_slshudi.operators.base import PipelineOperator, this_airflow
+from airflow_provider_slshudi.operators.base import PipelineOperator, this_airflow, who_asked
 from airflow_provider_slshudi.operators.events import extra_of
 
 if TYPE_CHECKING:
@@ -61,9 +61,7 @@ class SlsHudiPlanOperator(PipelineOperator):
         why = context["params"].get(ACCEPT_GAP)
         if not why:
             return tail(work), {}
-        run = context["dag_run"]
-        who = getattr(run, "triggering_user_name", None) or f"{run.dag_id}/{run.run_id}"
-        return accepting_gaps(work, who, str(why)), {}
+        return accepting_gaps(work, who_asked(context), str(why)), {}
 
 
 class _Step(PipelineOperator):

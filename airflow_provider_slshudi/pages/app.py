@@ -135,9 +135,8 @@ def static(viewer: ViewerDep, name: str) -> Response:
     """Style sheet and script."""
     if name not in STATIC:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such file.")
-    return Response(
-        STATIC[name].read_bytes(), media_type={"css": "text/css", "js": "text/javascript"}[name[-3:].strip(".")]
-    )
+    kind = "text/css" if name.endswith(".css") else "text/javascript"
+    return Response(STATIC[name].read_bytes(), media_type=kind)
 
 
 def _pipeline(

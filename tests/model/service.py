@@ -68,6 +68,12 @@ class ModelService:
     def at(self, shard: int, unix_seconds: int) -> int:
         return self._ends[shard]
 
+    def received(self, shard: int, cursor: int) -> int:
+        return int(time.time())
+
+    def retention(self) -> tuple[int, int]:
+        return 7 * 86_400, 0
+
 
 @dataclass(frozen=True)
 class _Pull:

@@ -57,6 +57,14 @@ class Logstore:
     def end_if_there(self, shard: int) -> int | None:
         return self.end(shard) if shard in self.kept else None
 
+    def received(self, shard: int, cursor: int) -> int:
+        self.asked["received"] += 1
+        return int(time.time())
+
+    def retention(self) -> tuple[int, int]:
+        self.asked["retention"] += 1
+        return 7 * 86_400, 0
+
     def grow(self, shard: int, begin: int = BASE) -> None:
         self.kept[shard] = begin, self.kept[shard][1] + 10
 
