@@ -39,9 +39,7 @@ class PipelineLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """The page; none where the pipeline's file cannot be read."""
         try:
-            dag = operator.get_dag()
-            named = settings.pipeline(getattr(operator, "pipeline", ""), dagfile.of(dag) if dag else None)
-            return _page(f"pipelines/{named.name}")
+            return _page(f"pipelines/{_name_of(operator)}")
         except ConfigError:
             return ""
 
@@ -54,6 +52,15 @@ class SparkLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """None: Airflow asks once the task has ended, and the driver with it."""
         return ""
+
+
+def _name_of(operator: BaseOperator) -> str:
+    """The pipeline's name: as the task has read it, or else by its file, which the task may have failed to read."""
+    work = getattr(operator, "_work", None)
+    if work is not None:
+        return str(work.pipeline.name)
+    dag = operator.get_dag()
+    return settings.pipeline(getattr(operator, "pipeline", ""), dagfile.of(dag) if dag else None).name
 
 
 def _page(path: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,6 +36,11 @@ class Density:
 
     bytes: float
     rows: float
+
+
+def by_shard(ranges: Iterable[Range]) -> dict[int, list[Range]]:
+    """The sorted ranges of each shard."""
+    return {shard: list(group) for shard, group in groupby(sorted(ranges), key=lambda item: item.shard)}
 
 
 def merge(ranges: Iterable[Range]) -> list[Range]:

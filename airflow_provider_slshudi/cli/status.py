@@ -65,17 +65,13 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _row(view: PipelineView) -> tuple[object, ...]:
-    from airflow_provider_slshudi.views.words import UNKNOWN, ago, rate, size, span
+    from airflow_provider_slshudi.views.words import ago, behind, expires, rate, size
 
-    lag = view.lag
-    behind = unread = expires = UNKNOWN
-    if lag is not None:
-        behind = f"up to {span(lag.seconds)}" if lag.seconds is not None else UNKNOWN
-        unread, expires = size(lag.bytes), "" if not lag.groups else span(lag.expires)
+    lag, now = view.lag, view.now
     committed = None if view.committed is None else view.committed.changed
     return (
-        *(view.name, view.need.value, view.why, behind, unread, expires),
-        *(rate(view.rates.came), rate(view.rates.committed), ago(view.fresh, view.now), ago(committed, view.now)),
+        *(view.name, view.need.value, view.why, behind(lag), size(lag.bytes if lag else None), expires(lag)),
+        *(rate(view.rates.came), rate(view.rates.committed), ago(view.fresh, now), ago(committed, now)),
     )
 
 

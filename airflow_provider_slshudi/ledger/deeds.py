@@ -12,24 +12,24 @@ from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.records import Deed
 from airflow_provider_slshudi.ledger.transactions import plain
 
-_acts = models.acts
-_DEED = [_acts.c[name] if name in _acts.c else _acts.c.transaction_id.label(name) for name in Deed.__slots__]
+_deeds = models.deeds
+_DEED = models.columns(_deeds, Deed)
 
 
 def begin(connection: Connection, found: Mapping[str, Any]) -> int:
-    """See `Ledger.acts`."""
+    """See `Ledger.deed`."""
     values = {**found, "reason": plain(found["reason"]), "who": found["who"][: models.NAME_LENGTH]}
     values["at"] = now(connection)
-    (id_,) = connection.execute(insert(_acts).values(values)).inserted_primary_key or (0,)
+    (id_,) = connection.execute(insert(_deeds).values(values)).inserted_primary_key or (0,)
     return int(id_)
 
 
 def end(connection: Connection, id_: int, result: str) -> None:
-    """See `Ledger.acts`."""
-    connection.execute(update(_acts).where(_acts.c.id == id_).values(result=plain(result)))
+    """See `Ledger.deed`."""
+    connection.execute(update(_deeds).where(_deeds.c.id == id_).values(result=plain(result)))
 
 
 def last(connection: Connection, pipeline: str, limit: int) -> list[Deed]:
     """The newest, newest first."""
-    query = select(*_DEED).where(_acts.c.pipeline == pipeline).order_by(_acts.c.id.desc()).limit(limit)
+    query = select(*_DEED).where(_deeds.c.pipeline == pipeline).order_by(_deeds.c.id.desc()).limit(limit)
     return [Deed(*row) for row in connection.execute(query)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import datetime, timezone
 from typing import Any
 
@@ -10,6 +11,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     DateTime,
     Dialect,
     Float,
@@ -221,8 +223,8 @@ events = Table(
 )
 
 # What people had done to a pipeline; `result` is empty until it has ended. No rebuild of the ledger forgets it.
-acts = Table(
-    f"{PREFIX}act",
+deeds = Table(
+    f"{PREFIX}deed",
     metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("pipeline", String(NAME_LENGTH), nullable=False),
@@ -236,3 +238,9 @@ acts = Table(
     Index(None, "pipeline", "id"),
     **_MYSQL,
 )
+
+
+def columns(table: Table, record: type[Any]) -> list[ColumnElement[Any]]:
+    """The table's columns in the order of a record's fields; `transaction` is kept as `transaction_id`."""
+    names = (field.name for field in fields(record))
+    return [table.c[name] if name in table.c else table.c[f"{name}_id"].label(name) for name in names]

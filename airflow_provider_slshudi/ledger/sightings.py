@@ -19,8 +19,8 @@ KEPT = timedelta(hours=48)
 """How long a sighting stays."""
 _sightings = models.sightings
 _troubles = models.troubles
-_OF = _troubles.c.transaction_id
-_SEEN = [_sightings.c[name] for name in Sighting.__slots__]
+_SEEN = models.columns(_sightings, Sighting)
+_TROUBLE = models.columns(_troubles, Trouble)
 
 
 def save(connection: Connection, pipeline: str, sighting: Sighting, shards: Mapping[int, int | None]) -> None:
@@ -46,10 +46,9 @@ def last(connection: Connection, pipeline: str, limit: int) -> list[Sighting]:
 
 def since(connection: Connection, pipeline: str, at: datetime) -> list[Sighting]:
     """The newest sighting, and others from `at` on, newest first."""
-    newest = last(connection, pipeline, 1)
     query = select(*_SEEN).where(_sightings.c.pipeline == pipeline, _sightings.c.at >= at)
     found = [Sighting(*row) for row in connection.execute(query.order_by(_sightings.c.at.desc()))]
-    return found or newest
+    return found or last(connection, pipeline, 1)
 
 
 def last_kept(connection: Connection, pipeline: str) -> Sighting | None:
@@ -98,8 +97,7 @@ def end(connection: Connection, ended: Sequence[Trouble]) -> None:
 
 def troubles(connection: Connection, pipeline: str | None = None) -> list[Trouble]:
     """The troubles of a pipeline, or of all, those of the longest standing first."""
-    names = [_troubles.c[name] if name in _troubles.c else _OF.label(name) for name in Trouble.__slots__]
-    query: Select[Any] = select(*names).order_by(_troubles.c.since)
+    query: Select[Any] = select(*_TROUBLE).order_by(_troubles.c.since)
     if pipeline is not None:
         query = query.where(_troubles.c.pipeline == pipeline)
     return [Trouble(*row) for row in connection.execute(query)]

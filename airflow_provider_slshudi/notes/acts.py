@@ -8,6 +8,10 @@ DRY_RUN = "backfill, dry run"
 """The ledger's name for a question that starts nothing."""
 
 
+PARAMS_SOURCE = "DAG params"
+"""`source` of a ConfigError about what a run was given."""
+
+
 class Act(str, Enum):
     """An act, by the name that a run's param gives it; `does` says what will happen."""
 

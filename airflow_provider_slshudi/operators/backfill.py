@@ -15,8 +15,8 @@ from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from airflow_provider_slshudi.exceptions import ConfigError, CursorError
 from airflow_provider_slshudi.links import PipelineLink
-from airflow_provider_slshudi.notes.acts import DRY_RUN
-from airflow_provider_slshudi.operators.base import PARAMS_SOURCE, PipelineTask, refuse_unknown_params, who_asked
+from airflow_provider_slshudi.notes.acts import DRY_RUN, PARAMS_SOURCE
+from airflow_provider_slshudi.operators.base import PipelineTask, refuse_unknown_params, who_asked
 from airflow_provider_slshudi.operators.steps import SlsHudiPlanOperator
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from airflow.sdk.log import redact  # type: ignore[attr-defined]  # it has no __
 from airflow_provider_slshudi import dagfile
 from airflow_provider_slshudi.exceptions import ConfigError, TerminalError
 from airflow_provider_slshudi.links import PipelineLink, SparkLink
+from airflow_provider_slshudi.notes.acts import PARAMS_SOURCE
 from airflow_provider_slshudi.operators.signals import signal
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _OVER = ("success", "failed")
-PARAMS_SOURCE = "DAG params"
-"""`source` of a ConfigError about what a run was given."""
 _IDENTITY = "slshudi_airflow"
 
 

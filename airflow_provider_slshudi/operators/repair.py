@@ -5,14 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.notes.acts import Act
-from airflow_provider_slshudi.operators.base import (
-    PARAMS_SOURCE,
-    PipelineOperator,
-    refuse_unknown_params,
-    run_ended,
-    who_asked,
-)
+from airflow_provider_slshudi.notes.acts import PARAMS_SOURCE, Act
+from airflow_provider_slshudi.operators.base import PipelineOperator, refuse_unknown_params, run_ended, who_asked
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

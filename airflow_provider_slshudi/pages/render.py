@@ -62,6 +62,8 @@ _environment.filters |= {
     "rate": _figure(words.rate),
     "count": _figure(words.count),
     "ago": _figure(words.ago),
+    "behind": _figure(words.behind),
+    "expires": words.expires,
     "time": _time,
     "segment": lambda text: quote(str(text), safe=""),
     "curve": drawings.curve,

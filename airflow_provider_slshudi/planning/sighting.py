@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.planning.windows import estimate, unread
-from airflow_provider_slshudi.ranges import Density, Range
+from airflow_provider_slshudi.ranges import Density, Range, by_shard
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,4 @@ def _bytes(ranges: list[Range], density: Mapping[int, Density]) -> int | None:
 
 def first_unread(left: Sequence[Range]) -> dict[int, int]:
     """The first unread cursor of each shard that has one."""
-    found: dict[int, int] = {}
-    for item in left:
-        found[item.shard] = min(item.begin, found.get(item.shard, item.begin))
-    return found
+    return {shard: mine[0].begin for shard, mine in by_shard(left).items()}

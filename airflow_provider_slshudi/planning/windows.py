@@ -6,10 +6,9 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from airflow_provider_slshudi.exceptions import PipelineConflict
-from airflow_provider_slshudi.ranges import Density, Range, subtract
+from airflow_provider_slshudi.ranges import Density, Range, by_shard, subtract
 
 DEFAULT_BYTES_PER_GROUP = 64 * 1024
 
@@ -64,8 +63,7 @@ def refuse_other_shards(pipeline: str, shards: Iterable[tuple[int, int, int]], t
 
 def reach_of(ranges: Iterable[Range]) -> dict[int, int]:
     """The last end of each shard's ranges."""
-    by_shard = groupby(sorted(ranges), key=lambda item: item.shard)
-    return {shard: max(item.end for item in group) for shard, group in by_shard}
+    return {shard: max(item.end for item in mine) for shard, mine in by_shard(ranges).items()}
 
 
 def bytes_per_group(density: Mapping[int, Density], shard: int) -> float:
@@ -89,8 +87,7 @@ def limit(ranges: Sequence[Range], density: Mapping[int, Density], max_bytes: in
     if backlog <= max_bytes:
         return list(ranges)
     taken: list[Range] = []
-    for _, of_shard in groupby(sorted(ranges), key=lambda item: item.shard):
-        mine = list(of_shard)
+    for mine in by_shard(ranges).values():
         # Whole numbers: a cursor times a float would lose its last digits.
         groups = sum(map(len, mine))
         left = max(1, math.floor(groups * (max_bytes / backlog)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.notes.acts import Act
+from airflow_provider_slshudi.notes.acts import PARAMS_SOURCE, Act
 from airflow_provider_slshudi.notes.handover import Selection
 from airflow_provider_slshudi.protocol import metadata
 from airflow_provider_slshudi.protocol.abandon import abandon
@@ -110,4 +110,4 @@ _HOW: dict[Act, Callable[[Work, Ended, str, str | None], str]] = {
 
 
 def _wrong(field: str, value: object, why: str) -> ConfigError:
-    return ConfigError(f"{field}: {value!r}: {why}", source="DAG params", field=field, value=value)
+    return ConfigError(f"{field}: {value!r}: {why}", source=PARAMS_SOURCE, field=field, value=value)

@@ -13,6 +13,7 @@ from airflow_provider_slshudi.ledger.records import GONE, LedgerShard, Sighting
 from airflow_provider_slshudi.planning.sighting import Seen, backlog, first_unread
 from airflow_provider_slshudi.planning.windows import estimate, reach_of, unread
 from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.ranges import by_shard
 from airflow_provider_slshudi.sls.fanout import ask_each
 from airflow_provider_slshudi.sls.faults import PERSON
 from airflow_provider_slshudi.sls.service import LogService
@@ -97,11 +98,11 @@ def behind(work: Work) -> list[Behind]:
     there = [(shard, end) for shard in shards if (end := ends[shard.id]) is not None]
     covered, density = work.ledger.coverage(name), work.ledger.density(name)
     left = unread(((shard.id, shard.first, end) for shard, end in there), covered)
-    first, reached, now = first_unread(left), reach_of(covered), time.time()
-    ages = _since(service, [], first, None)
+    reached, unread_of, now = reach_of(covered), by_shard(left), time.time()
+    ages = _since(service, [], first_unread(left), None)
     found = []
     for shard, end in there:
-        mine = [item for item in left if item.shard == shard.id]
+        mine = unread_of.get(shard.id, [])
         at = ages.get(shard.id)
         size = round(estimate(mine, density)) if shard.id in density or not mine else None
         seconds = 0.0 if not mine else None if at is None else max(now - at, 0.0)

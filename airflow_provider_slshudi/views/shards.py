@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from airflow_provider_slshudi.ledger.records import LedgerShard, Standing
 from airflow_provider_slshudi.planning.windows import bytes_per_group, unread
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ranges import Range, by_shard
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class ShardView:
 
 def shards(standing: Standing) -> list[ShardView]:
     """All shards, by id."""
-    covered, running = _by_shard(standing.coverage), _by_shard(standing.reserved)
+    covered, running = by_shard(standing.coverage), by_shard(standing.reserved)
     return [
         _view(standing, shard, covered.get(shard.id, []), running.get(shard.id, []))
         for shard in sorted(standing.shards, key=lambda shard: shard.id)
@@ -75,8 +74,3 @@ def parents(shard: LedgerShard, among: Sequence[LedgerShard]) -> list[int]:
 
 def _share(one: LedgerShard, other: LedgerShard) -> bool:
     return bool(one.hash_begin) and one.hash_begin < other.hash_end and other.hash_begin < one.hash_end
-
-
-def _by_shard(ranges: Sequence[Range]) -> Mapping[int, list[Range]]:
-    ordered = sorted(ranges, key=lambda item: (item.shard, item.begin))
-    return {shard: list(group) for shard, group in groupby(ordered, key=lambda item: item.shard)}

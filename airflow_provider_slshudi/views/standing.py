@@ -11,14 +11,13 @@ from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import GONE, Sighting, Standing, Transaction, Trouble
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.planning.windows import estimate, unread
+from airflow_provider_slshudi.protocol.settle import SILENT_AFTER
 from airflow_provider_slshudi.ranges import Range
 
 WINDOW = timedelta(hours=1)
 """How far back rates and curves go."""
 NEWEST = 60
 """Transactions that a curve has at most."""
-SILENT = timedelta(minutes=10)
-"""A live transaction without a heartbeat for as long counts as left behind; a step that waits for longer is stuck."""
 UNSEEN = timedelta(hours=1)
 """A pipeline at which no run has looked for as long may be paused."""
 _IN_VAIN = 3
@@ -156,15 +155,17 @@ def lag_of(standing: Standing) -> Lag | None:
 
 
 def _need(standing: Standing, lag: Lag | None) -> tuple[Need, str]:
-    stopped = [item for item in standing.troubles if not item.waits or standing.now - item.since > SILENT]
+    # What waits for as long as nobody works on a silent batch is stuck, too.
+    stopped = [item for item in standing.troubles if not item.waits or standing.now - item.since > SILENT_AFTER]
     if stopped:
         first = stopped[0]
         return Need.LOOK, f"{first.dag_id} failed at {first.step}: {first.error}"
-    silent = [live for live in standing.live if standing.now - live.heartbeat > SILENT]
+    silent = [live for live in standing.live if standing.now - live.heartbeat > SILENT_AFTER]
     if silent:
         return Need.LOOK, f"batch {silent[0].id} is {silent[0].state.value} and nobody works on it"
-    if _given_up(standing.newest) >= _IN_VAIN:
-        return Need.LOOK, f"the last {_given_up(standing.newest)} batches were all given up"
+    in_vain = _given_up(standing.newest)
+    if in_vain >= _IN_VAIN:
+        return Need.LOOK, f"the last {in_vain} batches were all given up"
     if _expires_soon(lag, standing.kept):
         return Need.EXPIRES, "the service drops unread logs soon"
     waiting = [trouble for trouble in standing.troubles if trouble.waits]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from airflow_provider_slshudi.protocol.estimate import Estimate
+    from airflow_provider_slshudi.views.standing import Lag
 
 UNKNOWN = "not known"
 _SPANS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
@@ -72,3 +73,15 @@ def backfill(found: Estimate) -> str:
         f"{count(found.groups)} log groups in {len(found.ranges)} ranges of {shards} shards; by recent batches about "
         f"{size(found.bytes)} raw, {count(found.rows)} rows, {count(found.batches)} batches, {span(found.seconds)}"
     )
+
+
+def behind(lag: Lag | None) -> str:
+    """How far behind: `up to 3 min 20 s`."""
+    return UNKNOWN if lag is None or lag.seconds is None else f"up to {span(lag.seconds)}"
+
+
+def expires(lag: Lag | None) -> str:
+    """When the service drops the first log that is unread, or came since the look."""
+    if lag is None:
+        return UNKNOWN
+    return span(lag.expires) + ("" if lag.groups else " (nothing was unread)")

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from airflow_provider_slshudi.demo.airflow import HOST
 from airflow_provider_slshudi.pages import PREFIX
-from tests.browser.world import LONG, WIDE, World, world
+from tests.browser.world import LONG, WIDE, World, exit_code, world
 
 CHROMIUM = "/usr/bin/chromium"
 MOST_SECONDS = 2.0
@@ -111,9 +111,7 @@ def main() -> int:
         wrong = [item for name in LOOKS for item in look(browser, found, name, given.pictures)]
         wrong += in_airflow(browser, found, given.pictures)
         browser.close()
-    for item in wrong:
-        print(f"wrong: {item}", file=sys.stderr)
-    return 1 if wrong else 0
+    return exit_code(wrong)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -71,6 +72,13 @@ def world(place: Path) -> Iterator[World]:
     with ServedAirflow(place / "airflow", place / "dags", environment) as airflow:
         yield World(airflow, live, done)
     engine.dispose()
+
+
+def exit_code(wrong: Sequence[str]) -> int:
+    """Says what is wrong; 1 if something is."""
+    for item in wrong:
+        print(f"wrong: {item}", file=sys.stderr)
+    return 1 if wrong else 0
 
 
 def _small(ledger: Ledger, name: str, at: int) -> None:

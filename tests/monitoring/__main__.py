@@ -17,7 +17,7 @@ import requests
 import yaml
 
 from airflow_provider_slshudi.demo.airflow import HOST
-from tests.browser.world import PIPELINES, World, world
+from tests.browser.world import PIPELINES, World, exit_code, world
 from tests.machine import ROOT
 from tests.waiting import until
 
@@ -104,9 +104,7 @@ def main() -> int:
         finally:
             server.terminate()
             server.wait()
-    for item in wrong:
-        print(f"wrong: {item}", file=sys.stderr)
-    return 1 if wrong else 0
+    return exit_code(wrong)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import Launcher
+from tests.ledgers import ledger_in
 from tests.local.sdk import by_ip
 from tests.pipelines import ad_events, customers
 from tests.scenarios import PROJECT, Scenario, SessionLauncher
@@ -75,10 +76,8 @@ def scenario(server: LocalSls, spark: SparkSession, tmp_path: Path) -> Iterator[
 @pytest.fixture
 def another_ledger(tmp_path: Path) -> Iterator[Ledger]:
     """An empty ledger, where a connection points by now, or in the place of one that was lost."""
-    engine = open_engine(f"sqlite:///{tmp_path / 'another-ledger.db'}")
-    migrate(engine)
-    yield Ledger(engine)
-    engine.dispose()
+    with ledger_in(tmp_path / "another-ledger.db") as made:
+        yield made
 
 
 @pytest.fixture

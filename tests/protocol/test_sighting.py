@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_slshudi.exceptions import SourceRefused, SourceUnavailable
-from airflow_provider_slshudi.ledger.engine import migrate, open_engine
-from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import RangeTotals, Sighting, Transaction
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.planning.windows import DEFAULT_BYTES_PER_GROUP
@@ -19,6 +17,7 @@ from airflow_provider_slshudi.protocol.sighting import behind
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
+from tests.ledgers import ledger_in
 from tests.local.sdk import by_ip
 from tests.pipelines import ad_events
 from tests.scenarios import PROJECT, Scenario
@@ -40,14 +39,12 @@ def pipeline(server: LocalSls, tmp_path: Path) -> Iterator[Scenario]:
     logstore, client = tmp_path.name.replace("_", "-")[:50], by_ip(server.connection())
     client.create_logstore(PROJECT, logstore, ttl=7, shard_count=1)
     described = ad_events(tmp_path / "lake" / "ad_events", source={"project": PROJECT, "logstore": logstore})
-    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
-    migrate(engine)
 
     def connect() -> LogService:
         return LogService(server.connection(), PROJECT, logstore, patience=Patience(5))
 
-    yield Scenario(Work(described, Ledger(engine), NoJobs(), connect, Run("tail", "run-0")), client)
-    engine.dispose()
+    with ledger_in(tmp_path / "ledger.db") as ledger:
+        yield Scenario(Work(described, ledger, NoJobs(), connect, Run("tail", "run-0")), client)
 
 
 def read(pipeline: Scenario, run: str) -> Transaction:

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from tests.ledgers import ledger_in
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
-    migrate(engine)
-    yield Ledger(engine)
-    engine.dispose()
+    with ledger_in(tmp_path / "ledger.db") as made:
+        yield made

@@ -47,7 +47,7 @@ def upgrade() -> None:
         **_OPTIONS,
     )
     op.create_table(
-        "slshudi_act",
+        "slshudi_deed",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),
         sa.Column("pipeline", sa.String(250), nullable=False),
         sa.Column("at", _TIME, nullable=False),
@@ -59,4 +59,4 @@ def upgrade() -> None:
         sa.Column("result", sa.Text()),
         **_OPTIONS,
     )
-    op.create_index("slshudi_act_pipeline_id", "slshudi_act", ["pipeline", "id"])
+    op.create_index("slshudi_deed_pipeline_id", "slshudi_deed", ["pipeline", "id"])
