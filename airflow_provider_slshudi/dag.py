@@ -54,7 +54,10 @@ _TIME: dict[str, Any] = {"type": ["string", "null"], "format": "date-time"}
 
 
 def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
-    """`{name}_tail`: reads new logs, as often as the pipeline's `schedule` says, one run at a time.
+    """`{name}_tail`: reads new logs, as often as the pipeline's `schedule` says, one batch at a time.
+
+    A second run may be there: it waits without a worker slot, and goes on at once where the first one died and Airflow
+    has not noticed (docs/decisions/0032-back-within-a-minute.md).
 
     Args:
         pipeline: a pipeline's name or file.
@@ -72,7 +75,8 @@ def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
             description="Why logs that the service dropped unread may be missing; this run records them as a gap",
         )
     }
-    given = {"schedule": found.every, "params": params, "description": f"{found.source.identity}: what is new"}
+    described = f"{found.source.identity}: what is new"
+    given = {"schedule": found.every, "params": params, "description": described, "max_active_runs": 2}
     with _dag(found, "tail", dag_kwargs, **given) as dag:
         micro_batch(pipeline)
     return _explained(found, dag)

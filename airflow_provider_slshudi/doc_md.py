@@ -39,7 +39,7 @@ _ONE_BATCH = (
 _STATES_OF_RUN = (
     "**success**: the batch is in the table; or, with its steps skipped, there was nothing to read. **failed**: at a "
     "step that is named by its task; the batch is in the table wholly or not at all. **running** for long at `settle`: "
-    "something cannot be read, or somebody else decides; the log of `settle` says what."
+    "another run works on its batch, something cannot be read, or somebody else decides; the log of `settle` says what."
 )
 _NO_RETRIES = (
     "It has no retries, whatever the arguments say: the driver of a failed try may still be alive. Cleared when the "
@@ -127,8 +127,9 @@ _TASKS = {
         "commits recorded batches, rolls back the others; each decision goes into the ledger. Updates the asset "
         "`hudi_{name}` for each committed batch that has no event yet.",
         "what it decided: returned as `transaction`, `instant`, `decision`.",
-        "**running**, or waiting for its next look: something cannot be read, or somebody else decides; the log says "
-        "what. **success**: ledger and table agree. **failed**: a person has to look, or an hour went by.",
+        "**running**, or waiting for its next look without a worker slot: another run works on its batch, something "
+        "cannot be read, or somebody else decides; the log says what. **success**: ledger and table agree. "
+        "**skipped**: another run has read what this one would. **failed**: a person has to look, or an hour went by.",
         "Safe: it looks anew each time. Marked as a success it changes nothing: `plan` and `commit` look for "
         "themselves, and refuse where ledger and table disagree.",
         "Nothing was planned or written by this run. LedgerAhead and LedgerLost: `slshudi ledger rebuild {name}`. "

@@ -6,6 +6,8 @@ configuration changes something. Every class carries the ids that it speaks of a
 
 from __future__ import annotations
 
+from datetime import datetime
+
 
 class SlsHudiError(Exception):
     """Base of all errors of this package."""
@@ -225,10 +227,22 @@ class LeaseHeld(LedgerError, TransientError):
 
 
 class BatchUnderWay(LedgerError, TransientError):
-    """Another batch is between its plan and its end, and batches that upsert go one after the other.
+    """Another batch is between its plan and its end, and this one waits for it.
 
-    Attribute: transaction, of the other batch.
+    Attributes: transaction, of the other batch; active (whether somebody worked on it lately).
     """
+
+    def __init__(self, message: str, *, pipeline: str, transaction: str, active: bool) -> None:
+        super().__init__(message, pipeline=pipeline, transaction=transaction)
+        self.active = active
+
+
+class TailUnderWay(BatchUnderWay):
+    """Another run of the same DAG works on a batch of the tail. Attribute: began (UTC), when it was planned."""
+
+    def __init__(self, message: str, *, pipeline: str, transaction: str, began: datetime) -> None:
+        super().__init__(message, pipeline=pipeline, transaction=transaction, active=True)
+        self.began = began
 
 
 class Fenced(LedgerError, TerminalError):

@@ -29,9 +29,10 @@ COMPONENTS = {
     "api-server": ["api-server"],
     "scheduler": ["scheduler", "--skip-serve-logs"],
     "dag-processor": ["dag-processor"],
+    "triggerer": ["triggerer", "--skip-serve-logs"],
 }
 """The arguments of `airflow` that start each."""
-_HEALTH = {"scheduler": "scheduler", "dag-processor": "dag_processor"}
+_HEALTH = {"scheduler": "scheduler", "dag-processor": "dag_processor", "triggerer": "triggerer"}
 _START_SECONDS = 180.0
 _STOP_SECONDS = 15.0
 _BUSY_SECONDS = 20.0
@@ -43,18 +44,24 @@ Airflow = TypeVar("Airflow", bound="LocalAirflow")
 class LocalAirflow:
     """Scheduler, DAG processor and API server over `directory`; use it in a `with`, or call `start` and `stop`.
 
-    Nobody logs in: whoever reaches the port on this machine may do everything. It has no triggerer, which the DAGs
-    of this package do not need. Components end with the thread that started them, even one that is killed (Linux).
+    Nobody logs in: whoever reaches the port on this machine may do everything. Components end with the thread that
+    started them, even one that is killed (Linux).
 
     Args:
         directory: AIRFLOW_HOME; an Airflow that is in it goes on.
         dags_folder: the folder of the DAG files.
         environment: more variables, connections for example (AIRFLOW_CONN_*).
         port: the port of the API server and the pages; 0 takes a free one.
+        triggerer: whether there is one; the DAGs of this package need it only for tasks that are `deferrable`.
     """
 
     def __init__(
-        self, directory: Path, dags_folder: Path, environment: Mapping[str, str] | None = None, port: int = 0
+        self,
+        directory: Path,
+        dags_folder: Path,
+        environment: Mapping[str, str] | None = None,
+        port: int = 0,
+        triggerer: bool = False,
     ) -> None:
         self.directory, self.port = directory.absolute(), port or _free_port()
         self.environment = {
@@ -62,6 +69,7 @@ class LocalAirflow:
             **_settings(self.directory, dags_folder.absolute(), self.port),
             **(environment or {}),
         }
+        self._components = [name for name in COMPONENTS if triggerer or name != "triggerer"]
         self._children: dict[str, psutil.Popen] = {}
         self._session = requests.Session()
         self._session.trust_env = False  # no proxy to loopback
@@ -85,15 +93,15 @@ class LocalAirflow:
         self.stop()
 
     def start(self) -> None:
-        """Starts all and waits until scheduler, DAG processor and API server say that they are well.
+        """Starts all and waits until they say that they are well.
 
         Raises:
             RuntimeMissing: one of them ended, with its last words, or did not become well in time.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         self._make_database()
-        for name, command in COMPONENTS.items():
-            self._children[name] = self._run(name, command)
+        for name in self._components:
+            self._children[name] = self._run(name, COMPONENTS[name])
         deadline = time.monotonic() + _START_SECONDS
         while not self._healthy():
             for name, child in self._children.items():
@@ -213,7 +221,8 @@ class LocalAirflow:
             health = self.get("monitor/health")
         except (AirflowUnreachable, AirflowRefused):
             return False
-        return all(health[part]["status"] == "healthy" for part in _HEALTH.values())
+        watched = (_HEALTH[name] for name in self._components if name in _HEALTH)
+        return all(health[part]["status"] == "healthy" for part in watched)
 
     def _run(self, name: str, command: list[str]) -> psutil.Popen:
         with self._log(name).open("ab") as log:

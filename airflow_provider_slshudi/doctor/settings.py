@@ -16,7 +16,7 @@ _LOCAL_BUNDLE = "airflow.dag_processing.bundles.local.LocalDagBundle"
 
 def heartbeat(seconds: int) -> Seen:
     """`[scheduler] task_instance_heartbeat_timeout`."""
-    what = f"{seconds} s: so long a machine that died holds its pipelines"
+    what = f"{seconds} s: so long a batch waits that died between two steps, or on another machine"
     if seconds <= _HEARTBEAT_SECONDS:
         return ok(what)
     return warning(what, f"[scheduler] task_instance_heartbeat_timeout: Airflow's own is {_HEARTBEAT_SECONDS}")

@@ -99,6 +99,11 @@ def holding(connection: Connection, leases: Table, pipeline: str) -> Holding | N
     return Holding(leases.name, pipeline, found.holder, found.nonce, process, found.expires, at, known, lives)
 
 
+def is_free(connection: Connection, leases: Table, pipeline: str) -> bool:
+    """See `Ledger.lease_is_free`."""
+    return bool(_over(_read(connection, leases, pipeline), now(connection)))
+
+
 def end(connection: Connection, holding: Holding) -> bool:
     """Ends a holding; False where the lease has changed since."""
     leases = models.metadata.tables[holding.lease]

@@ -92,6 +92,11 @@ class Ledger:
         """The right to rewrite files of the pipeline's table, but not to decide; otherwise as `lease`."""
         return lease.hold(self._engine, models.service_leases, pipeline, holder, seconds, wait)
 
+    def lease_is_free(self, pipeline: str) -> bool:
+        """Whether nobody holds the lease, as far as this process can tell; somebody may take it the next moment."""
+        with self._read() as connection:
+            return lease.is_free(connection, models.leases, pipeline)
+
     def holdings(self, pipeline: str) -> list[Holding]:
         """Who has the pipeline's leases, and what is known of them here."""
         with self._read() as connection:
@@ -105,6 +110,8 @@ class Ledger:
 
     def begin(self, pipeline: str, kind: Kind, ranges: Sequence[Range], dag_id: str, run_id: str) -> Transaction:
         """A new transaction, PLANNED with token 1, that reserves `ranges` (a replay has none). Ids sort by time.
+
+        This process works on it, until it says otherwise by `rest`.
 
         Raises:
             RangeConflict: a range overlaps coverage, a live transaction's ranges, or another of `ranges`.
@@ -143,12 +150,20 @@ class Ledger:
             transactions.completed_once(connection, id, completed, detail)
 
     def heartbeat(self, id: str, token: int) -> None:
-        """Says that a live transaction is being worked on."""
+        """Says that this process works on a live transaction."""
         with self._write() as connection:
             transactions.heartbeat(connection, id, token)
 
+    def rest(self, id: str, token: int) -> None:
+        """Says that this process has stopped working on a transaction; does nothing where another one works on it."""
+        with self._write() as connection:
+            transactions.rest(connection, id, token)
+
     def take_over(self, id: str) -> Transaction:
-        """Gives a live transaction a new token, which fences off everybody who works on it."""
+        """Gives a live transaction a new token, which fences off everybody who works on it.
+
+        Heartbeat and process stay: as long as the transaction is live, they say whose work is to be decided.
+        """
         with self._write() as connection:
             return transactions.take_over(connection, id)
 

@@ -170,6 +170,7 @@ transactions = Table(
     Column("created", UtcTime, nullable=False),
     Column("changed", UtcTime, nullable=False),
     Column("heartbeat", UtcTime, nullable=False),
+    Column("process", String(NAME_LENGTH)),
     Column("completed", String(32)),
     UniqueConstraint("pipeline", "instant"),
     Index(None, "pipeline", "id"),

@@ -200,7 +200,8 @@ class Transaction:
     """One batch. Times are UTC.
 
     `token` is the fencing token; `instant` Hudi's, from OPEN on; `manifest`, `rows` and `bytes` are set by PREPARED
-    (0 rows and bytes before); `error` says why it was aborted; `completed` is Hudi's completion time.
+    (0 rows and bytes before); `error` says why it was aborted; `completed` is Hudi's completion time. `process` names
+    the process whose step works, or worked when it died, on it (`processes.this_process`); None between two steps.
     """
 
     id: str
@@ -218,6 +219,7 @@ class Transaction:
     created: datetime
     changed: datetime
     heartbeat: datetime
+    process: str | None
     completed: str | None
 
 

@@ -19,6 +19,7 @@ from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import LIVE, Kind, State, origins
 from airflow_provider_slshudi.ledger.upsert import upsert
 from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.processes import this_process
 from airflow_provider_slshudi.ranges import Range, overlap
 
 _TEXT_LENGTH = 10_000
@@ -46,7 +47,7 @@ def begin(
     id_ = f"{at:%Y%m%dT%H%M%S%f}-{secrets.token_hex(3)}"
     row: dict[str, Any] = {"id": id_, "pipeline": pipeline, "kind": kind.value, "dag_id": dag_id, "run_id": run_id}
     row |= {"state": State.PLANNED.value, "token": 1, "rows": 0, "bytes": 0}
-    row |= {"created": at, "changed": at, "heartbeat": at}
+    row |= {"created": at, "changed": at, "heartbeat": at, "process": this_process()}
     connection.execute(insert(_transactions).values(row))
     if ranges:
         connection.execute(insert(models.ranges), [_range_row(id_, item) for item in ranges])
@@ -181,10 +182,16 @@ def _change(
 def heartbeat(connection: Connection, id: str, token: int) -> None:
     """See `Ledger.heartbeat`."""
     query = update(_transactions).where(_matches(id, token), _transactions.c.state.in_([state.value for state in LIVE]))
-    if connection.execute(query.values(heartbeat=now(connection))).rowcount == 0:
+    if connection.execute(query.values(heartbeat=now(connection), process=this_process())).rowcount == 0:
         found = reads.get(connection, id)
         _check_token(found, token)
         raise _illegal(found, "a heartbeat", LIVE)
+
+
+def rest(connection: Connection, id: str, token: int) -> None:
+    """See `Ledger.rest`."""
+    query = update(_transactions).where(_matches(id, token), _transactions.c.process == this_process())
+    connection.execute(query.values(heartbeat=now(connection), process=None))
 
 
 def take_over(connection: Connection, id: str) -> Transaction:
@@ -192,7 +199,7 @@ def take_over(connection: Connection, id: str) -> Transaction:
     query = update(_transactions).where(
         _transactions.c.id == id, _transactions.c.state.in_([state.value for state in LIVE])
     )
-    hit = connection.execute(query.values(token=_transactions.c.token + 1, heartbeat=now(connection))).rowcount
+    hit = connection.execute(query.values(token=_transactions.c.token + 1)).rowcount
     found = reads.get(connection, id)
     if hit == 0:
         raise _illegal(found, "a take-over", LIVE)

@@ -26,11 +26,13 @@ from airflow_provider_slshudi.exceptions import ConfigError, TerminalError
 from airflow_provider_slshudi.links import PipelineLink, SparkLink
 from airflow_provider_slshudi.notes.acts import PARAMS_SOURCE
 from airflow_provider_slshudi.operators.signals import signal
+from airflow_provider_slshudi.processes import end_with_parent
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_slshudi.protocol.settle import Ended, Settled
+    from airflow_provider_slshudi.protocol.dangling import Ended
+    from airflow_provider_slshudi.protocol.settle import Settled
     from airflow_provider_slshudi.protocol.work import Run, Work
 
 _log = logging.getLogger(__name__)
@@ -63,6 +65,7 @@ class PipelineTask:
                 # No reason to stop the driver.
                 _log.warning("Airflow does not take the link to %s: %s", page, error)
 
+        _end_with_supervisor()
         run, dag = context["dag_run"], context.get("dag")
         dag_file = None if dag is None else dagfile.of(dag)
         self._work = work_of(self.pipeline, Run(run.dag_id, run.run_id), dag_file, show)
@@ -151,6 +154,19 @@ def _only_logged() -> Iterator[None]:
         _log.warning("the ledger was not told how the step went: %s", error)
 
 
+def _end_with_supervisor() -> None:
+    """Makes a task end with Airflow's supervisor of it, as a driver ends with its task.
+
+    A task without its supervisor can tell nobody how it ended, so it would work for nothing, and hold its batch until
+    Airflow notices. A task that runs within somebody's own process (`dag.test`) has no supervisor.
+    """
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.comms import CommsDecoder
+
+    if isinstance(getattr(task_runner, "SUPERVISOR_COMMS", None), CommsDecoder):
+        end_with_parent()
+
+
 def refuse_unknown_params(context: Context, known: Collection[str]) -> None:
     """Refuses params of a run that nobody reads: a misspelt name would count as left out.
 
@@ -175,8 +191,8 @@ def who_asked(context: Context) -> str:
     return getattr(run, "triggering_user_name", None) or f"{run.dag_id}/{run.run_id}"
 
 
-def run_ended(context: Context) -> Ended:
-    """Returns a function that asks Airflow whether a DAG run has ended.
+def run_ended(ti: Any) -> Ended:
+    """Returns a function that asks Airflow, by a task instance or its class, whether a DAG run has ended.
 
     A run that this Airflow made and does not know any more was deleted, so it has ended. The function cannot tell of an
     unknown run that this Airflow did not make: one of another Airflow with the same ledger, or of the command line.
@@ -184,7 +200,7 @@ def run_ended(context: Context) -> Ended:
 
     def ended(run: Run) -> bool | None:
         try:
-            state = context["ti"].get_dagrun_state(run.dag_id, run.run_id)
+            state = ti.get_dagrun_state(run.dag_id, run.run_id)
         except AirflowRuntimeError as error:
             if run.airflow and _is_unknown_run(error) and run.airflow == this_airflow():
                 _log.info("run %s was deleted", run)

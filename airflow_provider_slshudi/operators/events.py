@@ -89,10 +89,12 @@ def _is_over(context: Context, work: Work, committed: Transaction) -> bool:
 
     Another Airflow tells its own.
     """
-    run = work.run_of(committed)
+    from airflow_provider_slshudi.protocol.work import run_of
+
+    run = run_of(work.ledger, committed)
     if run == work.run:
         return True
-    return bool(run.airflow) and run.airflow == this_airflow() and bool(run_ended(context)(run))
+    return bool(run.airflow) and run.airflow == this_airflow() and bool(run_ended(context["ti"])(run))
 
 
 def _told(asset: Asset, limit: int | None = None, after: datetime | None = None) -> set[str]:

@@ -36,7 +36,7 @@ class SlsHudiRecoverOperator(PipelineOperator):
         with self.told(context):
             refuse_unknown_params(context, ("transactions",))
             work = self.work(context)
-            done = recover(work, run_ended(context), context["params"].get("transactions") or [])
+            done = recover(work, run_ended(context["ti"]), context["params"].get("transactions") or [])
             tell(self.outlets, context, work, done.settled)
         for item in done.left:
             self.log.info("left transaction %s of %s, %s: %s", item.transaction, item.run, item.state, item.why)

@@ -44,7 +44,7 @@ class SlsHudiRepairOperator(PipelineOperator):
                 )
             who = who_asked(context)
             done = perform(
-                self.work(context), run_ended(context), known[act], who, str(reason or ""), transaction or None
+                self.work(context), run_ended(context["ti"]), known[act], who, str(reason or ""), transaction or None
             )
         self.log.info("%s, for %s: %s", act, who, done)
         return {"done": done}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, BaseOperatorLink
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_provider_slshudi.exceptions import JobFailed, TransientError
+from airflow_provider_slshudi.exceptions import JobFailed, TailUnderWay, TransientError
 from airflow_provider_slshudi.links import SparkLink, TransactionLink
 from airflow_provider_slshudi.operators.base import PipelineOperator, this_airflow, who_asked
 from airflow_provider_slshudi.operators.events import extra_of
@@ -27,7 +27,7 @@ ACCEPT_GAP = "accept_gap"
 
 
 class SlsHudiPlanOperator(PipelineOperator):
-    """Pins the ranges of the tail's next batch; skips the run if there is nothing new.
+    """Pins the ranges of the tail's next batch; skips the run if there is nothing new, or another run was first.
 
     Returns `{"transaction": id, "token": fencing token}`, which the following steps take as `transaction`.
 
@@ -57,7 +57,12 @@ class SlsHudiPlanOperator(PipelineOperator):
     def plan(self, work: Work, context: Context) -> tuple[Transaction | None, dict[str, Any]]:
         """The transaction, None if there is nothing to read; and further items of the result."""
         from airflow_provider_slshudi.protocol.plan import accepting_gaps, tail
+        from airflow_provider_slshudi.protocol.settle import require_turn
 
+        try:
+            require_turn(work)
+        except TailUnderWay as error:
+            raise AirflowSkipException(f"another run was first: {error}") from None
         why = context["params"].get(ACCEPT_GAP)
         if not why:
             return tail(work), {}

@@ -9,11 +9,11 @@ from airflow_provider_slshudi.notes.acts import PARAMS_SOURCE, Act
 from airflow_provider_slshudi.notes.handover import Selection
 from airflow_provider_slshudi.protocol import metadata
 from airflow_provider_slshudi.protocol.abandon import abandon
+from airflow_provider_slshudi.protocol.dangling import Ended
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.recover import break_leases, recover
 from airflow_provider_slshudi.protocol.repair import drop_doubled
 from airflow_provider_slshudi.protocol.replay import replay
-from airflow_provider_slshudi.protocol.settle import Ended
 from airflow_provider_slshudi.protocol.work import Work
 
 _RECENT = 50

@@ -74,7 +74,8 @@ def tail(work: Work) -> Transaction | None:
     with work.lease():
         require_agreement(work)
         require_alone(work)
-        return _begun(work) or _begin(work, Kind.TAIL, _tail_ranges(work, work.connect(), save=True))
+        begun = _begun(work) or _begin(work, Kind.TAIL, _tail_ranges(work, work.connect(), save=True))
+    return _planned(work, begun)
 
 
 def accepting_gaps(work: Work, who: str, why: str) -> Transaction | None:
@@ -119,7 +120,8 @@ def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
     with work.lease():
         require_agreement(work)
         require_alone(work)
-        return _begun(work) or _begin(work, Kind.BACKFILL, _backfill_ranges(work, work.connect(), request, save=True))
+        begun = _begun(work) or _begin(work, Kind.BACKFILL, _backfill_ranges(work, work.connect(), request, save=True))
+    return _planned(work, begun)
 
 
 def pinned(work: Work, request: BackfillRequest) -> BackfillRequest:
@@ -161,8 +163,17 @@ def _begun(work: Work) -> Transaction | None:
                 found=live.state.value,
                 wanted=State.PLANNED.value,
             )
-        return work.ledger.take_over(live.id)
+        taken = work.ledger.take_over(live.id)
+        # The dead try's process stands there yet.
+        work.ledger.heartbeat(taken.id, taken.token)
+        return work.ledger.get(taken.id)
     return None
+
+
+def _planned(work: Work, begun: Transaction | None) -> Transaction | None:
+    if begun is not None:
+        work.rest(begun.id, begun.token)
+    return begun
 
 
 def _begin(work: Work, kind: Kind, ranges: list[Range]) -> Transaction | None:

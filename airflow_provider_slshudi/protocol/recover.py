@@ -13,9 +13,10 @@ from typing import Any
 from airflow_provider_slshudi.exceptions import ConfigError, LeaseHeld
 from airflow_provider_slshudi.ledger.lease import Holding
 from airflow_provider_slshudi.ledger.records import Event
+from airflow_provider_slshudi.protocol.dangling import SILENT_AFTER, Ended
 from airflow_provider_slshudi.protocol.decisions import Decision
-from airflow_provider_slshudi.protocol.settle import SILENT_AFTER, Ended, Settled, register, settle
-from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.protocol.settle import Settled, register, settle
+from airflow_provider_slshudi.protocol.work import Run, Work, run_of
 
 _log = logging.getLogger(__name__)
 DECISION = "decision"
@@ -82,7 +83,7 @@ def recover(work: Work, ended: Ended, named: Sequence[str] = ()) -> Recovered:
             live.instant,
             f"{live.dag_id}/{live.run_id}",
             live.heartbeat,
-            _why_left(ended(work.run_of(live)), now - live.heartbeat),
+            _why_left(ended(run_of(work.ledger, live)), now - live.heartbeat),
         )
         for live in work.ledger.live(work.pipeline.name)
     ]

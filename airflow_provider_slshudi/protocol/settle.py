@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
 
-from airflow_provider_slshudi.exceptions import BatchUnderWay
+from airflow_provider_slshudi.exceptions import BatchUnderWay, TailUnderWay
 from airflow_provider_slshudi.hudi import properties
 from airflow_provider_slshudi.hudi.timeline import PROPERTIES
 from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol import quarantine
+from airflow_provider_slshudi.protocol.dangling import Ended, abandoned, is_quiet
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.evidence import ledger_lost, pending_of, require_agreement
 from airflow_provider_slshudi.protocol.resolve import resolve, roll_back_orphan
@@ -22,11 +22,6 @@ from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.storage import Storage
 
 _log = logging.getLogger(__name__)
-# A step beats every ten seconds; between two steps a scheduler may take its time.
-SILENT_AFTER = timedelta(minutes=10)
-
-Ended = Callable[[Run], bool | None]
-"""Whether a DAG run has ended; None where that cannot be known."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +40,35 @@ def register(work: Work) -> None:
     work.ledger.register(pipeline.name, pipeline.source.identity, pipeline.table.path)
 
 
-def dangling(work: Work, ended: Ended) -> list[Transaction]:
-    """Live transactions that nobody works on: of an ended run, of this very run, or silent for long."""
-    now = work.ledger.now()
+def dangling(work: Work, ended: Ended) -> dict[str, str]:
+    """Ids of the live transactions that nobody works on, oldest first, and why: also all that are of this very run."""
+    found = {}
+    for live in work.ledger.live(work.pipeline.name):
+        mine = Run(live.dag_id, live.run_id) == work.run
+        if why := "it is of this very run" if mine else abandoned(work.ledger, live, ended):
+            found[live.id] = why
+    return found
 
-    def is_dangling(transaction: Transaction) -> bool:
-        run = work.run_of(transaction)
-        if run == work.run:
-            return True
-        over = ended(run)
-        return now - transaction.heartbeat > SILENT_AFTER if over is None else over
 
-    return [transaction for transaction in work.ledger.live(work.pipeline.name) if is_dangling(transaction)]
+def require_turn(work: Work) -> None:
+    """Makes the batches of one DAG's tail go one after the other as long as somebody works on the earlier one.
+
+    A batch that is quiet holds up no other: its run died where nobody here can tell, or waits for Airflow. A later one
+    goes on beside it, as a backfill does.
+
+    Raises:
+        TailUnderWay: another run works on a batch.
+    """
+    for live in work.ledger.live(work.pipeline.name):
+        same_dag = live.dag_id == work.run.dag_id and live.run_id != work.run.run_id
+        if same_dag and live.kind is Kind.TAIL and not is_quiet(work.ledger, live):
+            raise TailUnderWay(
+                f"run {live.run_id} of {live.dag_id} works on transaction {live.id}, which is {live.state.value}: the "
+                "next batch of the tail begins once that one is committed or aborted",
+                pipeline=work.pipeline.name,
+                transaction=live.id,
+                began=live.created,
+            )
 
 
 def require_alone(work: Work) -> None:
@@ -74,13 +86,15 @@ def require_alone(work: Work) -> None:
                 f"{live.dag_id}/{live.run_id} is {live.state.value}: try again once it is committed or aborted",
                 pipeline=work.pipeline.name,
                 transaction=live.id,
+                active=not is_quiet(work.ledger, live),
             )
 
 
-def settle(work: Work, ended: Ended) -> list[Settled]:
+def settle(work: Work, ended: Ended, wait: float | None = None) -> list[Settled]:
     """Decides every dangling transaction of the pipeline, then checks that ledger and table agree.
 
-    Where two drivers completed an instant alike, one completion stays.
+    Where two drivers completed an instant alike, one completion stays. Waits `wait` seconds for the lease, see
+    `Work.lease`.
 
     Raises:
         LeaseHeld, TimelineUnreadable, LedgerUnavailable, CommitStateUnknown: try again later.
@@ -89,15 +103,19 @@ def settle(work: Work, ended: Ended) -> list[Settled]:
     register(work)
     settled = []
     if _cut_off(work) or _twice(work) or dangling(work, ended) or _is_left(work):
-        with work.lease() as lease:
+        with work.lease(wait) as lease:
             reach(Point.SETTLE_LEASED)
             for storage in _cut_off(work):
                 _log.warning("%s: a driver died while it changed %s, which is put back", storage.uri, PROPERTIES)
                 properties.restore(storage)
             _leave_one_completion(work)
-            for transaction in dangling(work, ended):
+            for id_ in dangling(work, ended):
+                # A decision takes minutes; meanwhile Airflow may have begun to retry the step of the next one.
+                if not (why := dangling(work, ended).get(id_)):
+                    continue
                 # The new token fences off whoever may still work on it.
-                taken = work.ledger.take_over(transaction.id)
+                taken = work.ledger.take_over(id_)
+                _log.info("transaction %s of %s/%s is taken over: %s", id_, taken.dag_id, taken.run_id, why)
                 reach(Point.SETTLE_TAKEN_OVER)
                 settled.append(Settled(taken.id, taken.instant, resolve(work, taken, lease)))
             waiting = quarantine.pending(work)

@@ -92,27 +92,28 @@ def record(work: Work, id_: str, token: int) -> Transaction:
     if transaction.state is State.PREPARED:
         return transaction
     _require(transaction, State.OPEN)
-    manifest, digest = Claim(work.storage, id_, transaction.instant or "", token).manifest()
-    require_files(work, manifest)
-    require_share(transaction, manifest, work.pipeline.max_misfits)
-    warned = judge(work, transaction, manifest)
-    with work.lease():
-        totals = totals_of(work, transaction, manifest)
-        why = columns.promise(work, transaction)
-        if why:
-            raise refused(work, transaction, why)
-        reach(Point.RECORD_CHECKED)
-        # The ledger has the ranges already, and the digest vouches for the list of files.
-        facts = {"token": token, "digest": digest, "files": len(manifest.stats)}
-        facts |= {"stored": sum(stat["fileSizeInBytes"] for stat in manifest.stats)}
-        facts |= {"misfits": manifest.misfits, "seconds": manifest.seconds, "warnings": warned}
-        facts |= {"unfit": manifest.unfit, "examples": manifest.examples, "dropped": manifest.dropped}
-        facts |= {"quarantined": None if manifest.quarantine is None else manifest.quarantined}
-        if transaction.kind is Kind.REPLAY:
-            facts |= {"moved": manifest.taken - manifest.quarantined, "left": manifest.left}
-        recorded = work.ledger.prepared(id_, token, facts, totals)
-        reach(Point.RECORD_TOLD)
-        return recorded
+    with work.heartbeat(id_, token):
+        manifest, digest = Claim(work.storage, id_, transaction.instant or "", token).manifest()
+        require_files(work, manifest)
+        require_share(transaction, manifest, work.pipeline.max_misfits)
+        warned = judge(work, transaction, manifest)
+        with work.lease():
+            totals = totals_of(work, transaction, manifest)
+            why = columns.promise(work, transaction)
+            if why:
+                raise refused(work, transaction, why)
+            reach(Point.RECORD_CHECKED)
+            # The ledger has the ranges already, and the digest vouches for the list of files.
+            facts = {"token": token, "digest": digest, "files": len(manifest.stats)}
+            facts |= {"stored": sum(stat["fileSizeInBytes"] for stat in manifest.stats)}
+            facts |= {"misfits": manifest.misfits, "seconds": manifest.seconds, "warnings": warned}
+            facts |= {"unfit": manifest.unfit, "examples": manifest.examples, "dropped": manifest.dropped}
+            facts |= {"quarantined": None if manifest.quarantine is None else manifest.quarantined}
+            if transaction.kind is Kind.REPLAY:
+                facts |= {"moved": manifest.taken - manifest.quarantined, "left": manifest.left}
+            recorded = work.ledger.prepared(id_, token, facts, totals)
+            reach(Point.RECORD_TOLD)
+            return recorded
 
 
 def commit(work: Work, id_: str, token: int) -> Transaction:
@@ -121,16 +122,18 @@ def commit(work: Work, id_: str, token: int) -> Transaction:
     Raises:
         LedgerAhead, LedgerLost: see `evidence.require_known_commits`; the next settle decides about the batch.
     """
-    work.held(id_, token)
-    with work.lease() as lease:
-        reach(Point.COMMIT_LEASED)
-        # Read again under the lease: somebody may have decided the transaction meanwhile.
-        transaction = work.held(id_, token)
-        if transaction.state is not State.COMMITTED:
-            _require(transaction, State.PREPARED)
-            require_known_commits(work)
-            resolve(work, transaction, lease)
-        committed = work.ledger.get(id_)
+    transaction = work.held(id_, token)
+    if transaction.state is not State.COMMITTED:
+        _require(transaction, State.PREPARED)
+        with work.heartbeat(id_, token), work.lease() as lease:
+            reach(Point.COMMIT_LEASED)
+            # Read again under the lease: somebody may have decided the transaction meanwhile.
+            transaction = work.held(id_, token)
+            if transaction.state is not State.COMMITTED:
+                _require(transaction, State.PREPARED)
+                require_known_commits(work)
+                resolve(work, transaction, lease)
+    committed = work.ledger.get(id_)
     _require(committed, State.COMMITTED)
     return committed
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,15 @@ from functools import cached_property
 from typing import Any
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.exceptions import ClockAhead, Fenced, LedgerError, PipelineConflict, TimelineUnreadable
+from airflow_provider_slshudi.exceptions import (
+    ClockAhead,
+    Fenced,
+    IllegalTransition,
+    LedgerError,
+    LedgerUnavailable,
+    PipelineConflict,
+    TimelineUnreadable,
+)
 from airflow_provider_slshudi.hudi.timeline import PROPERTIES, Timeline
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.ledger import Ledger
@@ -35,10 +44,13 @@ LEASE_WAIT_SECONDS = 60.0
 AIRFLOW = "airflow"
 """Name of the ledger event that holds the name of a transaction's Airflow, see `Run.airflow`."""
 PULSE_SECONDS = 10.0
+REST_SECONDS = 30.0
+"""How long a step that is over tries to tell a ledger that does not answer."""
 MOST_AHEAD = timedelta(hours=2)
 """How far a machine's clock may be ahead of the ledger's. Its times hold up others for as long, but a database's clock
 that is a little wrong must stop nothing."""
 
+_AGAIN_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -129,12 +141,6 @@ class Work:
         """A job's order for this pipeline."""
         return JobOrder(self.pipeline.model_dump(mode="json"), **fields)
 
-    def run_of(self, transaction: Transaction) -> Run:
-        """The run that planned a transaction."""
-        events = self.ledger.events(transaction.id)
-        airflow = next((event.detail for event in events if event.what == AIRFLOW), "")
-        return Run(transaction.dag_id, transaction.run_id, airflow)
-
     def held(self, id_: str, token: int) -> Transaction:
         """The transaction, if `token` is still its token and this pipeline is the one that it was planned for.
 
@@ -166,10 +172,11 @@ class Work:
         self.ledger.require(pipeline.name, pipeline.source.identity, pipeline.table.path)
 
     @contextmanager
-    def lease(self) -> Iterator[Lease]:
+    def lease(self, wait: float | None = None) -> Iterator[Lease]:
         """The right to decide for the pipeline, renewed while the block runs.
 
-        It outlasts a commit's driver, so whoever gets it next finds no driver alive.
+        It outlasts a commit's driver, so whoever gets it next finds no driver alive. Waits for it, LEASE_WAIT_SECONDS
+        unless `wait` says how long.
 
         Raises:
             LeaseHeld: somebody else has it and keeps it.
@@ -177,8 +184,9 @@ class Work:
         """
         self.require_owner()
         self.require_clock()
+        wait = LEASE_WAIT_SECONDS if wait is None else wait
         with (
-            self.ledger.lease(self.pipeline.name, str(self.run), LEASE_SECONDS, LEASE_WAIT_SECONDS) as lease,
+            self.ledger.lease(self.pipeline.name, str(self.run), LEASE_SECONDS, wait) as lease,
             _pulse(lease.renew),
         ):
             yield lease
@@ -217,7 +225,7 @@ class Work:
 
     @contextmanager
     def heartbeat(self, id_: str, token: int) -> Iterator[None]:
-        """Says, while the block runs, that somebody works on the transaction.
+        """Says, while the block runs, that this process works on the transaction, and then that it does not any more.
 
         Raises:
             TableDenied, ClockAhead: as `require_owner` and `require_clock`, before it writes.
@@ -225,8 +233,35 @@ class Work:
         self.require_owner()
         self.require_clock()
         self.ledger.heartbeat(id_, token)
-        with _pulse(lambda: self.ledger.heartbeat(id_, token)):
-            yield
+        try:
+            with _pulse(lambda: self.ledger.heartbeat(id_, token)):
+                yield
+        finally:
+            self.rest(id_, token)
+
+    def rest(self, id_: str, token: int) -> None:
+        """Says that this process has stopped working on the transaction.
+
+        Otherwise others would take the transaction for one whose process died in the middle of its work. So this keeps
+        trying for a while where the ledger does not answer.
+        """
+        until = clock() + REST_SECONDS
+        while True:
+            try:
+                self.ledger.rest(id_, token)
+                return
+            except LedgerUnavailable as error:
+                if clock() >= until:
+                    _log.warning("transaction %s: the ledger was not told that this step is over: %s", id_, error)
+                    return
+                time.sleep(_AGAIN_SECONDS)
+
+
+def run_of(ledger: Ledger, transaction: Transaction) -> Run:
+    """The run that planned a transaction."""
+    events = ledger.events(transaction.id)
+    airflow = next((event.detail for event in events if event.what == AIRFLOW), "")
+    return Run(transaction.dag_id, transaction.run_id, airflow)
 
 
 def commit_seconds(files: int) -> float:
@@ -244,6 +279,8 @@ def _pulse(beat: Callable[[], None]) -> Iterator[None]:
                 beat()
             except LedgerError as error:
                 # A lease or heartbeat without beats ends by itself; the step's next change finds out if it may go on.
+                if isinstance(error, IllegalTransition):  # the step's own change of state came first
+                    return
                 _log.warning("%s", error)
                 if isinstance(error, Fenced):
                     return

@@ -2,47 +2,128 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import asdict
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
+from airflow.sdk.configuration import conf
+from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
 
-from airflow_provider_slshudi.exceptions import TransientError
+from airflow_provider_slshudi import settings
+from airflow_provider_slshudi.exceptions import TailUnderWay, TransientError
 from airflow_provider_slshudi.operators.base import PipelineTask, as_xcom, run_ended
 from airflow_provider_slshudi.operators.events import tell
+from airflow_provider_slshudi.triggers.settle import SettleTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_provider_slshudi.protocol.work import Work
+
+# A look waits this long for whoever decides at the moment: mostly a plan, which takes less.
+_LEASE_WAIT_SECONDS = 5.0
+# Airflow ends the wait of a deferred task this long after its own time-out: where no triggerer runs.
+_LATE_SECONDS = 60.0
 
 
 class SlsHudiSettleSensor(PipelineTask, BaseSensorOperator):
     """Decides every dangling transaction of the pipeline, and waits until ledger and table agree.
 
-    Pokes again while something cannot be read or somebody else decides, and for tables with upserts while another
-    batch is under way; fails at once if a person has to look.
+    Looks again while something cannot be read, somebody else decides, an earlier run of the same DAG works on a batch
+    of the tail, or, for tables with upserts, any other batch is under way. Skips the run if another run of the DAG
+    planned its batch after this run began: that batch has what this one would read. Fails at once if a person has to
+    look.
+
+    It takes no worker slot while it waits, unless `mode` is `poke`.
 
     Each outlet that is an asset's alias gets an event for each committed batch that has none yet.
 
     Args:
         pipeline: a pipeline's name or file.
+        deferrable: waits in the triggerer, which has to run; the default is Airflow's `[operators] default_deferrable`.
+            Otherwise `mode` says how it waits.
     """
 
     template_fields = ("pipeline",)
 
-    def __init__(self, *, pipeline: str, poke_interval: float = 15, timeout: float = 3600, **kwargs: Any) -> None:
-        super().__init__(poke_interval=poke_interval, timeout=timeout, **kwargs)
-        self.pipeline = pipeline
+    def __init__(
+        self,
+        *,
+        pipeline: str,
+        poke_interval: float = 15,
+        timeout: float = 3600,
+        mode: str = "reschedule",
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(poke_interval=poke_interval, timeout=timeout, mode=mode, **kwargs)
+        self.pipeline, self.deferrable = pipeline, deferrable
+        self._obstacle: TransientError | None = None
+
+    def execute(self, context: Context) -> Any:
+        """Looks until it may go on, or defers."""
+        if self.deferrable:
+            return self.wake(context, time.time())
+        try:
+            return super().execute(context)
+        except AirflowSensorTimeout as error:
+            raise self._out_of_time(str(error)) from None
+
+    def wake(self, context: Context, since: float, event: Any = None) -> Any:
+        """One look of a deferred task that has waited since `since` (unix seconds)."""
+        from airflow_provider_slshudi.protocol.waiting import Awaited, awaited
+
+        answer = self.poke(context)
+        if answer.is_done:
+            return answer.xcom_value
+        left = since + self.timeout - time.time()
+        if left <= 0:
+            raise self._out_of_time(f"settle has waited for {self.timeout:.0f} s: {self._obstacle}")
+        what = Awaited() if self._obstacle is None else awaited(self._obstacle)
+        self.defer(
+            trigger=SettleTrigger(settings.ledger_conn_id(), asdict(what), min(self.poke_interval, left)),
+            method_name="wake",
+            kwargs={"since": since},
+            timeout=timedelta(seconds=left + _LATE_SECONDS),
+        )
 
     def poke(self, context: Context) -> PokeReturnValue:
         """One attempt to settle."""
         from airflow_provider_slshudi.protocol.settle import require_alone, settle
 
+        self._obstacle = None
         try:
             with self.told(context, passing=(TransientError,)):
                 work = self.work(context)
-                settled = settle(work, run_ended(context))
-                require_alone(work)
+                settled = settle(work, run_ended(context["ti"]), _LEASE_WAIT_SECONDS)
                 tell(self.outlets, context, work, settled)
+                self._obstacle = _earlier(work)
+                if self._obstacle is None:
+                    require_alone(work)
         except TransientError as error:
-            self.log.warning("not settled yet: %s", error)
-            return PokeReturnValue(is_done=False)
-        return PokeReturnValue(is_done=True, xcom_value=as_xcom(settled))
+            self._obstacle = error
+        if self._obstacle is None:
+            return PokeReturnValue(is_done=True, xcom_value=as_xcom(settled))
+        self.log.warning("not settled yet: %s", self._obstacle)
+        run = context["dag_run"]
+        if isinstance(self._obstacle, TailUnderWay) and self._obstacle.began > (run.start_date or run.run_after):
+            raise AirflowSkipException(f"that batch has what this run would read: {self._obstacle}")
+        return PokeReturnValue(is_done=False)
+
+    def _out_of_time(self, said: str) -> Exception:
+        """What ends a wait that was too long: a batch that is worked on is no fault, and the next run waits for it."""
+        skips = isinstance(self._obstacle, TailUnderWay)
+        return AirflowSkipException(str(self._obstacle)) if skips else AirflowSensorTimeout(said)
+
+
+def _earlier(work: Work) -> TailUnderWay | None:
+    """What another run of the tail works on, which is no trouble."""
+    from airflow_provider_slshudi.protocol.settle import require_turn
+
+    try:
+        require_turn(work)
+    except TailUnderWay as error:
+        return error
+    return None

@@ -11,7 +11,7 @@ from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import GONE, Sighting, Standing, Transaction, Trouble
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.planning.windows import estimate, unread
-from airflow_provider_slshudi.protocol.settle import SILENT_AFTER
+from airflow_provider_slshudi.protocol.dangling import SILENT_AFTER
 from airflow_provider_slshudi.ranges import Range
 
 WINDOW = timedelta(hours=1)

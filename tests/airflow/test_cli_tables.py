@@ -29,7 +29,8 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.operators.verify import SlsHudiVerifyOperator
 from airflow_provider_slshudi.protocol import plan
-from airflow_provider_slshudi.protocol.settle import SILENT_AFTER, dangling
+from airflow_provider_slshudi.protocol.dangling import SILENT_AFTER
+from airflow_provider_slshudi.protocol.settle import dangling
 from tests.machine import connection
 from tests.protocol.damage import damaged_batch
 from tests.scenarios import Scenario, forget_all_instants
@@ -168,9 +169,10 @@ def test_a_second_command_takes_nothing_of_the_first_for_its_own(
     monkeypatch.setattr(os, "getpid", lambda: 7)
     monkeypatch.setattr(hooks_work, "work_of", lambda name, run: replace(pipeline.work, run=run))
     first, second = common.work_of("ad_events"), common.work_of("ad_events")
-    assert plan.tail(first) is not None
-    assert dangling(second, lambda run: None) == []
-    assert [live.run_id for live in dangling(first, lambda run: None)] == [first.run.run_id]
+    planned = plan.tail(first)
+    assert planned is not None
+    assert dangling(second, lambda run: None) == {}
+    assert dangling(first, lambda run: None).keys() == {planned.id}
 
 
 def test_a_batch_is_given_up_with_a_reason_after_what_is_known_of_it_was_shown(

@@ -16,6 +16,7 @@ from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.assets import settled_alias, table_asset
 from airflow_provider_slshudi.dag import backfill_dag, maintenance_dag, micro_batch, recovery_dag, tail_dag, verify_dag
 from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 from tests.machine import ROOT
 
 ROLES = ("tail", "backfill", "recovery", "repair", "verify", "maintenance")
@@ -38,15 +39,23 @@ def test_the_example_dags_parse() -> None:
     assert {Path(dag.fileloc).parent for dag in bag.dags.values()} == {ROOT / "dags"}
 
 
-def test_the_tail_strings_the_steps_and_runs_one_at_a_time(pipelines: Path) -> None:
+def test_the_tail_strings_the_steps_and_a_second_run_waits_for_the_first(pipelines: Path) -> None:
     dag = tail_dag("ad_events", tags=["mine"], default_args={"retries": 5})
     assert in_order(dag) == [f"batch.{step}" for step in STEPS]
-    assert (schedule(dag), dag.max_active_runs, dag.catchup) == (timedelta(seconds=30), 1, False)
+    assert (schedule(dag), dag.max_active_runs, dag.catchup) == (timedelta(seconds=30), 2, False)
     assert dag.tags == {"mine", "slshudi", "slshudi:ad_events"}, "by its tags the pages know whose DAG it is"
     retries = {task.task_id: task.retries for task in dag.tasks}
     drivers = {retries.pop(f"batch.{step}") for step in ("open", "append", "commit")}
     assert drivers == {0}, "what a driver left is decided by settle"
     assert set(retries.values()) == {5}
+
+
+def test_a_dags_arguments_say_how_settle_waits(pipelines: Path) -> None:
+    given = {"deferrable": True, "poke_interval": 60, "mode": "poke"}
+    for arguments, found in ((None, ("reschedule", False, 15)), (given, ("poke", True, 60))):
+        settle = tail_dag("ad_events", default_args=arguments).get_task("batch.settle")
+        assert isinstance(settle, SlsHudiSettleSensor)
+        assert (settle.mode, settle.deferrable, settle.poke_interval) == found
 
 
 def test_a_dag_of_ones_own_takes_several_pipelines(pipelines: Path) -> None:

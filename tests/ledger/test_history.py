@@ -66,6 +66,7 @@ def finish(ledger: Ledger) -> None:
     id_ = ledger.live(PIPELINE)[0].id
     ledger.opened(id_, 1, "now")
     ledger.heartbeat(id_, 1)
+    ledger.rest(id_, 1)
     ledger.prepared(id_, 1, {}, [RangeTotals(ledger.ranges(id_)[0], 1, 1, 1, 1)])
     ledger.committed(id_, 1, "now")
 

@@ -11,10 +11,12 @@ import pytest
 from sqlalchemy import Engine
 
 from airflow_provider_slshudi.exceptions import Fenced, IllegalTransition, LedgerError, RangeConflict
+from airflow_provider_slshudi.ledger import transactions
 from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import LEGAL, LIVE, Kind, State, origins
+from airflow_provider_slshudi.processes import this_process
 from airflow_provider_slshudi.ranges import Range
 
 PIPELINE = "clicks"
@@ -265,15 +267,38 @@ def test_heartbeat_and_take_over_are_for_live_transactions(ledger: Ledger, state
             ledger.take_over(before.id)
         assert ledger.get(before.id) == before
         return
+    assert before.process == this_process()
+    ledger.rest(before.id, 1)
     time.sleep(0.002)
     ledger.heartbeat(before.id, 1)
     after = ledger.get(before.id)
     assert (after.heartbeat > before.heartbeat, after.changed) == (True, before.changed)
+    assert after.process == this_process()
     assert ledger.take_over(before.id).token == 2
     with pytest.raises(Fenced):
         ledger.heartbeat(before.id, 1)
     ledger.heartbeat(before.id, 2)
     assert ledger.take_over(before.id).token == 3
+
+
+def test_a_process_takes_itself_away_and_no_other(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = bring_to(ledger, State.OPEN)
+    time.sleep(0.002)
+    ledger.rest(begun.id, 1)
+    rested = ledger.get(begun.id)
+    assert rested.process is None and rested.heartbeat > begun.heartbeat
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(transactions, "this_process", lambda: "another")
+        ledger.heartbeat(begun.id, 1)
+    ledger.rest(begun.id, 1)
+    assert ledger.get(begun.id).process == "another"
+    # Whoever takes it over decides what that process left, and does not stand in its place.
+    taken = ledger.take_over(begun.id)
+    assert taken.process == "another"
+    ledger.heartbeat(begun.id, 2)
+    ledger.rest(begun.id, 1)
+    assert ledger.get(begun.id).process == this_process(), "the former holder's step says nothing of the new one"
+    ledger.rest("nobody", 1)
 
 
 def test_heartbeat_and_take_over_of_nothing(ledger: Ledger) -> None:

@@ -120,3 +120,40 @@ def test_an_append_that_outlives_a_lost_ledger_leaves_no_file_after_the_rebuild(
 
 def test_a_few_of_chances_schedules_keep_all_promises() -> None:
     run_state_machine_as_test(seed(1)(Protocol), settings=thorough(15, 15, shrink=False))
+
+
+def test_a_run_that_died_at_its_work_is_decided_before_airflow_says_that_it_ended() -> None:
+    with World() as world:
+        promises = Invariants(world)
+        world.source.put(0, 3)
+        first = world.start_run().tries[0]
+        until(world, first, lambda: any(actor.at == "append-task-marked" for actor in world.actors.all))
+        world.kill_task(first, drivers_too=True)
+        (left,) = world.ledger.live(PIPELINE)
+        for seconds, state in ((20, State.OPEN), (20, State.ABORTED)):
+            world.pass_time(seconds, lambda task: False)
+            second = world.start_run().tries[0]
+            until(world, second, lambda: False)
+            assert first.run.ended is False and world.ledger.get(left.id).state is state
+            promises.check()
+        promises.check_end()
+
+
+@pytest.mark.parametrize("step", ["open", "append", "record", "commit"])
+def test_a_run_that_waits_between_two_steps_is_left_alone_however_long(step: str) -> None:
+    with World() as world:
+        promises = Invariants(world)
+        world.source.put(0, 3)
+        first = world.start_run().tries[0]
+        until(world, first, lambda: first.at == f"before {step}")
+        (waiting,) = world.ledger.live(PIPELINE)
+        world.pass_time(10_000, lambda task: False)
+        world.source.put(0, 2)
+        second = world.start_run().tries[0]
+        until(world, second, lambda: False)
+        assert second.run.outcome == State.COMMITTED.value, "it goes on beside the first"
+        assert world.ledger.get(waiting.id).token == waiting.token
+        until(world, first, lambda: False)
+        assert first.run.outcome == State.COMMITTED.value
+        promises.check()
+        promises.check_end()

@@ -52,7 +52,7 @@ def no_lease(world: World) -> None:
             pass
 
     @contextmanager
-    def lease(_: Any) -> Iterator[Nothing]:
+    def lease(_: Any, wait: float | None = None) -> Iterator[Nothing]:
         yield Nothing()
 
     world.patch.setattr(work.Work, "lease", lease)

@@ -23,11 +23,11 @@ from airflow_provider_slshudi.exceptions import ConfigError, JobFailed, SlsHudiE
 from airflow_provider_slshudi.hudi.client import commit, instants, rollback
 from airflow_provider_slshudi.job import access, append, reading, tasks, verbs
 from airflow_provider_slshudi.ledger import engine as ledger_engine
-from airflow_provider_slshudi.ledger import lease, models
+from airflow_provider_slshudi.ledger import lease, models, transactions
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
-from airflow_provider_slshudi.protocol import plan, rebuild, settle, steps, work
+from airflow_provider_slshudi.protocol import dangling, plan, rebuild, settle, steps, work
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService
@@ -81,6 +81,7 @@ class World:
         self.surprises: list[str] = []
         self.by_hand: set[str] = set()
         self.decisions: list[Decision] = []
+        self.ended_processes: set[str] = set()
         self.fault: tuple[int, str] | None = None
         self.timers = True
         self.ending = "wake"
@@ -157,6 +158,7 @@ class World:
                 run.ended = True
                 return
             # Another task, so another process.
+            self.ended_processes.add(me.process)
             me.process = f"{me.process}'"
             self.actors.stop(f"before {run.step}")
 
@@ -327,12 +329,18 @@ class World:
         for module in (ledger_engine, work):
             patch.setattr(module, "datetime", self.clock)
         patch.setattr(lease, "time", self.clock)
+        patch.setattr(work, "time", types.SimpleNamespace(sleep=self._try_later))
         for module in (work, verbs):
             patch.setattr(module, "clock", self.clock.monotonic)
         patch.setattr(work, "LEASE_WAIT_SECONDS", 0)
         patch.setattr(work, "_pulse", self._pulse)
-        patch.setattr(lease, "this_process", lambda: self.actors.current.process if self.actors.current else "nobody")
-        patch.setattr(lease, "is_gone", self._is_gone)
+        for module in (lease, transactions):
+            patch.setattr(
+                module, "this_process", lambda: self.actors.current.process if self.actors.current else "nobody"
+            )
+        for module in (lease, dangling):
+            patch.setattr(module, "is_gone", self._is_gone)
+        patch.setattr(settle, "abandoned", self._abandoned)
         patch.setattr(instants, "check_table", self.table.check_table)
         patch.setattr(instants, "new_instant_time", self.table.new_instant_time)
         for name in ("request", "to_inflight"):
@@ -371,7 +379,19 @@ class World:
         return method
 
     def _is_gone(self, process: str) -> bool:
-        return any(actor.process == process and actor.dead and actor.gone for actor in self.actors.all)
+        dead = any(actor.process == process and actor.dead and actor.gone for actor in self.actors.all)
+        return dead or process in self.ended_processes
+
+    def _abandoned(self, ledger: Ledger, found: Transaction, ended: Callable[[Run], bool | None]) -> str:
+        """As the package does, but for a run that is between two steps: it may live, and nobody may judge it dead."""
+        why = dangling.abandoned(ledger, found, ended)
+        its_own = any(run.planned == (found.id, found.token) for run in self.runs)
+        if "is gone" in why and its_own and found.process in self.ended_processes:
+            self.surprises.append(f"{found.process} is taken for dead, but its step was over")
+        return why
+
+    def _try_later(self, seconds: float) -> None:
+        self.clock.seconds += seconds
 
     @contextmanager
     def _pulse(self, beat: Callable[[], None]) -> Iterator[None]:

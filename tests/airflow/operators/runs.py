@@ -20,9 +20,13 @@ def in_run(
     states: dict[str, str] | None = None,
     conf: dict[str, Any] | None = None,
     answer: dict[str, Any] | None = None,
+    began: datetime | None = None,
     **params: Any,
 ) -> Context:
-    """A task's context; `states` are what Airflow knows of runs, others it does not know, and says so by `answer`."""
+    """A task's context; `states` are what Airflow knows of runs, others it does not know, and says so by `answer`.
+
+    The run began just now, unless `began` says when.
+    """
 
     def get_dagrun_state(dag_id: str, run_id: str) -> str:
         if (state := (states or {}).get(f"{dag_id}/{run_id}")) is None:
@@ -30,8 +34,11 @@ def in_run(
             raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail=detail))
         return state
 
-    dag_run = SimpleNamespace(dag_id=run[0], run_id=run[1], conf=conf)
-    ti = SimpleNamespace(get_dagrun_state=get_dagrun_state, try_number=1, max_tries=2)
+    start = began or datetime.now(timezone.utc)
+    dag_run = SimpleNamespace(dag_id=run[0], run_id=run[1], conf=conf, start_date=start, run_after=start)
+    ti = SimpleNamespace(
+        get_dagrun_state=get_dagrun_state, get_first_reschedule_date=lambda context: None, try_number=1, max_tries=2
+    )
     return cast(Context, {"dag_run": dag_run, "ti": ti, "params": params, "outlet_events": OutletEventAccessors()})
 
 

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
+from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.links import TransactionLink
@@ -121,6 +122,29 @@ def test_what_no_param_is_is_refused_by_name(put: Callable[[int], None]) -> None
         SlsHudiRecoverOperator(task_id="recover", pipeline="ad_events").execute(in_run(conf={"transaction": ["one"]}))
 
 
+def test_a_second_try_of_a_plan_goes_on_in_the_place_of_the_first_that_died(
+    put: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(2)
+    with monkeypatch.context() as dies:
+        dies.setattr(Ledger, "rest", lambda *_: None)
+        dies.setattr("airflow_provider_slshudi.ledger.transactions.this_process", lambda: "the first try")
+        first = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run())
+    assert LedgerHook().ledger().get(first["transaction"]).process == "the first try"
+    second = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run())
+    assert second == {"transaction": first["transaction"], "token": first["token"] + 1}
+    assert LedgerHook().ledger().get(first["transaction"]).process is None, "others would take it for dead"
+
+
+def test_a_plan_leaves_the_tail_to_another_run_that_was_first(put: Callable[[int], None]) -> None:
+    first = planned_by(put, "run-1")
+    put(1)
+    with pytest.raises(AirflowSkipException, match=f"another run was first: run run-1 of tail .* {first.id}"):
+        SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run(("tail", "run-2")))
+    # A DAG of its own, a backfill's for example, goes on beside it.
+    SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run(("another", "run-2")))
+
+
 def test_a_step_whose_transaction_changed_hands_fails_at_once(put: Callable[[int], None]) -> None:
     put(1)
     planned = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run())
@@ -146,15 +170,15 @@ def test_a_step_that_starts_a_driver_has_no_retries_whatever_is_asked_for(step: 
     assert step(task_id="step", pipeline="ad_events", transaction={}, retries=3).retries == 0
 
 
-def planned_by(put: Callable[[int], None], run_id: str) -> Transaction:
+def planned_by(put: Callable[[int], None], run_id: str, dag_id: str = "tail") -> Transaction:
     put(1)
-    planned = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run(("tail", run_id)))
+    planned = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run((dag_id, run_id)))
     return LedgerHook().ledger().get(planned["transaction"])
 
 
 def test_settle_decides_for_ended_runs_and_for_no_others(put: Callable[[int], None]) -> None:
-    ended, running, unknown = (planned_by(put, name) for name in ("ended", "running", "unknown"))
-    context = in_run(("tail", "next"), {"tail/ended": "failed", "tail/running": "running"})
+    ended, running, unknown = (planned_by(put, "run", name) for name in ("ended", "running", "unknown"))
+    context = in_run(("tail", "next"), {"ended/run": "failed", "running/run": "running"})
     answer = SlsHudiSettleSensor(task_id="settle", pipeline="ad_events").poke(context)
     assert answer.is_done
     assert answer.xcom_value == [{"transaction": ended.id, "instant": None, "decision": "ABORT"}]
@@ -173,9 +197,9 @@ def test_the_batch_of_a_run_that_was_deleted_is_decided_at_once(
     put: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called("here", monkeypatch)
-    deleted = planned_by(put, "deleted")
+    deleted = planned_by(put, "run", "deleted")
     called("elsewhere", monkeypatch)
-    of_another = planned_by(put, "of another Airflow")
+    of_another = planned_by(put, "run", "of another Airflow")
     settle = SlsHudiSettleSensor(task_id="settle", pipeline="ad_events")
     ledger = LedgerHook().ledger()
 

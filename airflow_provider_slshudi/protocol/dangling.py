@@ -1,0 +1,44 @@
+"""Which live transactions nobody works on any more.
+
+A wrong answer costs a batch's work and loses nothing: whoever decides a transaction first takes a new fencing token,
+and does what it does for a run whose processes may all be alive (docs/decisions/0032-back-within-a-minute.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.processes import is_gone
+from airflow_provider_slshudi.protocol.work import Run, run_of
+
+QUIET_AFTER = timedelta(seconds=30)
+"""Without a heartbeat for this long nobody is at work: a step beats every ten seconds. Airflow's own retries of a step
+begin sooner, as our DAGs set them."""
+SILENT_AFTER = timedelta(minutes=10)
+"""Of a run of which Airflow cannot tell: between two steps a scheduler may take its time."""
+
+Ended = Callable[[Run], bool | None]
+"""Whether a DAG run has ended; None where that cannot be known."""
+
+
+def is_quiet(ledger: Ledger, transaction: Transaction) -> bool:
+    """Whether nobody was heard of lately who works on the transaction."""
+    return ledger.now() - transaction.heartbeat > QUIET_AFTER
+
+
+def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:
+    """Why nobody works on a live transaction any more; empty where somebody may.
+
+    A transaction whose process has died dangles whatever Airflow says of its run, which notices much later.
+    """
+    process = transaction.process or ""
+    if is_quiet(ledger, transaction) and is_gone(process):
+        return f"its process is gone: {process}"
+    over = ended(run_of(ledger, transaction))
+    if over is None:
+        silent = ledger.now() - transaction.heartbeat > SILENT_AFTER
+        return f"nobody knows its run, and its last heartbeat was at {transaction.heartbeat}" if silent else ""
+    return "its run has ended" if over else ""

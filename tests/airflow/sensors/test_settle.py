@@ -1,0 +1,182 @@
+"""The settle sensor by itself: how it waits, for what, and how long. A real ledger, no log service."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import (
+    AirflowRescheduleException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    TaskDeferred,
+)
+from sqlalchemy import create_engine, update
+
+from airflow_provider_slshudi.hooks.ledger import LedgerHook
+from airflow_provider_slshudi.hooks.work import work_of
+from airflow_provider_slshudi.ledger import models
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.ledger.states import Kind, State
+from airflow_provider_slshudi.operators.base import PipelineTask
+from airflow_provider_slshudi.protocol.dangling import QUIET_AFTER
+from airflow_provider_slshudi.protocol.settle import register
+from airflow_provider_slshudi.protocol.work import Run
+from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
+from tests.airflow.operators.runs import in_run
+
+NEXT = ("tail", "run-2")
+GOES_ON = {"tail/run-1": "running"}
+EARLIER = datetime(2026, 1, 1, tzinfo=timezone.utc)
+DIES = """
+import os, signal, sys
+from airflow_provider_slshudi.ledger.engine import open_engine
+from airflow_provider_slshudi.ledger.ledger import Ledger
+Ledger(open_engine(f"sqlite:///{sys.argv[1]}")).heartbeat(sys.argv[2], 1)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def begun(pipelines: Path, ledger_connection: Path) -> Transaction:
+    """The first run's batch, on which this process works."""
+    work = work_of("ad_events", Run("tail", "run-1"))
+    register(work)
+    return work.ledger.begin("ad_events", Kind.TAIL, [Range(0, 0, 5)], "tail", "run-1")
+
+
+@pytest.fixture
+def fall_quiet(begun: Transaction, ledger_connection: Path) -> Callable[[], None]:
+    def fall_quiet() -> None:
+        engine = create_engine(f"sqlite:///{ledger_connection}")
+        with engine.begin() as connection:
+            before = begun.heartbeat - QUIET_AFTER - timedelta(seconds=1)
+            connection.execute(update(models.transactions).values(heartbeat=before))
+        engine.dispose()
+
+    return fall_quiet
+
+
+def settle(**arguments: Any) -> SlsHudiSettleSensor:
+    return SlsHudiSettleSensor(task_id="settle", pipeline="ad_events", **arguments)
+
+
+def after(begun: Transaction, states: dict[str, str] | None = None) -> Any:
+    """The second run, which began after the first one had planned."""
+    return in_run(NEXT, GOES_ON if states is None else states, began=begun.created + timedelta(seconds=1))
+
+
+def test_a_run_waits_without_a_slot_while_an_earlier_one_works(begun: Transaction) -> None:
+    at = datetime.now(timezone.utc)
+    with pytest.raises(AirflowRescheduleException) as waits:
+        settle().execute(after(begun))
+    assert timedelta(0) < waits.value.reschedule_date - at < timedelta(seconds=30)
+
+
+def test_a_deferrable_one_tells_the_trigger_what_to_wait_for_and_keeps_its_time(begun: Transaction) -> None:
+    sensor = settle(deferrable=True, timeout=100)
+    with pytest.raises(TaskDeferred) as first:
+        sensor.execute(after(begun))
+    path, arguments = first.value.trigger.serialize()
+    assert path == "airflow_provider_slshudi.triggers.settle.SettleTrigger"
+    what = {"pipeline": "ad_events", "transaction": begun.id, "active": True, "lease": False}
+    assert arguments == {"ledger_conn_id": "slshudi_ledger", "awaited": what, "seconds": 15}
+    assert first.value.method_name == "wake"
+    (since,) = (first.value.kwargs or {}).values()
+    assert abs(since - time.time()) < 10
+
+    with pytest.raises(TaskDeferred) as second:
+        sensor.wake(after(begun), since - 90, event="it is time to look again")
+    assert second.value.kwargs == {"since": since - 90}
+    assert second.value.trigger.serialize()[1]["seconds"] < 11, "not longer than it may wait in all"
+    # Where no triggerer runs, Airflow's scheduler ends it a minute later.
+    assert second.value.timeout is not None and 50 < second.value.timeout.total_seconds() < 71
+
+
+def test_once_the_other_batch_is_decided_it_goes_on(begun: Transaction) -> None:
+    LedgerHook().ledger().aborted(begun.id, 1, "given up")
+    assert settle(deferrable=True).wake(after(begun), time.time(), event="it may go on") == []
+
+
+def test_a_dead_process_is_decided_while_airflow_says_that_its_run_goes_on(
+    begun: Transaction, ledger_connection: Path, fall_quiet: Callable[[], None]
+) -> None:
+    dead = subprocess.run([sys.executable, "-c", DIES, str(ledger_connection), begun.id])
+    assert dead.returncode < 0
+    sensor, ledger = settle(deferrable=True), LedgerHook().ledger()
+    with pytest.raises(TaskDeferred):
+        sensor.execute(after(begun))
+    assert ledger.get(begun.id).token == 1
+    fall_quiet()
+    assert sensor.execute(after(begun)) == [{"transaction": begun.id, "instant": None, "decision": "ABORT"}]
+
+
+def test_a_quiet_batch_that_may_live_is_left_alone_and_holds_up_nobody(
+    begun: Transaction, fall_quiet: Callable[[], None]
+) -> None:
+    fall_quiet()
+    assert settle().execute(after(begun)) == []
+    found = LedgerHook().ledger().get(begun.id)
+    assert (found.state, found.token) == (State.PLANNED, 1)
+
+
+def test_a_run_that_another_one_overtook_has_nothing_to_do(begun: Transaction) -> None:
+    for deferrable in (False, True):
+        with pytest.raises(AirflowSkipException, match=f"works on transaction {begun.id}"):
+            settle(deferrable=deferrable).execute(in_run(NEXT, GOES_ON, began=begun.created - timedelta(seconds=1)))
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_batch_that_takes_longer_than_the_time_out_fails_nobody(begun: Transaction, deferrable: bool) -> None:
+    with pytest.raises(AirflowSkipException, match=f"works on transaction {begun.id}"):
+        waited_too_long(settle(deferrable=deferrable, timeout=0.0, mode="poke"), after(begun))
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_what_cannot_be_read_for_too_long_fails_the_run(
+    begun: Transaction, deferrable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_SLSHUDI_LEDGER")
+    with pytest.raises(AirflowSensorTimeout):
+        waited_too_long(settle(deferrable=deferrable, timeout=0.0, mode="poke"), after(begun))
+    with pytest.raises(TaskDeferred) as waits:
+        settle(deferrable=True).execute(after(begun))
+    assert waits.value.trigger.serialize()[1]["awaited"]["pipeline"] == "", "only another look can tell"
+
+
+def waited_too_long(sensor: SlsHudiSettleSensor, context: Any) -> None:
+    if sensor.deferrable:
+        sensor.wake(context, time.time() - 1)
+    else:
+        sensor.execute(context)
+
+
+def test_it_waits_for_the_lease_without_its_slot(begun: Transaction, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_provider_slshudi.sensors.settle._LEASE_WAIT_SECONDS", 0.2)
+    LedgerHook().ledger().aborted(begun.id, 1, "given up")
+    LedgerHook().ledger().begin("ad_events", Kind.TAIL, [Range(0, 0, 5)], "tail", "run-0")
+    ended = {"tail/run-0": "failed"}
+    with LedgerHook().ledger().lease("ad_events", "somebody", 30):
+        at = time.monotonic()
+        with pytest.raises(TaskDeferred) as waits:
+            settle(deferrable=True).execute(after(begun, ended))
+        assert time.monotonic() - at < 5
+    awaited = waits.value.trigger.serialize()[1]["awaited"]
+    assert awaited == {"pipeline": "ad_events", "transaction": "", "active": False, "lease": True}
+
+
+def test_a_task_that_has_no_supervisor_does_not_end_with_its_parent(
+    begun: Transaction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `dag.test` runs tasks: in the process of whoever called it."""
+    asked: list[bool] = []
+    monkeypatch.setattr("airflow_provider_slshudi.operators.base.end_with_parent", lambda: asked.append(True))
+    work = PipelineTask.work(settle(), in_run(NEXT))
+    assert work.run == Run(*NEXT) and asked == []

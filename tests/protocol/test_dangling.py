@@ -1,0 +1,364 @@
+"""Which transactions nobody works on: real processes that beat, end, stand still or die."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+from sqlalchemy import Engine, select, update
+
+from airflow_provider_slshudi.exceptions import BatchUnderWay, LeaseHeld, LedgerUnavailable, TailUnderWay
+from airflow_provider_slshudi.ledger import models
+from airflow_provider_slshudi.ledger.engine import migrate, open_engine
+from airflow_provider_slshudi.ledger.lease import Lease
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.ledger.states import LIVE, Kind, State
+from airflow_provider_slshudi.points import Point
+from airflow_provider_slshudi.processes import this_process
+from airflow_provider_slshudi.protocol import plan, steps
+from airflow_provider_slshudi.protocol import settle as settle_module
+from airflow_provider_slshudi.protocol import work as work_module
+from airflow_provider_slshudi.protocol.dangling import QUIET_AFTER, SILENT_AFTER, abandoned
+from airflow_provider_slshudi.protocol.decisions import Decision
+from airflow_provider_slshudi.protocol.resolve import resolve
+from airflow_provider_slshudi.protocol.settle import dangling, require_alone, require_turn
+from airflow_provider_slshudi.protocol.waiting import Awaited, awaited, is_over
+from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.ranges import Range
+from tests.pipelines import ad_events, customers
+from tests.scenarios import Scenario
+
+NAME = "ad_events"
+STEP = """
+import sys
+from airflow_provider_slshudi.ledger.engine import open_engine
+from airflow_provider_slshudi.ledger.ledger import Ledger
+ledger, id_ = Ledger(open_engine(sys.argv[1])), sys.argv[2]
+for word in sys.stdin:
+    getattr(ledger, word.strip())(id_, 1)
+    print("done", flush=True)
+"""
+
+
+class Step:
+    """A process of its own that works on a transaction."""
+
+    def __init__(self, engine: Engine, id_: str) -> None:
+        self.child = subprocess.Popen(
+            [sys.executable, "-c", STEP, str(engine.url), id_], stdin=-1, stdout=-1, text=True, bufsize=1
+        )
+        self.does("heartbeat")
+
+    def does(self, what: str) -> None:
+        assert self.child.stdin is not None and self.child.stdout is not None
+        self.child.stdin.write(f"{what}\n")
+        assert self.child.stdout.readline() == "done\n"
+
+    def end(self) -> None:
+        self.child.kill()
+        self.child.communicate()
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
+    migrate(engine)
+    pipeline = ad_events(tmp_path / "lake")
+    Ledger(engine).register(NAME, pipeline.source.identity, pipeline.table.path)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def ledger(engine: Engine) -> Ledger:
+    return Ledger(engine)
+
+
+@pytest.fixture
+def begun(ledger: Ledger) -> Transaction:
+    return ledger.begin(NAME, Kind.TAIL, [Range(0, 0, 5)], "tail", "run-1")
+
+
+@pytest.fixture
+def start(engine: Engine, begun: Transaction) -> Iterator[Callable[[], Step]]:
+    """Starts processes that work on the transaction."""
+    steps: list[Step] = []
+
+    def start() -> Step:
+        steps.append(Step(engine, begun.id))
+        return steps[-1]
+
+    yield start
+    for step in steps:
+        step.end()
+
+
+@pytest.fixture
+def quiet(engine: Engine, begun: Transaction) -> Callable[..., None]:
+    """Lets time pass since the last heartbeat."""
+
+    def quiet(since: timedelta = QUIET_AFTER + timedelta(seconds=1)) -> None:
+        mine = models.transactions.c.id == begun.id
+        with engine.begin() as connection:
+            last = connection.execute(select(models.transactions.c.heartbeat).where(mine)).scalar_one()
+            connection.execute(update(models.transactions).where(mine).values(heartbeat=last - since))
+
+    return quiet
+
+
+@pytest.fixture
+def why(ledger: Ledger, begun: Transaction) -> Callable[..., str]:
+    """Why the transaction counts as abandoned, while Airflow says that its run goes on."""
+
+    def why(ended: bool | None = False) -> str:
+        return abandoned(ledger, ledger.get(begun.id), lambda run: ended)
+
+    return why
+
+
+def named(engine: Engine, id_: str, process: str | None) -> None:
+    with engine.begin() as connection:
+        connection.execute(update(models.transactions).where(models.transactions.c.id == id_).values(process=process))
+
+
+def work_of(ledger: Ledger, tmp_path: Path, run: Run, upserts: bool = False) -> Work:
+    made = customers(tmp_path / "lake").model_copy(update={"name": NAME}) if upserts else ad_events(tmp_path / "lake")
+    return Work(made, ledger, None, None, run)  # type: ignore[arg-type]  # neither jobs nor a service here
+
+
+def test_a_step_whose_process_was_killed_dangles_once_it_is_quiet_whatever_airflow_says(
+    start: Callable[[], Step], quiet: Callable[..., None], why: Callable[..., str], ledger: Ledger, begun: Transaction
+) -> None:
+    step = start()
+    process = str(ledger.get(begun.id).process)
+    step.end()
+    assert why() == "", "Airflow may be about to try the step again"
+    quiet()
+    assert why() == f"its process is gone: {process}"
+
+
+def test_a_step_that_stands_still_lives(
+    start: Callable[[], Step], quiet: Callable[..., None], why: Callable[..., str]
+) -> None:
+    step = start()
+    psutil.Process(step.child.pid).suspend()
+    quiet(timedelta(days=1))
+    assert why() == ""
+    psutil.Process(step.child.pid).resume()
+    step.does("heartbeat")
+    assert why() == ""
+
+
+def test_between_two_steps_a_scheduler_may_take_its_time(
+    start: Callable[[], Step], quiet: Callable[..., None], why: Callable[..., str], ledger: Ledger, begun: Transaction
+) -> None:
+    step = start()
+    step.does("rest")
+    step.end()
+    assert ledger.get(begun.id).process is None
+    quiet(timedelta(days=1))
+    assert why() == ""
+    # As before, where Airflow cannot tell.
+    assert why(None).startswith("nobody knows its run")
+
+
+def test_a_retry_that_lives_is_not_taken_for_the_dead_first_try(
+    start: Callable[[], Step], quiet: Callable[..., None], why: Callable[..., str]
+) -> None:
+    first, second = start(), start()
+    first.does("heartbeat")  # the last one who beats, and then dies
+    first.end()
+    second.does("heartbeat")
+    quiet()
+    assert why() == ""
+    # The end of the first, however late it is told, says nothing of the second.
+    second.end()
+    assert "its process is gone" in why()
+
+
+def test_the_end_of_a_first_try_does_not_hide_the_second(
+    start: Callable[[], Step], ledger: Ledger, begun: Transaction
+) -> None:
+    first, second = start(), start()
+    process = ledger.get(begun.id).process
+    first.does("rest")
+    assert ledger.get(begun.id).process == process
+    second.does("rest")
+    assert ledger.get(begun.id).process is None
+
+
+@pytest.mark.parametrize("where", ["another machine", "another container", "nowhere"])
+def test_of_what_ran_elsewhere_airflow_alone_can_tell(
+    where: str, engine: Engine, begun: Transaction, quiet: Callable[..., None], why: Callable[..., str]
+) -> None:
+    machine, boot, numbering, pid, started = this_process().rsplit("/", 4)
+    elsewhere = {
+        "another machine": f"another/{boot[::-1]}/{numbering}/{pid}/{started}",
+        "another container": f"{machine}/{boot}/pid:[1]/{pid}/1",
+        "nowhere": "",
+    }
+    named(engine, begun.id, elsewhere[where])
+    quiet(SILENT_AFTER - timedelta(seconds=5))
+    assert why(False) == why(None) == ""
+    assert why(True) == "its run has ended"
+
+
+def test_a_number_that_another_process_has_by_now_is_not_the_steps_process(
+    engine: Engine, begun: Transaction, quiet: Callable[..., None], why: Callable[..., str]
+) -> None:
+    where, pid, started = this_process().rsplit("/", 2)
+    named(engine, begun.id, f"{where}/{pid}/{int(started) - 1}")
+    quiet()
+    assert "its process is gone" in why()
+
+
+def test_a_clock_that_is_set_back_lets_others_wait(
+    start: Callable[[], Step], quiet: Callable[..., None], why: Callable[..., str]
+) -> None:
+    start().end()
+    quiet(-timedelta(hours=1))  # the last heartbeat is an hour ahead by now
+    assert why() == why(None) == ""
+
+
+def test_a_settle_that_lives_and_did_not_get_through_decides_later(
+    start: Callable[[], Step], quiet: Callable[..., None], why: Callable[..., str], ledger: Ledger, begun: Transaction
+) -> None:
+    """It pokes again from the same process, or from another one: it is no step of the run that it decides."""
+    start().end()
+    quiet()
+    assert ledger.take_over(begun.id).token == 2
+    assert "its process is gone" in why()
+
+
+def test_a_retry_that_begins_while_another_batch_is_decided_is_left_alone(
+    ledger: Ledger, begun: Transaction, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = ledger.begin(NAME, Kind.TAIL, [Range(0, 5, 9)], "tail", "run-2")
+    where, pid, started = this_process().rsplit("/", 2)
+    long_ago = begun.heartbeat - QUIET_AFTER - timedelta(seconds=1)
+    with engine.begin() as connection:
+        dead = {"process": f"{where}/{pid}/{int(started) - 1}", "heartbeat": long_ago}
+        connection.execute(update(models.transactions).values(dead))
+
+    def meanwhile(work: Work, taken: Transaction, lease: Lease) -> Decision:
+        ledger.heartbeat(second.id, second.token)
+        return resolve(work, taken, lease)
+
+    monkeypatch.setattr(settle_module, "resolve", meanwhile)
+    work = work_of(ledger, tmp_path, Run("tail", "run-3"))
+    assert [item.transaction for item in settle_module.settle(work, lambda run: False)] == [begun.id]
+    assert ledger.get(second.id).token == second.token
+
+
+def test_a_step_tells_its_end_to_a_ledger_that_does_not_answer_at_first(
+    ledger: Ledger, begun: Transaction, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work_module, "_AGAIN_SECONDS", 0.01)
+    answers, rest = iter([False, False, True]), Ledger.rest
+
+    def at_last(self: Ledger, id_: str, token: int) -> None:
+        if not next(answers):
+            raise LedgerUnavailable("away")
+        rest(self, id_, token)
+
+    monkeypatch.setattr(Ledger, "rest", at_last)
+    work = work_of(ledger, tmp_path, Run("tail", "run-1"))
+    with pytest.raises(ZeroDivisionError), work.heartbeat(begun.id, 1):
+        assert ledger.get(begun.id).process == this_process()
+        raise ZeroDivisionError
+    assert ledger.get(begun.id).process is None
+    # It does not keep a task for ever.
+    monkeypatch.setattr(work_module, "REST_SECONDS", 0.05)
+    monkeypatch.setattr(Ledger, "rest", lambda *_: (_ for _ in ()).throw(LedgerUnavailable("away")))
+    with work.heartbeat(begun.id, 1):
+        pass
+
+
+def test_of_a_run_that_settles_its_own_batch_dangles_and_others_wait_their_turn(
+    ledger: Ledger, begun: Transaction, tmp_path: Path, quiet: Callable[..., None]
+) -> None:
+    own, next_, other = (Run("tail", "run-1"), Run("tail", "run-2"), Run("backfill", "run-1"))
+    assert dangling(work_of(ledger, tmp_path, own), lambda run: False) == {begun.id: "it is of this very run"}
+    assert dangling(work_of(ledger, tmp_path, next_), lambda run: False) == {}
+    for run in (own, other):
+        require_turn(work_of(ledger, tmp_path, run))
+    with pytest.raises(TailUnderWay, match=f"run run-1 of tail works on transaction {begun.id}") as waits:
+        require_turn(work_of(ledger, tmp_path, next_))
+    assert (waits.value.transaction, waits.value.active, waits.value.began) == (begun.id, True, begun.created)
+    # Nobody was heard of: nothing of it is touched, and it holds up nobody.
+    quiet()
+    require_turn(work_of(ledger, tmp_path, next_))
+    assert ledger.get(begun.id).token == begun.token
+
+
+def test_upserts_wait_for_a_quiet_batch_too(
+    ledger: Ledger, begun: Transaction, tmp_path: Path, quiet: Callable[..., None]
+) -> None:
+    work = work_of(ledger, tmp_path, Run("tail", "run-2"), upserts=True)
+    with pytest.raises(BatchUnderWay) as waits:
+        require_alone(work)
+    assert waits.value.active
+    quiet()
+    require_turn(work)
+    with pytest.raises(BatchUnderWay) as waits:
+        require_alone(work)
+    assert not waits.value.active
+
+
+def test_a_wait_for_a_batch_is_over_when_it_is_decided_or_nobody_works_on_it_any_more(
+    ledger: Ledger, begun: Transaction, quiet: Callable[..., None]
+) -> None:
+    lively = awaited(TailUnderWay("", pipeline=NAME, transaction=begun.id, began=begun.created))
+    silent = awaited(BatchUnderWay("", pipeline=NAME, transaction=begun.id, active=False))
+    for what in (lively, silent):
+        assert not is_over(ledger, what, lambda run: False) and not is_over(ledger, what, lambda run: None)
+    assert is_over(ledger, lively, lambda run: True)
+    quiet()
+    assert is_over(ledger, lively, lambda run: False)
+    # A settle has looked at this one when it was quiet already: it would be woken for nothing again and again.
+    assert not is_over(ledger, silent, lambda run: False)
+    ledger.aborted(begun.id, 1, "given up")
+    assert is_over(ledger, lively, lambda run: None) and is_over(ledger, silent, lambda run: None)
+
+
+def test_a_wait_for_the_lease_is_over_when_it_is_free(ledger: Ledger) -> None:
+    with ledger.lease(NAME, "somebody", 30), pytest.raises(LeaseHeld) as held, ledger.lease(NAME, "settle"):
+        pass
+    what = awaited(held.value)
+    assert is_over(ledger, what, lambda run: None)
+    with ledger.lease(NAME, "somebody", 30):
+        assert not is_over(ledger, what, lambda run: True)
+
+
+def test_of_other_obstacles_the_ledger_tells_nothing(ledger: Ledger) -> None:
+    assert awaited(LedgerUnavailable("away")) == Awaited()
+    assert not is_over(ledger, Awaited(), lambda run: True)
+
+
+@pytest.mark.long
+def test_each_step_names_its_process_while_it_works_and_takes_it_away(
+    scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = scenario()
+    pipeline.put(20)
+    ledger, named = pipeline.work.ledger, set()
+
+    def reach(point: Point) -> None:
+        (live, *_) = ledger.last(NAME, 1)
+        assert live.state not in LIVE or live.process == this_process(), point
+        named.add(point.value.partition("-")[0])
+
+    monkeypatch.setattr(steps, "reach", reach)
+    planned = plan.tail(pipeline.work)
+    assert planned is not None
+    for step in (lambda *_: None, steps.open_instant, steps.append, steps.record, steps.commit):
+        step(pipeline.work, planned.id, planned.token)
+        assert ledger.get(planned.id).process is None
+    assert named == {"open", "append", "record", "commit"}
+    assert ledger.get(planned.id).state is State.COMMITTED
