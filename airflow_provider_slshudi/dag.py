@@ -53,11 +53,16 @@ _CURSORS: dict[str, Any] = {
 _TIME: dict[str, Any] = {"type": ["string", "null"], "format": "date-time"}
 
 
+# One that works, one that waits for it, and one for when both die at once.
+_MOST_TAILS = 3
+
+
 def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     """`{name}_tail`: reads new logs, as often as the pipeline's `schedule` says, one batch at a time.
 
-    A second run may be there: it waits without a worker slot, and goes on at once where the first one died and Airflow
-    has not noticed (docs/decisions/0032-back-within-a-minute.md).
+    More runs may be there: they wait without a worker slot, and one goes on where another died and Airflow has not
+    noticed (docs/decisions/0032-back-within-a-minute.md). Airflow allows one run with `@continuous`; and with a
+    `dagrun_timeout`, which counts while a run waits, there is one unless `max_active_runs` says more.
 
     Args:
         pipeline: a pipeline's name or file.
@@ -76,7 +81,8 @@ def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
         )
     }
     described = f"{found.source.identity}: what is new"
-    given = {"schedule": found.every, "params": params, "description": described, "max_active_runs": 2}
+    runs = _tails(dag_kwargs.get("schedule", found.every), "dagrun_timeout" in dag_kwargs)
+    given = {"schedule": found.every, "params": params, "description": described, "max_active_runs": runs}
     with _dag(found, "tail", dag_kwargs, **given) as dag:
         micro_batch(pipeline)
     return _explained(found, dag)
@@ -212,6 +218,12 @@ def micro_batch(
             committed >> SlsHudiSyncOperator(task_id="sync", pipeline=pipeline)
     _explain(found, group.iter_tasks())
     return group
+
+
+def _tails(schedule: Any, timed: bool) -> int:
+    """How many runs of a tail there may be: `@continuous`, by word or as a timetable, allows one."""
+    limited = schedule == "@continuous" or getattr(schedule, "active_runs_limit", None) is not None
+    return 1 if limited or timed else _MOST_TAILS
 
 
 def _dag(pipeline: Pipeline, role: str, dag_kwargs: dict[str, Any], **ours: Any) -> DAG:

@@ -6,8 +6,6 @@ configuration changes something. Every class carries the ids that it speaks of a
 
 from __future__ import annotations
 
-from datetime import datetime
-
 
 class SlsHudiError(Exception):
     """Base of all errors of this package."""
@@ -238,11 +236,7 @@ class BatchUnderWay(LedgerError, TransientError):
 
 
 class TailUnderWay(BatchUnderWay):
-    """Another run of the same DAG works on a batch of the tail. Attribute: began (UTC), when it was planned."""
-
-    def __init__(self, message: str, *, pipeline: str, transaction: str, began: datetime) -> None:
-        super().__init__(message, pipeline=pipeline, transaction=transaction, active=True)
-        self.began = began
+    """Another run of the same DAG works on a batch of the tail."""
 
 
 class Fenced(LedgerError, TerminalError):

@@ -20,6 +20,7 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 _UNREADABLE = "unreadable"
 _KERNEL_BOOT = Path("/proc/sys/kernel/random/boot_id")
 _NUMBERING = Path("/proc/self/ns/pid")
+_TIMING = Path("/proc/self/ns/time")
 # The kernel gives this number to the machine's own namespace (PROC_PID_INIT_INO), to no container's.
 _OF_THE_MACHINE = "pid:[4026531836]"
 _MACHINE_ID = Path("/etc/machine-id")
@@ -100,9 +101,10 @@ def adopt_orphans() -> None:
 
 
 def _boot() -> str:
-    """The boot, and the namespace that numbers processes: containers of one machine have numbers of their own."""
+    """The boot, and the namespaces that number processes and say when they began: containers may have their own."""
     boot = _KERNEL_BOOT.read_text(encoding="ascii").strip()
-    return f"{boot}/{_NUMBERING.readlink()}"
+    timing = _TIMING.readlink().name if _TIMING.exists() else ""  # since Linux 5.6
+    return f"{boot}/{_NUMBERING.readlink()}+{timing}"
 
 
 def _machine() -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from tests.sessions import SHORT_LIVED, start_spark
@@ -31,6 +32,10 @@ def gateway(spark: SparkSession) -> Gateway:
     """A way to Hudi's classes in that session's JVM."""
     return Gateway.of(spark.sparkContext)
 
+
+# How fast values are drawn says how busy the machine is.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 _REAL = {"spark", "gateway"}
 """Fixtures whose tests are long, unless they show a capability."""

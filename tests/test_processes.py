@@ -109,6 +109,15 @@ def test_a_process_that_another_user_cannot_look_at_lives(tmp_path: Path) -> Non
     assert told.stdout.split() == ["hidden", "lives", "gone"], told.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="a time namespace takes root")
+def test_of_a_container_with_a_time_of_its_own_nothing_is_known() -> None:
+    """There the kernel says of every process that it began at another time."""
+    asks = "import sys; from airflow_provider_slshudi.processes import is_gone; print(is_gone(sys.argv[1]))"
+    command = ["unshare", "--time", "--boottime", "100000", "--fork", sys.executable, "-c", asks, this_process()]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert told.stdout.split() == ["False"], told.stderr
+
+
 def test_a_child_ends_with_a_killed_parent_even_where_it_is_stopped() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

@@ -101,7 +101,8 @@ def holding(connection: Connection, leases: Table, pipeline: str) -> Holding | N
 
 def is_free(connection: Connection, leases: Table, pipeline: str) -> bool:
     """See `Ledger.lease_is_free`."""
-    return bool(_over(_read(connection, leases, pipeline), now(connection)))
+    found = _read(connection, leases, pipeline)
+    return found.nonce is None or found.expires <= now(connection)
 
 
 def end(connection: Connection, holding: Holding) -> bool:

@@ -22,7 +22,7 @@ from airflow.sdk.exceptions import (
 from airflow.sdk.log import redact  # type: ignore[attr-defined]  # it has no __all__
 
 from airflow_provider_slshudi import dagfile
-from airflow_provider_slshudi.exceptions import ConfigError, TerminalError
+from airflow_provider_slshudi.exceptions import ConfigError, Fenced, TerminalError
 from airflow_provider_slshudi.links import PipelineLink, SparkLink
 from airflow_provider_slshudi.notes.acts import PARAMS_SOURCE
 from airflow_provider_slshudi.operators.signals import signal
@@ -81,7 +81,9 @@ class PipelineTask:
         try:
             yield
         except TerminalError as error:
-            self.in_trouble(context, error, waits=False)
+            # A batch that changed hands is in good ones.
+            if not isinstance(error, Fenced):
+                self.in_trouble(context, error, waits=False)
             _log.debug("%r", error, exc_info=True)
             # Without its cause, which says the same: a task's log shows every error of a chain with its text.
             raise AirflowFailException(str(error)) from None

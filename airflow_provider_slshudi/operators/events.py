@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.protocol.work import Work
 
 _log = logging.getLogger(__name__)
-# Every run settles before it commits its one batch, so only the newest commits can lack an event.
-_COMMITS = 20
-_EVENTS = 50
+# As many as may be committed while Airflow shows a dead run as running.
+_COMMITS = 60
+_EVENTS = 100
 # Airflow's old events may have been cleaned away; nobody waits for a bell that long.
 _LONGEST = timedelta(days=7)
 
@@ -85,7 +85,8 @@ def _untold(asset: Asset, context: Context, work: Work, settled: Iterable[Settle
 
 
 def _is_over(context: Context, work: Work, committed: Transaction) -> bool:
-    """Whether nobody else will tell the batch: this Airflow's run that committed it has ended, or it is this very run.
+    """Whether nobody else will tell the batch: it was taken from the run of this Airflow that planned it, or that run
+    has ended or is this very one.
 
     Another Airflow tells its own.
     """
@@ -94,7 +95,9 @@ def _is_over(context: Context, work: Work, committed: Transaction) -> bool:
     run = run_of(work.ledger, committed)
     if run == work.run:
         return True
-    return bool(run.airflow) and run.airflow == this_airflow() and bool(run_ended(context["ti"])(run))
+    if not run.airflow or run.airflow != this_airflow():
+        return False
+    return committed.token > 1 or bool(run_ended(context["ti"])(run))
 
 
 def _told(asset: Asset, limit: int | None = None, after: datetime | None = None) -> set[str]:

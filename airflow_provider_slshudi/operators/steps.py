@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, BaseOperatorLink
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_provider_slshudi.exceptions import JobFailed, TailUnderWay, TransientError
+from airflow_provider_slshudi.exceptions import BatchUnderWay, JobFailed, TransientError
 from airflow_provider_slshudi.links import SparkLink, TransactionLink
 from airflow_provider_slshudi.operators.base import PipelineOperator, this_airflow, who_asked
 from airflow_provider_slshudi.operators.events import extra_of
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ACCEPT_GAP = "accept_gap"
 """The tail's param by which one run records what the service dropped as a gap; its value says why."""
+_SCHEDULED = "scheduled"
 
 
 class SlsHudiPlanOperator(PipelineOperator):
@@ -57,16 +58,17 @@ class SlsHudiPlanOperator(PipelineOperator):
     def plan(self, work: Work, context: Context) -> tuple[Transaction | None, dict[str, Any]]:
         """The transaction, None if there is nothing to read; and further items of the result."""
         from airflow_provider_slshudi.protocol.plan import accepting_gaps, tail
-        from airflow_provider_slshudi.protocol.settle import require_turn
 
+        if why := context["params"].get(ACCEPT_GAP):
+            return accepting_gaps(work, who_asked(context), str(why)), {}
+        # What the other run leaves is read by the next one of the schedule; who triggered a run waits for its batch.
+        scheduled = getattr(context["dag_run"], "run_type", None) == _SCHEDULED
         try:
-            require_turn(work)
-        except TailUnderWay as error:
+            return tail(work, in_turn=scheduled), {}
+        except BatchUnderWay as error:
+            if not scheduled:
+                raise
             raise AirflowSkipException(f"another run was first: {error}") from None
-        why = context["params"].get(ACCEPT_GAP)
-        if not why:
-            return tail(work), {}
-        return accepting_gaps(work, who_asked(context), str(why)), {}
 
 
 class _Step(PipelineOperator):

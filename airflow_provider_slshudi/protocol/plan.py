@@ -17,7 +17,7 @@ from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol import duties, sighting
 from airflow_provider_slshudi.protocol.columns import require_fit
 from airflow_provider_slshudi.protocol.evidence import require_agreement
-from airflow_provider_slshudi.protocol.settle import register, require_alone
+from airflow_provider_slshudi.protocol.settle import register, require_alone, require_turn
 from airflow_provider_slshudi.protocol.work import AIRFLOW, Run, Work
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.fanout import ask_each
@@ -58,10 +58,11 @@ class BackfillRequest:
     everything: bool = False
 
 
-def tail(work: Work) -> Transaction | None:
+def tail(work: Work, in_turn: bool = False) -> Transaction | None:
     """The next batch of the tail, PLANNED; None where there is nothing new.
 
     Raises:
+        TailUnderWay: it asks for its turn, and another run of the DAG works on a batch.
         ColumnMismatch: the table's columns cannot become the pipeline's.
         DataExpired: the service dropped unread logs, or may have (a shard is gone, or was found too late), and the
             pipeline says `on_expired: fail`.
@@ -73,6 +74,8 @@ def tail(work: Work) -> Transaction | None:
     require_fit(work)
     with work.lease():
         require_agreement(work)
+        if in_turn:
+            require_turn(work)
         require_alone(work)
         begun = _begun(work) or _begin(work, Kind.TAIL, _tail_ranges(work, work.connect(), save=True))
     return _planned(work, begun)

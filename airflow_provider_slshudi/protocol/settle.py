@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from airflow_provider_slshudi.exceptions import BatchUnderWay, TailUnderWay
+from airflow_provider_slshudi.exceptions import BatchUnderWay, TailUnderWay, TerminalError
 from airflow_provider_slshudi.hudi import properties
 from airflow_provider_slshudi.hudi.timeline import PROPERTIES
 from airflow_provider_slshudi.ledger.records import Transaction
@@ -67,7 +67,7 @@ def require_turn(work: Work) -> None:
                 "next batch of the tail begins once that one is committed or aborted",
                 pipeline=work.pipeline.name,
                 transaction=live.id,
-                began=live.created,
+                active=True,
             )
 
 
@@ -126,7 +126,13 @@ def settle(work: Work, ended: Ended, wait: float | None = None) -> list[Settled]
                 for instant in quarantine.finish(work, lease, unfinished):
                     settled.append(Settled(unfinished[instant], instant, Decision.RECOMMIT))
                     handover.delete(work.storage, instant)
-    require_agreement(work)
+    try:
+        require_agreement(work)
+    except TerminalError as error:
+        # Somebody may have committed between two of its looks; under the lease nobody does.
+        _log.info("looking once more, alone: %s", error)
+        with work.lease(wait):
+            require_agreement(work)
     return settled
 
 

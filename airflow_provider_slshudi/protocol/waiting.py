@@ -48,6 +48,8 @@ def is_over(ledger: Ledger, what: Awaited, ended: Ended) -> bool:
     if not what.transaction:
         return False
     found = ledger.find(what.transaction)
-    if found is None or found.state not in LIVE:
+    if found is None:
+        return False
+    if found.state not in LIVE:
         return True
     return what.active and (is_quiet(ledger, found) or ended(run_of(ledger, found)) is True)

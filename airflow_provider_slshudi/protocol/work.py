@@ -44,8 +44,8 @@ LEASE_WAIT_SECONDS = 60.0
 AIRFLOW = "airflow"
 """Name of the ledger event that holds the name of a transaction's Airflow, see `Run.airflow`."""
 PULSE_SECONDS = 10.0
-REST_SECONDS = 30.0
-"""How long a step that is over tries to tell a ledger that does not answer."""
+REST_SECONDS = 600.0
+"""How long a step that ended well tries to tell a ledger that does not answer; the next step could do nothing."""
 MOST_AHEAD = timedelta(hours=2)
 """How far a machine's clock may be ahead of the ledger's. Its times hold up others for as long, but a database's clock
 that is a little wrong must stop nothing."""
@@ -236,16 +236,18 @@ class Work:
         try:
             with _pulse(lambda: self.ledger.heartbeat(id_, token)):
                 yield
-        finally:
-            self.rest(id_, token)
+        except BaseException:
+            self.rest(id_, token, 0)
+            raise
+        self.rest(id_, token)
 
-    def rest(self, id_: str, token: int) -> None:
+    def rest(self, id_: str, token: int, seconds: float | None = None) -> None:
         """Says that this process has stopped working on the transaction.
 
         Otherwise others would take the transaction for one whose process died in the middle of its work. So this keeps
-        trying for a while where the ledger does not answer.
+        trying for `seconds`, REST_SECONDS if not given, where the ledger does not answer.
         """
-        until = clock() + REST_SECONDS
+        until = clock() + (REST_SECONDS if seconds is None else seconds)
         while True:
             try:
                 self.ledger.rest(id_, token)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # A look waits this long for whoever decides at the moment: mostly a plan, which takes less.
 _LEASE_WAIT_SECONDS = 5.0
+# Where the trigger knows what it waits for; each look is a task of its own.
+_KNOWN_SECONDS = 60.0
 # Airflow ends the wait of a deferred task this long after its own time-out: where no triggerer runs.
 _LATE_SECONDS = 60.0
 
@@ -32,9 +34,7 @@ class SlsHudiSettleSensor(PipelineTask, BaseSensorOperator):
     """Decides every dangling transaction of the pipeline, and waits until ledger and table agree.
 
     Looks again while something cannot be read, somebody else decides, an earlier run of the same DAG works on a batch
-    of the tail, or, for tables with upserts, any other batch is under way. Skips the run if another run of the DAG
-    planned its batch after this run began: that batch has what this one would read. Fails at once if a person has to
-    look.
+    of the tail, or, for tables with upserts, any other batch is under way. Fails at once if a person has to look.
 
     It takes no worker slot while it waits, unless `mode` is `poke`.
 
@@ -82,8 +82,9 @@ class SlsHudiSettleSensor(PipelineTask, BaseSensorOperator):
         if left <= 0:
             raise self._out_of_time(f"settle has waited for {self.timeout:.0f} s: {self._obstacle}")
         what = Awaited() if self._obstacle is None else awaited(self._obstacle)
+        seconds = _KNOWN_SECONDS if what.pipeline else self.poke_interval
         self.defer(
-            trigger=SettleTrigger(settings.ledger_conn_id(), asdict(what), min(self.poke_interval, left)),
+            trigger=SettleTrigger(settings.ledger_conn_id(), asdict(what), min(seconds, left)),
             method_name="wake",
             kwargs={"since": since},
             timeout=timedelta(seconds=left + _LATE_SECONDS),
@@ -98,18 +99,15 @@ class SlsHudiSettleSensor(PipelineTask, BaseSensorOperator):
             with self.told(context, passing=(TransientError,)):
                 work = self.work(context)
                 settled = settle(work, run_ended(context["ti"]), _LEASE_WAIT_SECONDS)
-                tell(self.outlets, context, work, settled)
                 self._obstacle = _earlier(work)
                 if self._obstacle is None:
                     require_alone(work)
+                    tell(self.outlets, context, work, settled)
         except TransientError as error:
             self._obstacle = error
         if self._obstacle is None:
             return PokeReturnValue(is_done=True, xcom_value=as_xcom(settled))
         self.log.warning("not settled yet: %s", self._obstacle)
-        run = context["dag_run"]
-        if isinstance(self._obstacle, TailUnderWay) and self._obstacle.began > (run.start_date or run.run_after):
-            raise AirflowSkipException(f"that batch has what this run would read: {self._obstacle}")
         return PokeReturnValue(is_done=False)
 
     def _out_of_time(self, said: str) -> Exception:

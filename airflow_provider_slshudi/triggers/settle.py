@@ -65,5 +65,5 @@ class SettleTrigger(BaseTrigger):
         from airflow_provider_slshudi.operators.base import run_ended
         from airflow_provider_slshudi.protocol.waiting import Awaited, is_over
 
-        ledger = LedgerHook(self.ledger_conn_id).ledger()
+        ledger = LedgerHook(self.ledger_conn_id).ledger_as_it_is()
         return is_over(ledger, Awaited(**self.awaited), run_ended(RuntimeTaskInstance))

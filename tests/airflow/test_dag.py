@@ -11,6 +11,7 @@ import pytest
 import yaml
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
+from airflow.timetables.simple import ContinuousTimetable
 
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.assets import settled_alias, table_asset
@@ -39,15 +40,23 @@ def test_the_example_dags_parse() -> None:
     assert {Path(dag.fileloc).parent for dag in bag.dags.values()} == {ROOT / "dags"}
 
 
-def test_the_tail_strings_the_steps_and_a_second_run_waits_for_the_first(pipelines: Path) -> None:
+def test_the_tail_strings_the_steps_and_other_runs_wait_for_the_first(pipelines: Path) -> None:
     dag = tail_dag("ad_events", tags=["mine"], default_args={"retries": 5})
     assert in_order(dag) == [f"batch.{step}" for step in STEPS]
-    assert (schedule(dag), dag.max_active_runs, dag.catchup) == (timedelta(seconds=30), 2, False)
+    assert (schedule(dag), dag.max_active_runs, dag.catchup) == (timedelta(seconds=30), 3, False)
     assert dag.tags == {"mine", "slshudi", "slshudi:ad_events"}, "by its tags the pages know whose DAG it is"
     retries = {task.task_id: task.retries for task in dag.tasks}
     drivers = {retries.pop(f"batch.{step}") for step in ("open", "append", "commit")}
     assert drivers == {0}, "what a driver left is decided by settle"
     assert set(retries.values()) == {5}
+
+
+def test_where_airflow_or_a_time_out_leaves_no_room_to_wait_there_is_one_run(pipelines: Path) -> None:
+    limit = timedelta(minutes=15)
+    assert tail_dag("ad_events", schedule="@continuous").max_active_runs == 1
+    assert tail_dag("ad_events", schedule=ContinuousTimetable()).max_active_runs == 1
+    assert tail_dag("ad_events", dagrun_timeout=limit).max_active_runs == 1
+    assert tail_dag("ad_events", dagrun_timeout=limit, max_active_runs=2).max_active_runs == 2
 
 
 def test_a_dags_arguments_say_how_settle_waits(pipelines: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +13,8 @@ import psutil
 import pytest
 from sqlalchemy import Engine, select, update
 
-from airflow_provider_slshudi.exceptions import BatchUnderWay, LeaseHeld, LedgerUnavailable, TailUnderWay
+from airflow_provider_slshudi.exceptions import BatchUnderWay, LeaseHeld, LedgerAhead, LedgerUnavailable, TailUnderWay
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.lease import Lease
@@ -26,13 +28,14 @@ from airflow_provider_slshudi.protocol import settle as settle_module
 from airflow_provider_slshudi.protocol import work as work_module
 from airflow_provider_slshudi.protocol.dangling import QUIET_AFTER, SILENT_AFTER, abandoned
 from airflow_provider_slshudi.protocol.decisions import Decision
+from airflow_provider_slshudi.protocol.evidence import require_agreement
 from airflow_provider_slshudi.protocol.resolve import resolve
-from airflow_provider_slshudi.protocol.settle import dangling, require_alone, require_turn
+from airflow_provider_slshudi.protocol.settle import dangling, register, require_alone, require_turn
 from airflow_provider_slshudi.protocol.waiting import Awaited, awaited, is_over
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.ranges import Range
 from tests.pipelines import ad_events, customers
-from tests.scenarios import Scenario
+from tests.scenarios import Scenario, forget_all_instants
 
 NAME = "ad_events"
 STEP = """
@@ -269,13 +272,16 @@ def test_a_step_tells_its_end_to_a_ledger_that_does_not_answer_at_first(
 
     monkeypatch.setattr(Ledger, "rest", at_last)
     work = work_of(ledger, tmp_path, Run("tail", "run-1"))
-    with pytest.raises(ZeroDivisionError), work.heartbeat(begun.id, 1):
+    with work.heartbeat(begun.id, 1):
         assert ledger.get(begun.id).process == this_process()
-        raise ZeroDivisionError
     assert ledger.get(begun.id).process is None
-    # It does not keep a task for ever.
-    monkeypatch.setattr(work_module, "REST_SECONDS", 0.05)
+    # It does not keep a task for ever, and one that failed not at all.
     monkeypatch.setattr(Ledger, "rest", lambda *_: (_ for _ in ()).throw(LedgerUnavailable("away")))
+    at = time.monotonic()
+    with pytest.raises(ZeroDivisionError), work.heartbeat(begun.id, 1):
+        raise ZeroDivisionError
+    assert time.monotonic() - at < work_module.REST_SECONDS / 10
+    monkeypatch.setattr(work_module, "REST_SECONDS", 0.05)
     with work.heartbeat(begun.id, 1):
         pass
 
@@ -290,7 +296,7 @@ def test_of_a_run_that_settles_its_own_batch_dangles_and_others_wait_their_turn(
         require_turn(work_of(ledger, tmp_path, run))
     with pytest.raises(TailUnderWay, match=f"run run-1 of tail works on transaction {begun.id}") as waits:
         require_turn(work_of(ledger, tmp_path, next_))
-    assert (waits.value.transaction, waits.value.active, waits.value.began) == (begun.id, True, begun.created)
+    assert (waits.value.transaction, waits.value.active) == (begun.id, True)
     # Nobody was heard of: nothing of it is touched, and it holds up nobody.
     quiet()
     require_turn(work_of(ledger, tmp_path, next_))
@@ -314,7 +320,7 @@ def test_upserts_wait_for_a_quiet_batch_too(
 def test_a_wait_for_a_batch_is_over_when_it_is_decided_or_nobody_works_on_it_any_more(
     ledger: Ledger, begun: Transaction, quiet: Callable[..., None]
 ) -> None:
-    lively = awaited(TailUnderWay("", pipeline=NAME, transaction=begun.id, began=begun.created))
+    lively = awaited(TailUnderWay("", pipeline=NAME, transaction=begun.id, active=True))
     silent = awaited(BatchUnderWay("", pipeline=NAME, transaction=begun.id, active=False))
     for what in (lively, silent):
         assert not is_over(ledger, what, lambda run: False) and not is_over(ledger, what, lambda run: None)
@@ -362,3 +368,42 @@ def test_each_step_names_its_process_while_it_works_and_takes_it_away(
         assert ledger.get(planned.id).process is None
     assert named == {"open", "append", "record", "commit"}
     assert ledger.get(planned.id).state is State.COMMITTED
+
+
+@pytest.mark.long
+def test_a_commit_between_two_looks_of_a_settle_is_no_contradiction(
+    scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timeline is read, the other run commits, the ledger is read: it seems to be ahead of the table."""
+    pipeline = scenario()
+    pipeline.put(20)
+    register(pipeline.work)
+    waiting = [pipeline.prepare(pipeline.by("run-1"))]
+    agreement, timeline = require_agreement, Work.timeline
+    looks: list[str] = []
+
+    def looked(work: Work) -> Timeline:
+        seen = timeline(work)
+        if looks and waiting:
+            found = waiting.pop()
+            steps.commit(pipeline.by("run-1"), found.id, found.token)
+        return seen
+
+    def looking(work: Work) -> None:
+        looks.append(work.run.run_id)
+        agreement(work)
+
+    monkeypatch.setattr(Work, "timeline", looked)
+    monkeypatch.setattr(settle_module, "require_agreement", looking)
+    assert settle_module.settle(pipeline.by("run-2"), lambda run: False) == []
+    assert looks == ["run-2", "run-2"] and not waiting
+
+
+@pytest.mark.long
+def test_a_contradiction_that_stays_is_told_after_the_second_look(scenario: Callable[..., Scenario]) -> None:
+    pipeline = scenario()
+    pipeline.put(20)
+    pipeline.batch("run-1")
+    forget_all_instants(pipeline)
+    with pytest.raises(LedgerAhead):
+        settle_module.settle(pipeline.by("run-2"), lambda run: False)

@@ -21,6 +21,7 @@ def in_run(
     conf: dict[str, Any] | None = None,
     answer: dict[str, Any] | None = None,
     began: datetime | None = None,
+    run_type: str = "scheduled",
     **params: Any,
 ) -> Context:
     """A task's context; `states` are what Airflow knows of runs, others it does not know, and says so by `answer`.
@@ -35,7 +36,8 @@ def in_run(
         return state
 
     start = began or datetime.now(timezone.utc)
-    dag_run = SimpleNamespace(dag_id=run[0], run_id=run[1], conf=conf, start_date=start, run_after=start)
+    told = {"start_date": start, "run_after": start, "run_type": run_type}
+    dag_run = SimpleNamespace(dag_id=run[0], run_id=run[1], conf=conf, **told)
     ti = SimpleNamespace(
         get_dagrun_state=get_dagrun_state, get_first_reschedule_date=lambda context: None, try_number=1, max_tries=2
     )

@@ -149,6 +149,15 @@ def test_a_batch_of_an_earlier_try_of_this_run_is_told(
     assert told(work, alias) == [extra_of(batch)]
 
 
+def test_a_batch_that_was_taken_from_a_run_that_airflow_shows_as_running_is_told(
+    work: Work, alias: AssetAlias, recorded: Committed, asset_events: AssetEvents
+) -> None:
+    """The look that decided it ended without an event: its task had to wait."""
+    taken = work.ledger.take_over(recorded("run-3").id)
+    batch = work.ledger.committed(taken.id, taken.token, "20260101000000000")
+    assert told(work, alias) == [extra_of(batch)]
+
+
 def test_a_run_that_goes_on_and_another_airflow_tell_their_own(
     work: Work, alias: AssetAlias, committed: Committed, asset_events: AssetEvents
 ) -> None:

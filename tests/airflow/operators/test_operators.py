@@ -145,6 +145,14 @@ def test_a_plan_leaves_the_tail_to_another_run_that_was_first(put: Callable[[int
     SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run(("another", "run-2")))
 
 
+def test_a_run_that_somebody_triggered_has_a_batch_though_another_works(put: Callable[[int], None]) -> None:
+    first = planned_by(put, "run-1")
+    put(1)
+    by_hand = in_run(("tail", "run-2"), run_type="manual")
+    planned = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(by_hand)
+    assert planned["transaction"] != first.id
+
+
 def test_a_step_whose_transaction_changed_hands_fails_at_once(put: Callable[[int], None]) -> None:
     put(1)
     planned = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run())

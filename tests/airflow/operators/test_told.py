@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 
-from airflow_provider_slshudi.exceptions import DataExpired, LeaseHeld, SourceUnavailable
+from airflow_provider_slshudi.exceptions import DataExpired, Fenced, LeaseHeld, SourceUnavailable
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator
@@ -34,10 +34,19 @@ def step() -> SlsHudiPlanOperator:
 def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """Makes plans fail."""
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr(plan, "tail", fail)
+
+
+def test_a_batch_that_changed_hands_asks_for_nobody(put: Put, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the retry of a step that Airflow gave up five minutes after its worker died."""
+    put(10)
+    failing(monkeypatch, Fenced("changed hands", pipeline="ad_events", transaction="t", token=1))
+    with pytest.raises(AirflowFailException):
+        step().execute(in_run())
+    assert ledger.troubles("ad_events") == []
 
 
 def test_a_failure_that_no_retry_mends_asks_for_a_person_until_the_step_succeeds(
@@ -122,7 +131,7 @@ def test_a_wrong_param_is_no_trouble_of_the_pipeline(put: Put, ledger: Ledger) -
 
 
 def test_a_settle_that_fails_otherwise_does_not_wait(put: Put, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a fault of ours")
 
     monkeypatch.setattr("airflow_provider_slshudi.protocol.settle.settle", fail)
@@ -136,7 +145,7 @@ def test_a_settle_that_fails_otherwise_does_not_wait(put: Put, ledger: Ledger, m
 def test_a_step_that_takes_too_long_for_airflow_needs_a_person(
     put: Put, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def slow(*_: object) -> None:
+    def slow(*_: object, **__: object) -> None:
         raise AirflowTaskTimeout("an hour is over")
 
     monkeypatch.setattr(plan, "tail", slow)

@@ -11,4 +11,6 @@ down_revision = "0005"
 
 def upgrade() -> None:
     """Adds the column; the next step of a live transaction fills it."""
-    op.add_column("slshudi_transaction", sa.Column("process", sa.String(250)))
+    # MySQL keeps what a migration that was killed has done.
+    if "process" not in {column["name"] for column in sa.inspect(op.get_bind()).get_columns("slshudi_transaction")}:
+        op.add_column("slshudi_transaction", sa.Column("process", sa.String(250)))
