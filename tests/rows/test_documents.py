@@ -62,7 +62,7 @@ def encoded(listed: list[str | None]) -> pa.Array:
     return pa.array([text and text.encode("utf-8", "surrogatepass") for text in listed], pa.binary())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(texts, st.integers(0, 3))
 def test_values_of_every_shape(listed: list[str | None], first: int) -> None:
     column = encoded(listed).slice(min(first, len(listed)))
@@ -73,7 +73,7 @@ def test_values_of_every_shape(listed: list[str | None], first: int) -> None:
         one.validate(full=True)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(texts)
 def test_places_that_paths_name(listed: list[str | None]) -> None:
     column = encoded(listed)

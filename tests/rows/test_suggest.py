@@ -112,7 +112,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(VALUES, min_size=1, max_size=6))
 def test_a_suggested_column_is_one_and_takes_every_value(values: list[str | bytes]) -> None:
     found = of_values(*(value.encode("utf-8", "replace") if isinstance(value, str) else value for value in values))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 from aliyun.log.pulllog_response import PullLogResponse
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_slshudi.exceptions import DecodeError
@@ -57,7 +57,7 @@ def logs_of(table: pa.Table) -> list[dict[bytes, Any]]:
     return logs
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(listed=groups() | alike(), keys=st.lists(st.sampled_from(KEYS), unique=True), first=st.integers(0, 2**62))
 def test_every_log_is_what_the_sdk_flattens_it_to(
     decode: Decode, listed: LogGroupListRaw, keys: list[str], first: int

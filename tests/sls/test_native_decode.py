@@ -8,7 +8,7 @@ import time
 
 import pytest
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_slshudi.exceptions import DecodeError
@@ -22,7 +22,7 @@ pytest.importorskip("slshudi_native", reason="slshudi-native is not installed")
 from airflow_provider_slshudi.sls import native_decode
 
 TEXT = st.sampled_from([b"", b"a", b"b", b"t", b"__tag__:t", b"\xff", b"x" * 130, b"y" * 20_000])
-SETTINGS = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=300)
 
 
 def varint(number: int) -> bytes:
