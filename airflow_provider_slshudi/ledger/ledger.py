@@ -159,13 +159,13 @@ class Ledger:
         with self._write() as connection:
             transactions.rest(connection, id, token)
 
-    def take_over(self, id: str) -> Transaction:
-        """Gives a live transaction a new token, which fences off everybody who works on it.
+    def take_over(self, id: str, why: str = "") -> Transaction:
+        """Gives a live transaction a new token, which fences off everybody who works on it; its history says why.
 
         Heartbeat and process stay: as long as the transaction is live, they say whose work is to be decided.
         """
         with self._write() as connection:
-            return transactions.take_over(connection, id)
+            return transactions.take_over(connection, id, why)
 
     def note(self, id: str, what: str, detail: str | Mapping[str, Any]) -> None:
         """Adds an event to a transaction's history; state changes and take-overs add theirs."""

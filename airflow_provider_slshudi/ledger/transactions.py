@@ -22,6 +22,8 @@ from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.processes import this_process
 from airflow_provider_slshudi.ranges import Range, overlap
 
+TAKEN_OVER = "taken over"
+"""Name of the event of a transaction that somebody took from its run."""
 _TEXT_LENGTH = 10_000
 _transactions = models.transactions
 
@@ -194,7 +196,7 @@ def rest(connection: Connection, id: str, token: int) -> None:
     connection.execute(query.values(heartbeat=now(connection), process=None))
 
 
-def take_over(connection: Connection, id: str) -> Transaction:
+def take_over(connection: Connection, id: str, why: str = "") -> Transaction:
     """See `Ledger.take_over`."""
     query = update(_transactions).where(
         _transactions.c.id == id, _transactions.c.state.in_([state.value for state in LIVE])
@@ -203,7 +205,7 @@ def take_over(connection: Connection, id: str) -> Transaction:
     found = reads.get(connection, id)
     if hit == 0:
         raise _illegal(found, "a take-over", LIVE)
-    note(connection, id, "taken over", {"token": found.token})
+    note(connection, id, TAKEN_OVER, {"token": found.token, **({"why": why} if why else {})})
     return found
 
 

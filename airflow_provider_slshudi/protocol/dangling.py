@@ -20,6 +20,9 @@ begin sooner, as our DAGs set them."""
 SILENT_AFTER = timedelta(minutes=10)
 """Of a run of which Airflow cannot tell: between two steps a scheduler may take its time."""
 
+GONE = "its process is gone: "
+"""What begins the reason of those whose process has died; its name follows."""
+
 Ended = Callable[[Run], bool | None]
 """Whether a DAG run has ended; None where that cannot be known."""
 
@@ -36,7 +39,7 @@ def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:
     """
     process = transaction.process or ""
     if is_quiet(ledger, transaction) and is_gone(process):
-        return f"its process is gone: {process}"
+        return f"{GONE}{process}"
     over = ended(run_of(ledger, transaction))
     if over is None:
         silent = ledger.now() - transaction.heartbeat > SILENT_AFTER

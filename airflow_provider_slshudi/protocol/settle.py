@@ -114,7 +114,7 @@ def settle(work: Work, ended: Ended, wait: float | None = None) -> list[Settled]
                 if not (why := dangling(work, ended).get(id_)):
                     continue
                 # The new token fences off whoever may still work on it.
-                taken = work.ledger.take_over(id_)
+                taken = work.ledger.take_over(id_, why)
                 _log.info("transaction %s of %s/%s is taken over: %s", id_, taken.dag_id, taken.run_id, why)
                 reach(Point.SETTLE_TAKEN_OVER)
                 settled.append(Settled(taken.id, taken.instant, resolve(work, taken, lease)))

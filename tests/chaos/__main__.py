@@ -50,7 +50,8 @@ def main() -> int:
         print(f"see {home}")
     kills = sum(run.killer.kills.values())
     print(
-        f"chaos: {run.committed} batches, {kills} kills (seed {seed}): {outcome.lost} lost, {outcome.doubled} doubled"
+        f"chaos: {run.committed} batches, {kills} kills (seed {seed}): {outcome.lost} lost, {outcome.doubled} doubled, "
+        f"{len(run.living.living)} living ones fenced"
     )
     return 0 if outcome.ok else 1
 

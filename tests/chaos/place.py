@@ -32,9 +32,10 @@ tail = tail_dag("{name}", default_args=quick, is_paused_upon_creation=False)
 backfill = backfill_dag("{name}", default_args=quick, is_paused_upon_creation=False)
 """
 QUICK = {
-    # A task whose process is gone, and a scheduler's queue that nobody serves, are noticed within seconds.
+    # A scheduler's queue that nobody serves is noticed within seconds; a task whose process is gone mostly by the next
+    # run before Airflow does.
     "AIRFLOW__CORE__PARALLELISM": "6",
-    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "15",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
     "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",

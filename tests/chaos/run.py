@@ -15,6 +15,7 @@ from airflow_provider_slshudi.processes import adopt_orphans
 from airflow_provider_slshudi.ranges import Range, subtract
 from airflow_provider_slshudi.storage import Storage
 from tests.chaos.killer import Killer
+from tests.chaos.living import Living
 from tests.chaos.place import PROJECT, Line, Place, place
 from tests.chaos.processes import end_residents
 from tests.chaos.producer import Producer
@@ -42,6 +43,7 @@ class Run:
     def __init__(self, place: Place, seed: int) -> None:
         self.place = place
         self.killer = Killer(place, f"{seed}-kills")
+        self.living = Living(place)
         self.unrest = Unrest(place, f"{seed}-unrest", UNREST_SECONDS)
         connection = place.server.connection()
         self.producers = [Producer(connection, line.name, f"{seed}-{line.name}", PUT_SECONDS) for line in place.lines]
@@ -63,6 +65,7 @@ class Run:
         Raises:
             Stuck: a pipeline committed nothing for long.
         """
+        self.living.look()
         now = time.monotonic()
         for line in self.place.lines:
             count = self.place.count(line, State.COMMITTED)
@@ -81,7 +84,7 @@ class Run:
         return (
             f"{self.committed} batches committed, {self.aborted} aborted; killed: {listed(self.killer.kills)}; "
             f"stopped: {listed(self.killer.stops)}; {self.killer.restarts} schedulers restarted; {faults} faults; "
-            f"{listed(self.unrest.done)}; "
+            f"{listed(self.unrest.done)}; {self.living.dead} batches taken from dead processes; "
             f"{put} logs put, {repeated} puts repeated"
         )
 
@@ -113,6 +116,7 @@ def chaos(home: Path, batches: int, pipelines: int, seed: int) -> tuple[Run, Out
         for line, producer in zip(found.lines, run.producers, strict=True):
             outcome.add(prove(found, line, producer.acknowledged))
         run.look()
+        outcome.wrong += run.living.living
         end_residents(found)
     return run, outcome
 

