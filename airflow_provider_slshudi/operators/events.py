@@ -39,21 +39,23 @@ def extra_of(committed: Transaction) -> dict[str, Any]:
     }
 
 
-def tell(outlets: Iterable[object], context: Context, work: Work, settled: Iterable[Settled]) -> None:
+def tell(outlets: Iterable[object], context: Context, work: Work, settled: Iterable[Settled]) -> list[Transaction]:
     """Updates the table's asset, through each outlet that is an alias, for each committed batch without an event.
 
     These are the `settled` ones; and those whose task died between its commit and its success, with which Airflow would
     have taken the event. Airflow takes the events that are added here with this task's success, so if it dies, the next
-    look finds them missing again. Two tasks that look at the same time both tell.
+    look finds them missing again. Two tasks that look at the same time both tell. Returns the batches that are told.
     """
     aliases = [outlet for outlet in outlets if isinstance(outlet, AssetAlias)]
     if not aliases:
-        return
+        return []
     asset = table_asset(work.pipeline)
-    for committed in _untold(asset, context, work, settled):
+    untold = _untold(asset, context, work, settled)
+    for committed in untold:
         _log.info("asset %s is updated for transaction %s, instant %s", asset.name, committed.id, committed.instant)
         for alias in aliases:
             context["outlet_events"][alias].add(asset, extra=extra_of(committed))
+    return untold
 
 
 def _untold(asset: Asset, context: Context, work: Work, settled: Iterable[Settled]) -> list[Transaction]:

@@ -11,12 +11,13 @@ from airflow_provider_slshudi.operators.base import (
     run_ended,
 )
 from airflow_provider_slshudi.operators.events import tell
+from airflow_provider_slshudi.operators.lineage import LineageTask
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class SlsHudiRecoverOperator(PipelineOperator):
+class SlsHudiRecoverOperator(LineageTask, PipelineOperator):
     """Decides every dangling transaction now.
 
     The DAG param `transactions` names transactions to decide although their run may still be going on, or Airflow does
@@ -37,7 +38,7 @@ class SlsHudiRecoverOperator(PipelineOperator):
             refuse_unknown_params(context, ("transactions",))
             work = self.work(context)
             done = recover(work, run_ended(context["ti"]), context["params"].get("transactions") or [])
-            tell(self.outlets, context, work, done.settled)
+            self.remember(work, tell(self.outlets, context, work, done.settled))
         for item in done.left:
             self.log.info("left transaction %s of %s, %s: %s", item.transaction, item.run, item.state, item.why)
         left = [{"transaction": item.transaction, "state": item.state, "run": item.run} for item in done.left]

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.notes.acts import PARAMS_SOURCE, Act
 from airflow_provider_slshudi.operators.base import PipelineOperator, refuse_unknown_params, run_ended, who_asked
+from airflow_provider_slshudi.operators.lineage import LineageTask
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_slshudi.ledger.records import Transaction
+    from airflow_provider_slshudi.protocol.work import Work
+
 PARAMS = ("act", "reason", "transaction")
 
 
-class SlsHudiRepairOperator(PipelineOperator):
+class SlsHudiRepairOperator(LineageTask, PipelineOperator):
     """Does what the run's params ask for: `act` (see `Act`), for a `reason`, on a `transaction`.
 
     The ledger keeps the user who triggered the run. Returns `{"done": what was done, in a sentence}`. It has no
@@ -42,9 +47,17 @@ class SlsHudiRepairOperator(PipelineOperator):
                 raise ConfigError(
                     f"act: {act!r}: one of {', '.join(known)}", source=PARAMS_SOURCE, field="act", value=act
                 )
-            who = who_asked(context)
-            done = perform(
-                self.work(context), run_ended(context["ti"]), known[act], who, str(reason or ""), transaction or None
-            )
+            work, who = self.work(context), who_asked(context)
+            done = perform(work, run_ended(context["ti"]), known[act], who, str(reason or ""), transaction or None)
+            self.remember(work, self._made(work))
         self.log.info("%s, for %s: %s", act, who, done)
         return {"done": done}
+
+    @staticmethod
+    def _made(work: Work) -> Iterator[Transaction]:
+        """The batch that this very run made, a replay's; those of other runs are told by the next settle."""
+        from airflow_provider_slshudi.ledger.states import State
+
+        made = work.ledger.of_run(work.pipeline.name, work.run.dag_id, work.run.run_id)
+        if made is not None and made.state is State.COMMITTED:
+            yield made

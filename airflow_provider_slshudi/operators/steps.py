@@ -14,6 +14,7 @@ from airflow_provider_slshudi.exceptions import BatchUnderWay, JobFailed, Transi
 from airflow_provider_slshudi.links import SparkLink, TransactionLink
 from airflow_provider_slshudi.operators.base import PipelineOperator, this_airflow, who_asked
 from airflow_provider_slshudi.operators.events import extra_of
+from airflow_provider_slshudi.operators.lineage import CommitLineageTask
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -169,7 +170,7 @@ class SlsHudiRecordOperator(_Step):
         return {**figures, "quarantined": quarantined, "warnings": warnings}
 
 
-class SlsHudiCommitOperator(_DriverStep):
+class SlsHudiCommitOperator(CommitLineageTask, _DriverStep):
     """Phase two: commits the instant; returns the transaction's id, kind, instant, rows and bytes.
 
     Each outlet that is an asset gets an event with this result as its `extra`. If the task dies before that, the next
@@ -180,7 +181,9 @@ class SlsHudiCommitOperator(_DriverStep):
         """Commits."""
         from airflow_provider_slshudi.protocol.steps import commit
 
-        done = extra_of(commit(work, id_, token))
+        committed = commit(work, id_, token)
+        self.remember(work, [committed])
+        done = extra_of(committed)
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
                 context["outlet_events"][outlet].extra = done

@@ -13,8 +13,9 @@ from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
 
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.exceptions import TailUnderWay, TransientError
-from airflow_provider_slshudi.operators.base import PipelineTask, as_xcom, run_ended
+from airflow_provider_slshudi.operators.base import as_xcom, run_ended
 from airflow_provider_slshudi.operators.events import tell
+from airflow_provider_slshudi.operators.lineage import LineageTask
 from airflow_provider_slshudi.triggers.settle import SettleTrigger
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _KNOWN_SECONDS = 60.0
 _LATE_SECONDS = 60.0
 
 
-class SlsHudiSettleSensor(PipelineTask, BaseSensorOperator):
+class SlsHudiSettleSensor(LineageTask, BaseSensorOperator):
     """Decides every dangling transaction of the pipeline, and waits until ledger and table agree.
 
     Looks again while something cannot be read, somebody else decides, an earlier run of the same DAG works on a batch
@@ -102,7 +103,7 @@ class SlsHudiSettleSensor(PipelineTask, BaseSensorOperator):
                 self._obstacle = _earlier(work)
                 if self._obstacle is None:
                     require_alone(work)
-                    tell(self.outlets, context, work, settled)
+                    self.remember(work, tell(self.outlets, context, work, settled))
         except TransientError as error:
             self._obstacle = error
         if self._obstacle is None:

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 from aliyun.log import LogItem, PutLogsRequest
 
+from airflow_provider_slshudi import settings
+from airflow_provider_slshudi.hooks.ledger import LedgerHook
+from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.sls.service import LogService
 from tests.local.sdk import PROJECT, by_ip, make_logstore
 from tests.machine import connection, write_pipeline
 
@@ -37,3 +42,16 @@ def put(
             )
 
     return put
+
+
+def no_service() -> LogService:
+    raise AssertionError("this needs no log service")
+
+
+@pytest.fixture
+def work(pipelines: Path, ledger_connection: Path, monkeypatch: pytest.MonkeyPatch) -> Work:
+    """A pipeline with a ledger of its own, in the Airflow `here`."""
+    monkeypatch.setenv("AIRFLOW_VAR_SLSHUDI_AIRFLOW", "here")
+    pipeline, ledger = settings.pipeline("ad_events"), LedgerHook().ledger()
+    ledger.register(pipeline.name, pipeline.source.identity, pipeline.table.path)
+    return Work(pipeline, ledger, SparkLauncher("spark_default"), no_service, Run("tail", "now"))

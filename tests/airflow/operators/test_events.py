@@ -4,42 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk import AssetAlias, Context
 
-from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.assets import settled_alias, table_asset
-from airflow_provider_slshudi.hooks.ledger import LedgerHook
-from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import Kind
 from airflow_provider_slshudi.operators import events
 from airflow_provider_slshudi.operators.events import extra_of, tell
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.settle import Settled
-from airflow_provider_slshudi.protocol.work import AIRFLOW, Run, Work
+from airflow_provider_slshudi.protocol.work import AIRFLOW, Work
 from airflow_provider_slshudi.ranges import Range
-from airflow_provider_slshudi.sls.service import LogService
 from tests.airflow.operators.runs import AssetEvents, added, in_run
 
 OVER = {"tail/run-1": "failed", "tail/run-2": "success"}
 Committed = Callable[..., Transaction]
-
-
-def no_service() -> LogService:
-    raise AssertionError("events need no log service")
-
-
-@pytest.fixture
-def work(pipelines: Path, ledger_connection: Path, monkeypatch: pytest.MonkeyPatch) -> Work:
-    """A pipeline with a ledger of its own, in the Airflow `here`."""
-    monkeypatch.setenv("AIRFLOW_VAR_SLSHUDI_AIRFLOW", "here")
-    pipeline, ledger = settings.pipeline("ad_events"), LedgerHook().ledger()
-    ledger.register(pipeline.name, pipeline.source.identity, pipeline.table.path)
-    return Work(pipeline, ledger, SparkLauncher("spark_default"), no_service, Run("tail", "now"))
 
 
 @pytest.fixture

@@ -1,0 +1,277 @@
+"""What OpenLineage is told of committed batches: made of the pipeline's file and the ledger alone.
+
+Airflow's OpenLineage provider, where it is installed, calls the methods in a process of its own and sends what they
+return. Whatever goes wrong there changes nothing for the step. Without the provider nothing of it is imported.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, cast
+
+from airflow_provider_slshudi import dagfile, settings
+from airflow_provider_slshudi.operators.base import PipelineTask
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk import BaseOperator
+    from openlineage.client.event_v2 import InputDataset, OutputDataset
+    from openlineage.client.facet_v2 import DatasetFacet, column_lineage_dataset, schema_dataset
+
+    from airflow_provider_slshudi.config.columns import Column
+    from airflow_provider_slshudi.config.pipeline import Pipeline
+    from airflow_provider_slshudi.ledger.records import Transaction
+    from airflow_provider_slshudi.protocol.work import Work
+    from airflow_provider_slshudi.ranges import Range
+
+_log = logging.getLogger(__name__)
+_PROVIDER = "airflow.providers.openlineage"
+_MOST_RANGES = 1_000
+"""Ranges that an event lists at most: those who receive events refuse large ones."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A committed batch: its transaction with its manifest, and its ranges."""
+
+    transaction: Transaction
+    ranges: list[Range]
+
+
+class LineageTask(PipelineTask):
+    """A task that may commit batches, and then tells lineage of them."""
+
+    _batches: Sequence[Batch] = ()
+
+    def remember(self, work: Work, committed: Iterable[Transaction]) -> None:
+        """Reads what lineage is told of these batches, if it is installed.
+
+        It is read here, since a process that is forked must not use the ledger's connections.
+        """
+        if find_spec(_PROVIDER) is None:
+            return
+        try:
+            ids = [transaction.id for transaction in committed]
+            self._batches = [Batch(work.ledger.get(id_), work.ledger.ranges(id_)) for id_ in ids]
+        except Exception as error:
+            _log.warning("lineage is not told what was committed: %s", error)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
+        """What the task committed; empty if it committed nothing."""
+        from airflow.providers.openlineage.extractors import OperatorLineage
+
+        return lineage(self._known(), self._batches) if self._batches else OperatorLineage()
+
+    def _known(self) -> Pipeline:
+        """The pipeline, as the task has read it if it came so far."""
+        if self._work is not None:
+            return self._work.pipeline
+        dag = cast("BaseOperator", self).get_dag()
+        return settings.pipeline(self.pipeline, None if dag is None else dagfile.of(dag))
+
+
+class CommitLineageTask(LineageTask):
+    """A task whose job it is to commit: lineage knows its tables also before it has, or if it fails."""
+
+    def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any]:
+        """The logstore and the table."""
+        return lineage(self._known())
+
+    def get_openlineage_facets_on_failure(self, task_instance: Any) -> OperatorLineage[Any, Any]:
+        """The logstore and the table: whether the batch is in it, the next settle finds out, and tells."""
+        return lineage(self._known())
+
+
+def lineage(pipeline: Pipeline, batches: Sequence[Batch] = ()) -> OperatorLineage[Any, Any]:
+    """The datasets of a pipeline, with what some batches together read and wrote."""
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
+    from airflow_provider_slshudi.hudi import quarantine
+    from airflow_provider_slshudi.ledger.states import Kind
+
+    replays = [batch for batch in batches if batch.transaction.kind is Kind.REPLAY]
+    reads = [batch for batch in batches if batch.transaction.kind is not Kind.REPLAY]
+    inputs, outputs = [], [_table(pipeline, batches, of_logs=bool(reads or not batches))]
+    if reads or not batches:
+        inputs.append(_logstore(pipeline, reads))
+    aside = quarantine.table_of(pipeline)
+    if replays:
+        inputs.append(_dataset_read(aside))
+    if sum(_fact(batch, "quarantined") or 0 for batch in reads):
+        outputs.append(_quarantine(aside, reads))
+    return OperatorLineage(inputs=inputs, outputs=outputs)
+
+
+def logstore_name(pipeline: Pipeline) -> tuple[str, str]:
+    """Namespace and name of the logstore.
+
+    OpenLineage names no log service. Its rule for all is that both make a URI, the namespace `scheme:[//authority]` of
+    the place and the name a path within: so this is the identity that the ledger has.
+    """
+    return f"sls://{pipeline.source.project}", pipeline.source.logstore
+
+
+def table_name(path: str) -> tuple[str, str]:
+    """Namespace and name of a table, by OpenLineage's naming of files and of S3 (openlineage.io/docs/spec/naming).
+
+    Spark's integration names a table by its path in the same way, so that jobs which read it find this one.
+    """
+    scheme, _, rest = path.partition(":")
+    rest = rest.removeprefix("//")
+    if scheme == "file":
+        return "file", rest
+    bucket, _, key = rest.partition("/")
+    # s3a:// is Hadoop's way to the same store. What is before an @ is nobody's business.
+    return f"s3://{bucket.rpartition('@')[2]}", key.lstrip("/")
+
+
+def _logstore(pipeline: Pipeline, batches: Sequence[Batch]) -> InputDataset:
+    from openlineage.client.event_v2 import InputDataset
+    from openlineage.client.facet_v2 import InputDatasetFacet, base_subset_dataset, input_statistics_input_dataset
+
+    facets: dict[str, InputDatasetFacet] = {}
+    if batches:
+        facets["inputStatistics"] = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
+            rowCount=sum(batch.transaction.rows for batch in batches),
+            size=sum(batch.transaction.bytes for batch in batches),
+        )
+    ranges = [item for batch in batches for item in batch.ranges if not item.gap]
+    if 0 < len(ranges) <= _MOST_RANGES:
+        parts = [
+            base_subset_dataset.Partition(
+                # As texts: cursors are too large for the numbers of some who read JSON.
+                dimensions={"shard": str(item.shard), "begin": str(item.begin), "end": str(item.end)},
+                identifier=str(item),
+            )
+            for item in sorted(ranges)
+        ]
+        facets["subset"] = base_subset_dataset.InputSubsetInputDatasetFacet(
+            inputCondition=base_subset_dataset.PartitionSubsetCondition(partitions=parts)
+        )
+    keys = dict.fromkeys(column.source_key for column in pipeline.columns)
+    fields = _schema((key, "string") for key in keys)
+    return InputDataset(*logstore_name(pipeline), facets, facets={"schema": fields})
+
+
+def _table(pipeline: Pipeline, batches: Sequence[Batch], of_logs: bool) -> OutputDataset:
+    from openlineage.client.event_v2 import OutputDataset
+    from openlineage.client.facet_v2 import OutputDatasetFacet, output_statistics_output_dataset
+
+    facets = _facets(pipeline)
+    if of_logs:
+        facets["columnLineage"] = _column_lineage(pipeline)
+    told: dict[str, OutputDatasetFacet] = {}
+    if batches:
+        facets["version"] = _version(batches)
+        told["outputStatistics"] = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+            rowCount=_sum(map(_rows, batches)),
+            size=_sum(_fact(batch, "stored") for batch in batches),
+            fileCount=_sum(_fact(batch, "files") for batch in batches),
+        )
+    return OutputDataset(*table_name(pipeline.table.path), told, facets=facets)
+
+
+def _quarantine(aside: Pipeline, batches: Sequence[Batch]) -> OutputDataset:
+    from openlineage.client.event_v2 import OutputDataset
+    from openlineage.client.facet_v2 import output_statistics_output_dataset
+
+    rows = sum(_fact(batch, "quarantined") or 0 for batch in batches)
+    written = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rowCount=rows)
+    return OutputDataset(*table_name(aside.table.path), {"outputStatistics": written}, facets=_facets(aside))
+
+
+def _dataset_read(aside: Pipeline) -> InputDataset:
+    from openlineage.client.event_v2 import InputDataset
+
+    return InputDataset(*table_name(aside.table.path), facets=_facets(aside))
+
+
+def _facets(pipeline: Pipeline) -> dict[str, DatasetFacet]:
+    """What the pipeline's file says of its table: columns, and its name in the metastore."""
+    from openlineage.client.facet_v2 import symlinks_dataset
+
+    from airflow_provider_slshudi.hudi.schema import table_columns
+
+    facets: dict[str, DatasetFacet] = {"schema": _schema(table_columns(pipeline))}
+    if pipeline.catalog is not None:
+        first = pipeline.catalog.metastore.split(",")[0].replace("thrift://", "hive://", 1)
+        name = f"{pipeline.catalog.database}.{pipeline.catalog.table or pipeline.table.name}"
+        facets["symlinks"] = symlinks_dataset.SymlinksDatasetFacet([symlinks_dataset.Identifier(first, name, "TABLE")])
+    return facets
+
+
+def _schema(columns: Iterable[tuple[str, str]]) -> schema_dataset.SchemaDatasetFacet:
+    from openlineage.client.facet_v2 import schema_dataset
+
+    fields = [
+        schema_dataset.SchemaDatasetFacetFields(name, type_, ordinal_position=at)
+        for at, (name, type_) in enumerate(columns, 1)
+    ]
+    return schema_dataset.SchemaDatasetFacet(fields)
+
+
+def _version(batches: Sequence[Batch]) -> DatasetFacet:
+    """The table as of the newest of these commits."""
+    from openlineage.client.facet_v2 import dataset_version_dataset
+
+    newest = max((batch.transaction for batch in batches), key=lambda item: item.completed or "")
+    return dataset_version_dataset.DatasetVersionDatasetFacet(str(newest.instant))
+
+
+def _column_lineage(pipeline: Pipeline) -> column_lineage_dataset.ColumnLineageDatasetFacet:
+    """The log key of each column. The rest column holds all the other keys, which nobody names, so it is left out."""
+    from openlineage.client.facet_v2 import column_lineage_dataset
+
+    from airflow_provider_slshudi.config.table import EventTimePartition
+
+    fields = {}
+    for column in pipeline.columns:
+        for name in (column.name, *column.renamed_from):
+            fields[name] = _of_key(pipeline, column, _conversion(column))
+    partition = pipeline.table.partition
+    if isinstance(partition, EventTimePartition):
+        (column,) = (column for column in pipeline.columns if column.name == partition.column)
+        fields[partition.name] = _of_key(pipeline, column, f"{partition.every} of {column.name}, {partition.timezone}")
+    return column_lineage_dataset.ColumnLineageDatasetFacet(fields)
+
+
+def _of_key(pipeline: Pipeline, column: Column, description: str) -> column_lineage_dataset.Fields:
+    from openlineage.client.facet_v2 import column_lineage_dataset
+
+    subtype = "TRANSFORMATION" if description else "IDENTITY"
+    how = column_lineage_dataset.Transformation("DIRECT", subtype, description or None)
+    field = column_lineage_dataset.InputField(*logstore_name(pipeline), column.source_key, [how])
+    return column_lineage_dataset.Fields([field])
+
+
+def _conversion(column: Column) -> str:
+    """What becomes of a key's text on its way into the column; empty if it stays as it is."""
+    if column.path is None and column.type == "string":
+        return ""
+    written = ", ".join(filter(None, (column.format, column.timezone)))
+    return f"{column.path or 'value'} as {column.type}{f' ({written})' if written else ''}"
+
+
+def _rows(batch: Batch) -> int | None:
+    """Rows that the batch brought into the table; None if the ledger does not know."""
+    from airflow_provider_slshudi.ledger.states import Kind
+
+    if batch.transaction.kind is Kind.REPLAY:
+        return _fact(batch, "moved")
+    if batch.transaction.manifest is None:
+        return None
+    return batch.transaction.rows - (_fact(batch, "quarantined") or 0) - (_fact(batch, "dropped") or 0)
+
+
+def _fact(batch: Batch, name: str) -> int | None:
+    found = (batch.transaction.manifest or {}).get(name)
+    return None if found is None else int(found)
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """The sum; None if one of them is not known."""
+    known = list(counts)
+    return None if None in known else sum(count for count in known if count is not None)
