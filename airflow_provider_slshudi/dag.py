@@ -40,6 +40,7 @@ from airflow_provider_slshudi.operators.steps import (
     SlsHudiRecordOperator,
 )
 from airflow_provider_slshudi.operators.verify import SlsHudiVerifyOperator
+from airflow_provider_slshudi.operators.watch import SlsHudiWatchOperator
 from airflow_provider_slshudi.pages import tag_of
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 
@@ -188,6 +189,33 @@ def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
             SlsHudiClusterOperator(task_id="cluster", pipeline=pipeline)
         if found.compacts:
             SlsHudiCompactOperator(task_id="compact", pipeline=pipeline)
+    return _explained(found, dag)
+
+
+def watch_dag(
+    pipeline: str,
+    behind: timedelta | None = None,
+    dangling: timedelta | None = None,
+    expires: timedelta | None = None,
+    **dag_kwargs: Any,
+) -> DAG:
+    """`{name}_watch`: fails if the pipeline asks for a person, every 15 minutes; arguments and errors as `tail_dag`.
+
+    Name whom Airflow tells in `default_args={"on_failure_callback": [a notifier]}`. Leave at most half an hour between
+    two runs: a gap is told for an hour.
+
+    Args:
+        pipeline: a pipeline's name or file.
+        behind: told if the oldest unread log is older than this.
+        dangling: told if nobody has worked on a live batch for longer than this.
+        expires: told if the service drops unread logs sooner than this.
+        dag_kwargs: the DAG's arguments; they replace ours.
+    """
+    found = settings.pipeline(pipeline, dagfile.calling())
+    limits = {"behind": behind, "dangling": dangling, "expires": expires}
+    given = {"schedule": timedelta(minutes=15), "description": f"{found.table.path}: whether somebody has to look"}
+    with _dag(found, "watch", dag_kwargs, **given) as dag:
+        SlsHudiWatchOperator(task_id="watch", pipeline=pipeline, **limits)
     return _explained(found, dag)
 
 

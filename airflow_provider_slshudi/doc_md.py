@@ -106,6 +106,16 @@ _DAGS = {
         "Safe, as often as you like; batches may go on meanwhile.",
         "`slshudi verify {name}` lists the ranges that do not agree.",
     ),
+    "watch": _Page(
+        "Looks whether the pipeline asks for a person, and fails with what it found; whoever is named in "
+        "`on_failure_callback` is told.",
+        "the ledger alone.",
+        "nothing.",
+        "nothing.",
+        "**success**: nothing is to be told. **failed**: the error says what is to be told, or that it could not look.",
+        "Safe, as often as you like.",
+        "Do what the error names; the pipeline's page says how. " + _LAST_LINE,
+    ),
     "maintenance": _Page(
         "Keeps the files of the table `{table}` few and large and its timeline short, while batches go on: clusters "
         "or compacts, cleans, archives, as `maintenance` in the pipeline's file says.",
@@ -250,6 +260,16 @@ _TASKS = {
         "Safe, as often as you like; batches may go on meanwhile.",
         "`slshudi verify {name}` lists the ranges that do not agree. A table with upserts cannot be proven.",
     ),
+    "watch": _Page(
+        "Compares what the ledger has of the pipeline with what its page calls `look` and `expires soon`, and with the "
+        "limits of the DAG file.",
+        "the ledger alone.",
+        "nothing.",
+        "nothing.",
+        "**success**: nothing is to be told. **failed**: the error says what is to be told, or that it could not look.",
+        "Safe, as often as you like. A finding is not retried; the next run tells it again while it stands.",
+        "Do what the error names; the pipeline's page says how. " + _LAST_LINE,
+    ),
     "clean": _Page(
         "Deletes files of the table `{table}` that were replaced longer ago than `maintenance.keep`, the quarantine's "
         "too.",
@@ -296,7 +316,7 @@ def of_dag(pipeline: Pipeline, role: str, schedule: object, owner: str = "") -> 
 
     Args:
         pipeline: the pipeline.
-        role: the DAG's: tail, backfill, recovery, repair, verify, maintenance.
+        role: the DAG's: tail, backfill, recovery, repair, verify, maintenance, watch.
         schedule: the DAG's schedule.
         owner: whom to ask; empty if nobody is named.
     """

@@ -396,6 +396,13 @@ class Ledger:
             reads.lock_pipeline(connection, pipeline)
             return audit(connection, pipeline)
 
+    def gaps(self, pipeline: str, since: datetime) -> list[tuple[str, Range]]:
+        """The gaps that batches recorded, with the batch's id, oldest first: of those committed since then that were
+        planned at most a day before.
+        """
+        with self._read() as connection:
+            return reads.gaps(connection, pipeline, since)
+
     def replays(self, pipeline: str) -> list[Transaction]:
         """The pipeline's replays that were not aborted, oldest first."""
         with self._read() as connection:

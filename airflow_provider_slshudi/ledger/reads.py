@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import BindParameter, ColumnElement, Connection, Row, Select, bindparam, literal, select
@@ -23,7 +24,11 @@ from airflow_provider_slshudi.ranges import Density, Range
 
 # The most values of one statement; a timeline that nobody archives may have more.
 _VALUES = 10_000
+_PLANNED_BEFORE = timedelta(days=1)
 _SOME: BindParameter[Any] = bindparam("some", expanding=True)
+ID_TIME = "%Y%m%dT%H%M%S%f"
+"""How a transaction's id begins: the time of its plan (UTC)."""
+
 _transactions = models.transactions
 _ranges = models.ranges
 _shards = models.shards
@@ -185,6 +190,16 @@ def density(connection: Connection, pipeline: str) -> dict[int, Density]:
     query = select(table.shard, table.bytes_per_group, table.rows_per_group)
     query = query.where(table.pipeline == pipeline, table.bytes_per_group.is_not(None))
     return {shard: Density(bytes_, rows) for shard, bytes_, rows in connection.execute(query)}
+
+
+def gaps(connection: Connection, pipeline: str, since: datetime) -> list[tuple[str, Range]]:
+    """See `Ledger.gaps`."""
+    of = _transactions.c
+    query = select(_ranges).join(_transactions, _ranges.c.transaction_id == of.id).where(of.pipeline == pipeline)
+    # Ids begin with the time of the plan, so the index of ids bounds the look; a commit may come long after its plan.
+    query = query.where(of.id >= f"{since - _PLANNED_BEFORE:{ID_TIME}}", of.changed >= since)
+    query = query.where(of.state == State.COMMITTED.value, _ranges.c.gap).order_by(of.id, _ranges.c.shard)
+    return [(row.transaction_id, _range(row)) for row in connection.execute(query)]
 
 
 def events(connection: Connection, id: str) -> list[Event]:

@@ -46,7 +46,7 @@ def begin(
             )
     _refuse_conflicts(pipeline, ranges, [*reads.reserved(connection, pipeline), *reads.coverage(connection, pipeline)])
     at = now(connection)
-    id_ = f"{at:%Y%m%dT%H%M%S%f}-{secrets.token_hex(3)}"
+    id_ = f"{at:{reads.ID_TIME}}-{secrets.token_hex(3)}"
     row: dict[str, Any] = {"id": id_, "pipeline": pipeline, "kind": kind.value, "dag_id": dag_id, "run_id": run_id}
     row |= {"state": State.PLANNED.value, "token": 1, "rows": 0, "bytes": 0}
     row |= {"created": at, "changed": at, "heartbeat": at, "process": this_process()}

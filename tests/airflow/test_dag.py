@@ -20,7 +20,7 @@ from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 from tests.machine import ROOT
 
-ROLES = ("tail", "backfill", "recovery", "repair", "verify", "maintenance")
+ROLES = ("tail", "backfill", "recovery", "repair", "verify", "maintenance", "watch")
 STEPS = ["settle", "plan", "open", "append", "record", "commit"]
 
 

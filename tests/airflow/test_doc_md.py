@@ -10,9 +10,17 @@ import pytest
 import yaml
 from airflow.sdk import DAG
 
-from airflow_provider_slshudi.dag import backfill_dag, maintenance_dag, micro_batch, recovery_dag, tail_dag, verify_dag
+from airflow_provider_slshudi.dag import (
+    backfill_dag,
+    maintenance_dag,
+    micro_batch,
+    recovery_dag,
+    tail_dag,
+    verify_dag,
+    watch_dag,
+)
 
-FACTORIES = (tail_dag, backfill_dag, recovery_dag, verify_dag, maintenance_dag)
+FACTORIES = (tail_dag, backfill_dag, recovery_dag, verify_dag, maintenance_dag, watch_dag)
 Changed = Callable[..., None]
 
 
@@ -42,7 +50,7 @@ def test_every_dag_and_every_task_has_a_page_about_its_pipeline(changed: Changed
     tasks = {name.rpartition(".")[2] for dag in found for name in dag if not name.startswith("ad_events")}
     assert tasks == {
         *("settle", "plan", "open", "append", "record", "commit", "sync", "rest"),
-        *("recover", "verify", "clean", "archive", "cluster", "compact"),
+        *("recover", "verify", "watch", "clean", "archive", "cluster", "compact"),
     }
     for name, page in (item for dag in found for item in dag.items()):
         assert "the pipeline `ad_events`" in page.splitlines()[0], name

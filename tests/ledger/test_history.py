@@ -86,6 +86,7 @@ CALLS: dict[str, Callable[[Ledger], object]] = {
     "committed_instants": lambda ledger: ledger.committed_instants(PIPELINE, ["20260101T000000000007-000000", "now"]),
     "save_shards": lambda ledger: ledger.save_shards(PIPELINE, [LedgerShard(0, "readonly", "", "", 0)]),
     "density": lambda ledger: ledger.density(PIPELINE),
+    "gaps": lambda ledger: ledger.gaps(PIPELINE, datetime.now(timezone.utc)),
     "events": lambda ledger: ledger.events("20260101T000000000007-000000"),
     "begin": lambda ledger: ledger.begin(PIPELINE, Kind.TAIL, [Range(1, PAST, PAST + 1)], "dag", "next"),
     "a transaction to its end": finish,

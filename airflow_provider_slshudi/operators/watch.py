@@ -1,0 +1,51 @@
+"""A task that fails if a pipeline asks for a person, so that Airflow's own means tell somebody."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_slshudi import dagfile, settings
+from airflow_provider_slshudi.hooks.ledger import LedgerHook
+from airflow_provider_slshudi.operators.base import PipelineOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class SlsHudiWatchOperator(PipelineOperator):
+    """Looks into the ledger, and fails with what is to be told, a line each; succeeds if there is nothing.
+
+    `on_failure_callback` takes any of Airflow's notifiers, whose templates know the text as `exception`. It is told
+    what the pipeline's page says in its column `needs` (look, expires soon), each gap that was recorded within the last
+    hour, and what is beyond the limits. A finding is no try to be repeated: it fails at once.
+
+    Args:
+        pipeline: a pipeline's name or file.
+        behind, dangling, expires: see `views.findings.Limits`.
+    """
+
+    def __init__(
+        self,
+        *,
+        behind: timedelta | None = None,
+        dangling: timedelta | None = None,
+        expires: timedelta | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.behind, self.dangling, self.expires = behind, dangling, expires
+
+    def execute(self, context: Context) -> None:
+        """Looks."""
+        from airflow_provider_slshudi.views.findings import Limits, findings
+
+        dag = context.get("dag")
+        name = settings.pipeline(self.pipeline, None if dag is None else dagfile.of(dag)).name
+        ledger = LedgerHook(settings.ledger_conn_id()).ledger_as_it_is()
+        # Not `told`: what the watch finds is in the ledger already, and would be found again.
+        found = findings(ledger, name, Limits(self.behind, self.dangling, self.expires))
+        if found:
+            raise AirflowFailException("\n".join(found))

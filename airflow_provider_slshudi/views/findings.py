@@ -1,0 +1,85 @@
+"""What a watch tells of a pipeline: what its page asks of a person, and what is beyond limits that somebody named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.views.standing import WINDOW, Need, PipelineView, pipelines
+from airflow_provider_slshudi.views.words import count, span
+
+_NOT_SEEN = "no run has looked at the service, or the service did not tell"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Where a watch begins to tell; None: it never does.
+
+    Attributes:
+        behind: the oldest unread log, or if nothing was unread the last look, is older than this.
+        dangling: nobody has worked on a live batch for longer than this.
+        expires: the service drops unread logs sooner than this.
+    """
+
+    behind: timedelta | None = None
+    dangling: timedelta | None = None
+    expires: timedelta | None = None
+
+
+def findings(ledger: Ledger, name: str, limits: Limits) -> list[str]:
+    """What is to be told of a pipeline now, a sentence each; empty if all is well. What is not known is told, too.
+
+    A gap is told as long as its batch was committed within the last hour.
+    """
+    view = next(iter(pipelines(ledger, [name])), None)
+    if view is None:
+        return [f"{name}: the ledger does not know it: no run of it has begun"]
+    found = (*_needs(view), *_behind(view, limits), *_dangling(view, limits), *_expires(view, limits))
+    return [f"{name}: {text}" for text in (*found, *_gaps(ledger, view))]
+
+
+def _needs(view: PipelineView) -> Iterator[str]:
+    if view.need in (Need.LOOK, Need.EXPIRES):
+        yield view.why
+
+
+def _behind(view: PipelineView, limits: Limits) -> Iterator[str]:
+    if limits.behind is None:
+        return
+    if view.lag is None or view.lag.seconds is None:
+        yield f"how far it is behind is not known: {_NOT_SEEN}"
+    elif view.lag.seconds > limits.behind.total_seconds():
+        yield f"up to {span(view.lag.seconds)} behind, more than {_said(limits.behind)}"
+
+
+def _dangling(view: PipelineView, limits: Limits) -> Iterator[str]:
+    for live in view.live:
+        silent = view.now - live.heartbeat
+        if limits.dangling is not None and silent > limits.dangling:
+            yield (
+                f"nobody has worked on batch {live.id}, which is {live.state.value}, for {_said(silent)}, more than "
+                f"{_said(limits.dangling)}"
+            )
+
+
+def _expires(view: PipelineView, limits: Limits) -> Iterator[str]:
+    if limits.expires is None:
+        return
+    if view.lag is None or view.lag.expires is None:
+        yield f"when the service drops unread logs is not known: {_NOT_SEEN}"
+    elif view.lag.expires < limits.expires.total_seconds():
+        yield f"the service drops unread logs in {span(view.lag.expires)}, less than {_said(limits.expires)}"
+
+
+def _gaps(ledger: Ledger, view: PipelineView) -> Iterator[str]:
+    lost: dict[str, int] = {}
+    for transaction, gap in ledger.gaps(view.name, view.now - WINDOW):
+        lost[transaction] = lost.get(transaction, 0) + len(gap)
+    for transaction, groups in lost.items():
+        yield f"batch {transaction} records {count(groups)} log groups as lost"
+
+
+def _said(limit: timedelta) -> str:
+    return span(limit.total_seconds())
