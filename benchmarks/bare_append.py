@@ -63,7 +63,7 @@ def main(order: str) -> None:
             table.partition.name if table.partition else None,
             pipeline.batch.target_file_bytes,
         )
-        results = each(spark, task, work)
+        results, _ = each(spark, task, work)
         written = time.monotonic()
         commit.commit(gateway, pipeline, instant, [stat for result in results for stat in result.stats], {})
         committed = time.monotonic()

@@ -7,6 +7,7 @@ from datetime import timedelta
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import LedgerShard, RangeTotals, Sighting, Transaction
 from airflow_provider_slshudi.ledger.states import Kind
+from airflow_provider_slshudi.protocol.cost import CPU, REQUESTS
 from airflow_provider_slshudi.ranges import Range
 
 GROUP = 1_000
@@ -47,20 +48,21 @@ def saw(
 
 
 def planned(ledger: Ledger, name: str, ranges: list[Range], run: str, dag: str = "") -> Transaction:
-    """A batch that is PLANNED."""
-    return ledger.begin(name, Kind.TAIL, ranges, dag or f"{name}_tail", run)
+    """A batch that is PLANNED, with four requests."""
+    return ledger.begin(name, Kind.TAIL, ranges, dag or f"{name}_tail", run, {REQUESTS: 4})
 
 
 def committed(ledger: Ledger, name: str, ranges: list[Range], run: str, last_time: int = 1_700_000_000) -> Transaction:
     """A batch that went all the way; its instant is its id's digits."""
     found = planned(ledger, name, ranges, run)
     instant = found.id.replace("T", "")[:17]
-    ledger.opened(found.id, 1, instant)
+    ledger.opened(found.id, 1, instant, {CPU: 0.5})
     totals = [
         RangeTotals(item, len(item) * 10, len(item) * GROUP, last_time - 60, last_time)
         for item in ranges
         if not item.gap
     ]
     facts = {"files": 2, "stored": 5_000, "misfits": {"price": 3}, "unfit": 3, "examples": ["shard 0: price 'x'"]}
+    facts |= {"spent": {"requests": 6, "driver": 2.0, "tasks": 1.25}}
     ledger.prepared(found.id, 1, facts, totals)
-    return ledger.committed(found.id, 1, f"{int(instant) + 5}")
+    return ledger.committed(found.id, 1, f"{int(instant) + 5}", {CPU: 0.25})

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.hooks.lookup import find_connection
-from airflow_provider_slshudi.notes.job import PAGE, REASON, JobOrder, Verb
+from airflow_provider_slshudi.notes.job import PAGE, REASON, JobOrder, Verb, cpu_told
 from airflow_provider_slshudi.processes import ends_with_parent
 from airflow_provider_slshudi.spark.launch import APPLICATION, TAIL_LINES, SubprocessLauncher, job_failed, submission
 
@@ -41,17 +41,16 @@ class SparkLauncher:
         self._hook: _Hook | None = None
         self._control = SubprocessLauncher(say=_log.info, resident=True)
 
-    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
-        """Runs the job and waits for it.
+    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> float | None:
+        """Runs the job and waits for it; returns as `spark.launch.Launcher.run`.
 
         Raises:
             JobFailed: the job failed; the message says why.
             ConfigError: the connection cannot be used.
         """
         if verb.is_distributed:
-            self._submit(verb, order, secrets)
-        else:
-            self._control.run(verb, order, secrets)
+            return self._submit(verb, order, secrets)
+        return self._control.run(verb, order, secrets)
 
     def kill(self) -> None:
         """Ends the running driver, if there is one."""
@@ -59,7 +58,7 @@ class SparkLauncher:
         if self._hook is not None:
             self._hook.on_kill()
 
-    def _submit(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
+    def _submit(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> float | None:
         made = submission(verb, order, self.master())
         hook = self._hook = _Hook(
             self._show,
@@ -84,6 +83,7 @@ class SparkLauncher:
             raise job_failed(made.name, verb, int(code[1]) if code else None, hook.tail) from None
         finally:
             self._hook = None
+        return cpu_told(hook.tail)
 
     def master(self) -> str:
         """The master as SparkSubmitHook reads it; settings depend on it, and are made before the hook runs.

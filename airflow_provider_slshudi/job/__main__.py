@@ -13,7 +13,7 @@ from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.exceptions import SlsHudiError
 from airflow_provider_slshudi.hudi.client.gateway import Gateway, driver_jvm, standard_input
 from airflow_provider_slshudi.job import verbs
-from airflow_provider_slshudi.notes.job import PAGE, REASON, JobOrder, Verb, Where
+from airflow_provider_slshudi.notes.job import CPU, PAGE, REASON, JobOrder, Verb, Where
 from airflow_provider_slshudi.processes import end_with_parent
 from airflow_provider_slshudi.spark.runtime import leave, quiet, require_world
 from airflow_provider_slshudi.storage import denied
@@ -53,7 +53,14 @@ def main(arguments: list[str]) -> None:
         case verb:
             with control_context() as gateway:
                 verbs.CONTROL[verb](gateway, order)
+    show_cpu(gateway.cpu_seconds())
     leave(gateway.jvm)
+
+
+def show_cpu(seconds: float | None) -> None:
+    """Prints what the driver took, if the system tells."""
+    if seconds is not None:
+        print(f"{CPU}{seconds:.3f}", flush=True)
 
 
 def show_page(spark: SparkContext) -> None:

@@ -16,7 +16,7 @@ from airflow_provider_slshudi.job.checks import BatchChecks
 from airflow_provider_slshudi.job.quarantine import Origin, QuarantineTask, Staging
 from airflow_provider_slshudi.job.reading import Reading, ReadSpec, Tally, read_limits
 from airflow_provider_slshudi.job.tasks import each, leave
-from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Manifest, RangeDone
+from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Manifest, RangeDone, Spent
 from airflow_provider_slshudi.planning.split import split
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Density, Range
@@ -88,9 +88,12 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         partition.name if partition else None,
         pipeline.batch.target_file_bytes,
     )
-    results: list[TaskResult] = each(spark, task, work)
+    results: list[TaskResult]
+    results, cpu = each(spark, task, work)
     tally = Tally.total([result.tally for result in results])
     stats = [stat for result in results for stat in result.stats]
+    staged = [item.staged for item in results if item.staged]
+    aside, cpu_aside = _quarantined(spark, gateway, storage, order, pipeline, staged)
     manifest = Manifest(
         order.transaction,
         order.token,
@@ -102,24 +105,26 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         checks.results([f"{storage.uri}/{stat['path']}" for stat in stats]),
         tally.unfit,
         tally.examples,
-        _quarantined(spark, gateway, storage, order, pipeline, [item.staged for item in results if item.staged]),
+        aside,
+        spent=Spent(tally.requests, gateway.cpu_seconds(), cpu + cpu_aside),
     )
     return leave(storage, manifest)
 
 
 def _quarantined(
     spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, pipeline: Pipeline, staged: list[str]
-) -> list[dict[str, Any]] | None:
-    """Writes the staged logs into the quarantine; returns the write stats, None if no logs were staged."""
+) -> tuple[list[dict[str, Any]] | None, float]:
+    """Writes the staged logs into the quarantine; returns the write stats, None if there are none, and CPU seconds."""
     if not staged:
-        return None
+        return None, 0.0
     claim = order.claim(storage)
     claim.require()
     quarantine.open_instant(gateway, pipeline, order.instant)
     task = QuarantineTask(claim, Storage(pipeline.quarantine_path), pipeline.batch.target_file_bytes)
     tasks = min(len(staged), spark.defaultParallelism)
     work = [staged[number::tasks] for number in range(tasks)]
-    return [stat for stats in each(spark, task, work) for stat in stats]
+    results, cpu = each(spark, task, work)
+    return [stat for stats in results for stat in stats], cpu
 
 
 def parts(order: BatchOrder, pipeline: Pipeline, tasks: int) -> list[list[Range]]:

@@ -27,7 +27,7 @@ from airflow_provider_slshudi.hudi.files.slices import Slice
 from airflow_provider_slshudi.hudi.quarantine import table_of
 from airflow_provider_slshudi.hudi.schema import RECORD_KEY
 from airflow_provider_slshudi.job.tasks import each, leave
-from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Manifest
+from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Manifest, Spent
 from airflow_provider_slshudi.rows.maker import flat
 from airflow_provider_slshudi.storage import Storage
 
@@ -96,14 +96,15 @@ def drop(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOr
     started = time.monotonic()
     pipeline = Pipeline.model_validate(order.pipeline)
     instants.to_inflight(gateway, storage.uri, order.instant, action(pipeline.table))
-    done, aside, opened = list[DropResult](), list[DropResult](), False
+    done, aside, opened, cpu = list[DropResult](), list[DropResult](), False, 0.0
     if pipeline.table.upsert is None:
         run = partial(_in_table, spark, gateway, storage, order, parts)
-        done = run(pipeline)
+        done, cpu = run(pipeline)
         table = table_of(pipeline)
         if opened := Storage(table.table.path).exists(".hoodie/hoodie.properties"):
             quarantine.open_instant(gateway, pipeline, order.instant)
-            aside = run(table)
+            aside, more = run(table)
+            cpu += more
     found = {instant: [0] * len(items) for instant, items in parts.items()}
     for result in (*done, *aside):
         for instant, counts in result.found.items():
@@ -120,20 +121,20 @@ def drop(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOr
             quarantine=[stat for result in aside for stat in result.stats] if opened else None,
             taken=sum(result.taken for result in (*done, *aside)),
             found=found,
+            spent=Spent(0, gateway.cpu_seconds(), cpu),
         ),
     )
 
 
 def _in_table(
     spark: SparkContext, gateway: Gateway, main: Storage, order: BatchOrder, parts: Parts, table: Pipeline
-) -> list[DropResult]:
+) -> tuple[list[DropResult], float]:
     # A file that is older than an instant holds no row of it.
     oldest = min(parts)
     files = [file for file in committed_files(gateway, table) if file.instant >= oldest]
     task = DropTask(order.claim(main), Storage(table.table.path), parts)
     tasks = min(len(files), spark.defaultParallelism)
-    results: list[DropResult] = each(spark, task, [files[number::tasks] for number in range(tasks)])
-    return results
+    return each(spark, task, [files[number::tasks] for number in range(tasks)])
 
 
 def _row_groups(parquet: pq.ParquetFile, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:

@@ -50,12 +50,16 @@ class Read:
 
 @dataclass(frozen=True)
 class Tally:
-    """Counts of misfits: values per column, logs (each once), the first few as text, and dropped logs."""
+    """Counts of misfits: values per column, logs (each once), the first few as text, and dropped logs.
+
+    `requests` to the log service include repeated ones.
+    """
 
     misfits: dict[str, int]
     unfit: int
     examples: list[str]
     dropped: int = 0
+    requests: int = 0
 
     @classmethod
     def total(cls, parts: Sequence[Tally]) -> Tally:
@@ -65,7 +69,8 @@ class Tally:
             misfits.update(part.misfits)
         examples = [example for part in parts for example in part.examples]
         unfit, dropped = sum(part.unfit for part in parts), sum(part.dropped for part in parts)
-        return cls(dict(misfits), unfit, examples[:EXAMPLES], dropped)
+        requests = sum(part.requests for part in parts)
+        return cls(dict(misfits), unfit, examples[:EXAMPLES], dropped, requests)
 
 
 class Reading:
@@ -75,6 +80,7 @@ class Reading:
         self._spec, self._ranges = spec, ranges
         self._maker = RowMaker(spec.rows)
         self._found = {item: _Found() for item in ranges}
+        self._requests = 0
 
     def rows(self) -> Iterator[Read]:
         """The rows of each pull, as pulls come.
@@ -84,6 +90,7 @@ class Reading:
         """
         limits = shard_limits(self._spec.limits, self._ranges)
         service = self._spec.connect()
+        before = service.requests
         readers = {shard: Reader(service, self._spec.pipeline, Pacer(limits[shard])) for shard in limits}
         groups, done = sum(map(len, self._ranges)), 0
         for item, answer in together(readers, self._ranges, SHARDS_AT_ONCE):
@@ -92,10 +99,12 @@ class Reading:
                 self._found[item].add(pull, logs)
                 if logs.num_rows:
                     yield Read(self._maker.rows(logs, item.shard), logs, pull, done / groups)
+        self._requests = service.requests - before
 
     def tally(self) -> Tally:
-        """The misfits, once all rows came."""
-        return Tally(dict(self._maker.misfits), self._maker.unfit, self._maker.examples, self._maker.dropped)
+        """The misfits and requests, once all rows came."""
+        maker = self._maker
+        return Tally(dict(maker.misfits), maker.unfit, maker.examples, maker.dropped, self._requests)
 
     def done(self) -> list[RangeDone]:
         """The figures of each range, once all rows came."""

@@ -29,7 +29,7 @@ from airflow_provider_slshudi.hudi.schema import RECORD_KEY
 from airflow_provider_slshudi.job.checks import BatchChecks
 from airflow_provider_slshudi.job.quarantine import logs_of
 from airflow_provider_slshudi.job.tasks import each, leave
-from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Manifest, Selection
+from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Manifest, Selection, Spent
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.rows.maker import RowMaker, RowSpec, flat
 from airflow_provider_slshudi.storage import Storage
@@ -123,7 +123,8 @@ def replay(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         Selection(**(order.replay or {})),
     )
     tasks = min(len(files), spark.defaultParallelism)
-    results: list[ReplayResult] = each(spark, task, [files[number::tasks] for number in range(tasks)])
+    results: list[ReplayResult]
+    results, cpu = each(spark, task, [files[number::tasks] for number in range(tasks)])
     left: Counter[str] = Counter()
     for result in results:
         left.update(result.left)
@@ -139,6 +140,7 @@ def replay(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         quarantine=[stat for result in results for stat in result.slices],
         taken=sum(result.taken for result in results),
         left=dict(left),
+        spent=Spent(0, gateway.cpu_seconds(), cpu),
     )
     return leave(storage, manifest)
 

@@ -23,7 +23,7 @@ from typing import Any
 from airflow_provider_slshudi.exceptions import SlsHudiError
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.job import verbs
-from airflow_provider_slshudi.job.__main__ import control_context, last_words
+from airflow_provider_slshudi.job.__main__ import control_context, last_words, show_cpu
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.spark.resident import GO, HANDSHAKE_SECONDS, READY, Outcome, receive, same_user, send
@@ -40,6 +40,7 @@ class Server:
     def __init__(self, gateway: Gateway, identity: str) -> None:
         self._gateway, self._identity = gateway, identity
         self._jvm = os.getppid()
+        self._told = 0.0
 
     def serve(self, listener: socket.socket, idle: float) -> None:
         """Serves until it was idle for `idle` seconds, or should not go on."""
@@ -78,9 +79,19 @@ class Server:
                 outcome, fit = Outcome.FAILED, isinstance(error, SlsHudiError)
                 print(last_words(error), file=lines)
             over.set()
+            with redirect_stdout(lines):
+                show_cpu(self._spent())
             with suppress(OSError):
                 send(connection, {"outcome": outcome.value})
             return fit
+
+    def _spent(self) -> float | None:
+        """CPU seconds since this was asked last: the first request pays for the start, each for the time before it."""
+        taken = self._gateway.cpu_seconds()
+        if taken is None:
+            return None
+        spent, self._told = taken - self._told, taken
+        return spent
 
     def _accepted(self, connection: socket.socket, requests: io.IOBase) -> dict[str, Any] | None:
         """The request, once its client has said go."""

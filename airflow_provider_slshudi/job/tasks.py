@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +15,24 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 
-def each(spark: SparkContext, task: Callable[[Any, str], Any], work: Sequence[Any]) -> list[Any]:
-    """Runs `task(part, write_token)` once per part of `work`, each in its own Spark task; returns the results."""
+def each(spark: SparkContext, task: Callable[[Any, str], Any], work: Sequence[Any]) -> tuple[list[Any], float]:
+    """Runs `task(part, write_token)` once per part of `work`, each in its own Spark task.
+
+    Returns the results, and the CPU seconds that the Python processes of these tasks took.
+    """
     if not work:
-        return []
-    results: list[Any] = spark.parallelize(work, len(work)).mapPartitions(_runner(task)).collect()
-    return results
+        return [], 0.0
+    done: list[tuple[Any, float]] = spark.parallelize(work, len(work)).mapPartitions(_runner(task)).collect()
+    return [result for result, _ in done], sum(seconds for _, seconds in done)
 
 
 def _runner(task: Callable[[Any, str], Any]) -> Any:
     def run(partition: Iterator[Any]) -> Iterator[Any]:
         for part in partition:
-            yield task(part, write_token())
+            # A worker's process has one task at a time; its threads count.
+            begin = time.process_time()
+            result = task(part, write_token())
+            yield result, time.process_time() - begin
 
     return run
 

@@ -30,7 +30,7 @@ from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.job.append import density_of, parts, ranges_of
 from airflow_provider_slshudi.job.reading import Reading, ReadSpec, Tally, read_limits
 from airflow_provider_slshudi.job.tasks import leave, write_token
-from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Manifest, RangeDone
+from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Manifest, RangeDone, Spent
 from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Range
@@ -73,6 +73,7 @@ class UpsertTask:
 
         Every attempt yields the same rows, though cut at other places.
         """
+        began = time.process_time()
         reach(Point.APPEND_TASK_STARTED)
         self.claim.require()
         reading, kept, size = self._reading(ranges), defaultdict[int, list[pa.Table]](list), 0
@@ -88,11 +89,16 @@ class UpsertTask:
                 yield from _packed(kept)
                 kept, size = defaultdict(list), 0
         yield from _packed(kept)
-        told = {"ranges": [asdict(done) for done in reading.done()], "tally": asdict(reading.tally())}
+        told: dict[str, Any] = {"ranges": [asdict(done) for done in reading.done()], "tally": asdict(reading.tally())}
+        told["cpu"] = time.process_time() - began
         yield 0, (_TOLD, json.dumps(told).encode())
 
     def write(self, sent: Iterable[Sent], write_token: str) -> Iterator[dict[str, Any]]:
-        """Writes the buckets that this task owns; yields the figures sent to it, its write stats and its row count."""
+        """Writes the buckets that this task owns.
+
+        Yields the figures sent to it, its write stats, its row count, and its CPU seconds.
+        """
+        began = time.process_time()
         told: list[dict[str, Any]] = []
         tables: list[pa.Table] = []
         for _, (kind, content) in sent:
@@ -111,7 +117,7 @@ class UpsertTask:
                     writer.write(partition, bucket, of_bucket.drop_columns([RECORD_KEY]), keys)
             stats = writer.stats
             reach(Point.APPEND_TASK_WRITTEN)
-        yield {"told": told, "stats": stats, "rows": count}
+        yield {"told": told, "stats": stats, "rows": count, "cpu": time.process_time() - began}
 
     def _reading(self, ranges: list[Range]) -> Reading:
         return Reading(self.read, ranges)
@@ -166,6 +172,7 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     results = run(spark, task, work) if work else []
     told = [part for result in results for part in result["told"]]
     tally = Tally.total([Tally(**part["tally"]) for part in told])
+    cpu = sum(float(part["cpu"]) for part in (*results, *told))
     manifest = Manifest(
         order.transaction,
         order.token,
@@ -178,6 +185,7 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         examples=tally.examples,
         merged=sum(result["rows"] for result in results),
         dropped=tally.dropped,
+        spent=Spent(tally.requests, gateway.cpu_seconds(), cpu),
     )
     return leave(storage, manifest)
 

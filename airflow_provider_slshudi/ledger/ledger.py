@@ -43,6 +43,8 @@ from airflow_provider_slshudi.ledger.records import (
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.ranges import Density, Range
 
+_NOTHING: Mapping[str, Any] = {}
+
 
 class Ledger:
     """Records and reads decisions, on an engine of `open_engine` whose database is migrated.
@@ -108,22 +110,31 @@ class Ledger:
         with self._write() as connection:
             return lease.end(connection, holding)
 
-    def begin(self, pipeline: str, kind: Kind, ranges: Sequence[Range], dag_id: str, run_id: str) -> Transaction:
+    def begin(
+        self,
+        pipeline: str,
+        kind: Kind,
+        ranges: Sequence[Range],
+        dag_id: str,
+        run_id: str,
+        more: Mapping[str, Any] = _NOTHING,
+    ) -> Transaction:
         """A new transaction, PLANNED with token 1, that reserves `ranges` (a replay has none). Ids sort by time.
 
-        This process works on it, until it says otherwise by `rest`.
+        This process works on it, until it says otherwise by `rest`. `more`, here and below, is for people alone:
+        further items of the change's event.
 
         Raises:
             RangeConflict: a range overlaps coverage, a live transaction's ranges, or another of `ranges`.
             IllegalTransition: a transaction of this DAG run is still live.
         """
         with self._write() as connection:
-            return transactions.begin(connection, pipeline, kind, ranges, dag_id, run_id)
+            return transactions.begin(connection, pipeline, kind, ranges, dag_id, run_id, more)
 
-    def opened(self, id: str, token: int, instant: str) -> Transaction:
+    def opened(self, id: str, token: int, instant: str, more: Mapping[str, Any] = _NOTHING) -> Transaction:
         """PLANNED -> OPEN: the transaction writes under `instant`, which no other transaction of its pipeline has."""
         with self._write() as connection:
-            return transactions.opened(connection, id, token, instant)
+            return transactions.opened(connection, id, token, instant, more)
 
     def prepared(self, id: str, token: int, manifest: Mapping[str, Any], totals: Sequence[RangeTotals]) -> Transaction:
         """OPEN -> PREPARED: the data is written. `manifest` is JSON; `totals` has each range but gaps exactly once.
@@ -134,10 +145,10 @@ class Ledger:
         with self._write() as connection:
             return transactions.prepared(connection, id, token, manifest, totals)
 
-    def committed(self, id: str, token: int, completed: str) -> Transaction:
+    def committed(self, id: str, token: int, completed: str, more: Mapping[str, Any] = _NOTHING) -> Transaction:
         """PREPARED -> COMMITTED at Hudi's completion time: the ranges, gaps too, turn from reserved to covered."""
         with self._write() as connection:
-            return transactions.committed(connection, id, token, completed)
+            return transactions.committed(connection, id, token, completed, more)
 
     def aborted(self, id: str, token: int, reason: str) -> Transaction:
         """Any live state -> ABORTED: the ranges are free again. The first reason stays."""

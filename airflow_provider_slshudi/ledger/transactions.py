@@ -29,7 +29,13 @@ _transactions = models.transactions
 
 
 def begin(
-    connection: Connection, pipeline: str, kind: Kind, ranges: Sequence[Range], dag_id: str, run_id: str
+    connection: Connection,
+    pipeline: str,
+    kind: Kind,
+    ranges: Sequence[Range],
+    dag_id: str,
+    run_id: str,
+    more: Mapping[str, Any],
 ) -> Transaction:
     """See `Ledger.begin`."""
     if not ranges and kind is not Kind.REPLAY:
@@ -53,7 +59,7 @@ def begin(
     connection.execute(insert(_transactions).values(row))
     if ranges:
         connection.execute(insert(models.ranges), [_range_row(id_, item) for item in ranges])
-    note(connection, id_, State.PLANNED.value, {"dag_id": dag_id, "run_id": run_id, "ranges": len(ranges)})
+    note(connection, id_, State.PLANNED.value, {"dag_id": dag_id, "run_id": run_id, "ranges": len(ranges), **more})
     return reads.get(connection, id_)
 
 
@@ -75,10 +81,10 @@ def _refuse_conflicts(pipeline: str, ranges: Sequence[Range], taken: Sequence[Ra
         )
 
 
-def opened(connection: Connection, id: str, token: int, instant: str) -> Transaction:
+def opened(connection: Connection, id: str, token: int, instant: str, more: Mapping[str, Any]) -> Transaction:
     """See `Ledger.opened`."""
     try:
-        return _change(connection, id, token, State.OPEN, {"instant": instant}, {"instant": instant})
+        return _change(connection, id, token, State.OPEN, {"instant": instant}, {"instant": instant, **more})
     except IntegrityError as error:
         raise LedgerError(
             f"transaction {id}: instant {instant} belongs to another transaction of this pipeline", transaction=id
@@ -123,7 +129,7 @@ def _check_totals(id: str, ranges: Sequence[Range], totals: Sequence[RangeTotals
             )
 
 
-def committed(connection: Connection, id: str, token: int, completed: str) -> Transaction:
+def committed(connection: Connection, id: str, token: int, completed: str, more: Mapping[str, Any]) -> Transaction:
     """See `Ledger.committed`."""
 
     def settle(transaction: Transaction) -> None:
@@ -132,7 +138,8 @@ def committed(connection: Connection, id: str, token: int, completed: str) -> Tr
         cover(connection, transaction.pipeline, reads.ranges(connection, id))
         learn_density(connection, transaction.pipeline, reads.totals(connection, id))
 
-    return _change(connection, id, token, State.COMMITTED, {"completed": completed}, {"completed": completed}, settle)
+    values = {"completed": completed}
+    return _change(connection, id, token, State.COMMITTED, values, values | dict(more), settle)
 
 
 def completed_once(connection: Connection, id: str, completed: str | None, detail: Mapping[str, Any]) -> None:

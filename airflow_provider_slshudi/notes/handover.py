@@ -110,6 +110,22 @@ class CheckResult:
 
 
 @dataclass(frozen=True)
+class Spent:
+    """What an append took.
+
+    Attributes:
+        requests: to the log service, repeated ones included; of tasks that ended well.
+        driver: CPU seconds of the driver's JVM, with all that runs in it under a local master, and of its Python; None
+            where the system does not tell.
+        tasks: CPU seconds of the Python of the tasks that ended well.
+    """
+
+    requests: int
+    driver: float | None
+    tasks: float
+
+
+@dataclass(frozen=True)
 class Manifest:
     """What one append wrote: Hudi's write stats per file, totals per range, misfits per column, seconds taken.
 
@@ -124,6 +140,7 @@ class Manifest:
         found: drops only, the number of rows of each part of each instant's ranges, in the order of `BatchOrder.drop`.
         merged: upserts only, how many rows reached the writing tasks, which make one row of those with one key.
         dropped: upserts only, how many logs had no key and became no row.
+        spent: None in manifests of older versions.
     """
 
     transaction: str
@@ -142,6 +159,7 @@ class Manifest:
     merged: int | None = None
     found: dict[str, list[int]] = field(default_factory=dict)
     dropped: int = 0
+    spent: Spent | None = None
 
     @property
     def rows(self) -> int:
@@ -204,6 +222,8 @@ class Claim:
         data = json.loads(content)
         ranges = [RangeDone(**done) for done in data.pop("ranges")]
         checks = [CheckResult(**check) for check in data.pop("checks")]
+        spent = data.pop("spent", None)
+        data["spent"] = None if spent is None else Spent(**spent)
         return Manifest(ranges=ranges, checks=checks, **data), hashlib.sha256(content).hexdigest()
 
     def leave_extra(self, extra: Mapping[str, str]) -> str:

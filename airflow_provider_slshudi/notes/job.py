@@ -6,7 +6,7 @@ Linux takes no argument of more than 128 KiB, and a pipeline of some hundred col
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import Enum, auto
@@ -15,8 +15,19 @@ from typing import IO, Any
 
 REASON = "slshudi: "
 """Begins the last line of a failed job; the reason follows."""
+CPU = "CPU seconds of the driver: "
+"""Begins the line of a driver that tells at its end what it took."""
 PAGE = "Spark's page: "
 """Begins the line of a driver that has a web page; its address follows."""
+
+
+def cpu_told(lines: Iterable[str]) -> float | None:
+    """The CPU seconds that a driver told in the last of these lines that does; None if it did not."""
+    told = [line.removeprefix(CPU) for line in lines if line.startswith(CPU)]
+    try:
+        return float(told[-1]) if told else None
+    except ValueError:
+        return None
 
 
 class Where(Enum):

@@ -18,6 +18,7 @@ from airflow_provider_slshudi.pages.access import Viewer, ViewerDep
 from airflow_provider_slshudi.pages.render import STATIC, page
 from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.views import history, shards, standing
+from airflow_provider_slshudi.views.cost import TASKS, costs
 from airflow_provider_slshudi.views.metrics import exposition, metrics
 
 BATCHES = 60
@@ -147,10 +148,12 @@ def _pipeline(
     if not found:
         return page(request, "none.html", what=f"Pipeline {name}", dags=dags)
     past = ledger.history(name, BATCHES, before)
+    batches = history.batches(past)
     shown: dict[str, Any] = {
         "view": standing.view_of(found[0]),
         "shards": shards.shards(found[0]),
-        "batches": history.batches(past),
+        "batches": batches,
+        "costs": costs(batches),
         "misfits": history.misfits(past),
         "older": past[-1].transaction.id if len(past) == BATCHES else None,
     }
@@ -167,7 +170,9 @@ def _transaction(request: Request, viewer: Viewer, id_: str) -> HTMLResponse:
     dags = viewer.require("" if found is None else found.pipeline)
     view = history.transaction(_ledger(), id_)
     live = view.batch.transaction.state in LIVE
-    return page(request, "transaction.html", dags=dags, view=view, live=live, acts=(Act.RECOVER, Act.ABANDON))
+    shown: dict[str, Any] = {"view": view, "live": live, "acts": (Act.RECOVER, Act.ABANDON)}
+    shown |= {"costs": costs([view.batch]), "tasks": TASKS}
+    return page(request, "transaction.html", dags=dags, **shown)
 
 
 def _dag(dags: list[str], name: str, role: str) -> str | None:

@@ -61,6 +61,7 @@ _environment.filters |= {
     "size": _figure(words.size),
     "rate": _figure(words.rate),
     "count": _figure(words.count),
+    "amount": _figure(words.amount),
     "ago": _figure(words.ago),
     "behind": _figure(words.behind),
     "expires": words.expires,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from airflow_provider_slshudi.exceptions import IllegalTransition, SourceRefused
@@ -14,7 +14,7 @@ from airflow_provider_slshudi.planning.backfill import left_to_backfill, plan_ba
 from airflow_provider_slshudi.planning.batch import plan_tail
 from airflow_provider_slshudi.planning.windows import ShardWindow, reach_of, refuse_other_shards, unread
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol import duties, sighting
+from airflow_provider_slshudi.protocol import cost, duties, sighting
 from airflow_provider_slshudi.protocol.columns import require_fit
 from airflow_provider_slshudi.protocol.evidence import require_agreement
 from airflow_provider_slshudi.protocol.settle import register, require_alone, require_turn
@@ -72,12 +72,15 @@ def tail(work: Work, in_turn: bool = False) -> Transaction | None:
     """
     register(work)
     require_fit(work)
+    work, asked = cost.counting(work)
     with work.lease():
         require_agreement(work)
         if in_turn:
             require_turn(work)
         require_alone(work)
-        begun = _begun(work) or _begin(work, Kind.TAIL, _tail_ranges(work, work.connect(), save=True))
+        begun = _begun(work)
+        if begun is None:
+            begun = _begin(work, Kind.TAIL, _tail_ranges(work, work.connect(), save=True), asked)
     return _planned(work, begun)
 
 
@@ -120,10 +123,14 @@ def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
     """
     register(work)
     require_fit(work)
+    work, asked = cost.counting(work)
     with work.lease():
         require_agreement(work)
         require_alone(work)
-        begun = _begun(work) or _begin(work, Kind.BACKFILL, _backfill_ranges(work, work.connect(), request, save=True))
+        begun = _begun(work)
+        if begun is None:
+            ranges = _backfill_ranges(work, work.connect(), request, save=True)
+            begun = _begin(work, Kind.BACKFILL, ranges, asked)
     return _planned(work, begun)
 
 
@@ -179,13 +186,14 @@ def _planned(work: Work, begun: Transaction | None) -> Transaction | None:
     return begun
 
 
-def _begin(work: Work, kind: Kind, ranges: list[Range]) -> Transaction | None:
+def _begin(work: Work, kind: Kind, ranges: list[Range], asked: Callable[[], int]) -> Transaction | None:
     if not ranges:
         return None
     if work.ledger.has_written(work.pipeline.name):
         duties.keep(work)
     reach(Point.PLAN_BEGINNING)
-    begun = work.ledger.begin(work.pipeline.name, kind, ranges, work.run.dag_id, work.run.run_id)
+    more = {cost.REQUESTS: asked()}
+    begun = work.ledger.begin(work.pipeline.name, kind, ranges, work.run.dag_id, work.run.run_id, more)
     reach(Point.PLAN_BEGUN)
     if work.run.airflow:
         work.ledger.note(begun.id, AIRFLOW, work.run.airflow)

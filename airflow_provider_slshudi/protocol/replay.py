@@ -16,7 +16,7 @@ from airflow_provider_slshudi.notes.counts import take_counts
 from airflow_provider_slshudi.notes.handover import Selection
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol import quarantine, steps
+from airflow_provider_slshudi.protocol import cost, quarantine, steps
 from airflow_provider_slshudi.protocol.evidence import require_agreement
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
@@ -73,7 +73,8 @@ def plan(work: Work) -> Transaction | None:
         if not quarantine.timeline_of(work).completed(COMMIT_ACTION):
             return None
         reach(Point.PLAN_BEGINNING)
-        begun = work.ledger.begin(work.pipeline.name, Kind.REPLAY, [], work.run.dag_id, work.run.run_id)
+        name, run, asked = work.pipeline.name, work.run, {cost.REQUESTS: 0}
+        begun = work.ledger.begin(name, Kind.REPLAY, [], run.dag_id, run.run_id, asked)
         reach(Point.PLAN_BEGUN)
         return begun
 

@@ -25,7 +25,7 @@ from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.notes.handover import Claim
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol import quarantine
+from airflow_provider_slshudi.protocol import cost, quarantine
 from airflow_provider_slshudi.protocol.decisions import Decision, InstantState, decide, why
 from airflow_provider_slshudi.protocol.evidence import REBUILD, Evidence, committed_elsewhere, look, state_of_pending
 from airflow_provider_slshudi.protocol.work import Work
@@ -152,9 +152,9 @@ def abort(work: Work, transaction: Transaction, lease: Lease, seen: Evidence, re
 
 def _commit(work: Work, transaction: Transaction, lease: Lease) -> None:
     order = _commit_order(work, transaction)
-    files = int((transaction.manifest or {}).get("files", 0))
+    files, cpu = int((transaction.manifest or {}).get("files", 0)), None
     try:
-        work.change(lease, Verb.COMMIT, order, files)
+        cpu = work.change(lease, Verb.COMMIT, order, files)
     except JobFailed as error:
         # The job may have died after the commit: only the timeline knows.
         after = look(work, transaction)
@@ -182,7 +182,7 @@ def _commit(work: Work, transaction: Transaction, lease: Lease) -> None:
             table=work.storage.uri,
             instant=transaction.instant,
         )
-    _committed(work, transaction, after)
+    _committed(work, transaction, after, cpu)
 
 
 def _commit_order(work: Work, transaction: Transaction) -> JobOrder:
@@ -229,9 +229,9 @@ def _overtaken(work: Work, timeline: Timeline, instant: str) -> str | None:
     return next((other.time for other in written if str(other.completion) > instant and other.time != instant), None)
 
 
-def _committed(work: Work, transaction: Transaction, seen: Evidence) -> None:
+def _committed(work: Work, transaction: Transaction, seen: Evidence, cpu: float | None = None) -> None:
     reach(Point.COMMIT_SEEN)
-    work.ledger.committed(transaction.id, transaction.token, seen.completion or "")
+    work.ledger.committed(transaction.id, transaction.token, seen.completion or "", cost.of_driver(cpu))
     reach(Point.COMMIT_TOLD)
     if seen.instant is not None:
         handover.delete(work.storage, seen.instant)

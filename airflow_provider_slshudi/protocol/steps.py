@@ -11,7 +11,7 @@ from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Selection
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol import columns, duties
+from airflow_provider_slshudi.protocol import columns, cost, duties
 from airflow_provider_slshudi.protocol.decisions import InstantState
 from airflow_provider_slshudi.protocol.evidence import look, open_instant_of, require_known_commits
 from airflow_provider_slshudi.protocol.record import judge, refused, require_files, require_share, totals_of
@@ -27,12 +27,13 @@ def open_instant(work: Work, id_: str, token: int, replay: Selection | None = No
     _require(transaction, State.PLANNED)
     with work.heartbeat(id_, token):
         instant = open_instant_of(work, transaction)
-        creates = not work.ledger.has_written(work.pipeline.name)
+        creates, cpu = not work.ledger.has_written(work.pipeline.name), None
         if instant is None:
             reach(Point.OPEN_STARTED)
             # The plan could not keep the duties: there was no table yet.
             kept = duties.to_keep(work) if creates else ""
-            work.launcher.run(Verb.OPEN, work.order(transaction=id_, token=token, creates=creates, duties=kept), {})
+            opening = work.order(transaction=id_, token=token, creates=creates, duties=kept)
+            cpu = work.launcher.run(Verb.OPEN, opening, {})
             instant = open_instant_of(work, transaction)
         if instant is None:
             raise TableError(
@@ -49,7 +50,7 @@ def open_instant(work: Work, id_: str, token: int, replay: Selection | None = No
         order = BatchOrder(id_, token, instant, pipeline, ranges, density, planned, chosen)
         handover.write_order(work.storage, order)
         reach(Point.OPEN_ORDERED)
-        work.ledger.opened(id_, token, instant)
+        work.ledger.opened(id_, token, instant, cost.of_driver(cpu))
         reach(Point.OPEN_TOLD)
     return instant
 
@@ -108,6 +109,7 @@ def record(work: Work, id_: str, token: int) -> Transaction:
             facts |= {"stored": sum(stat["fileSizeInBytes"] for stat in manifest.stats)}
             facts |= {"misfits": manifest.misfits, "seconds": manifest.seconds, "warnings": warned}
             facts |= {"unfit": manifest.unfit, "examples": manifest.examples, "dropped": manifest.dropped}
+            facts |= {"spent": None if manifest.spent is None else asdict(manifest.spent)}
             facts |= {"quarantined": None if manifest.quarantine is None else manifest.quarantined}
             if transaction.kind is Kind.REPLAY:
                 facts |= {"moved": manifest.taken - manifest.quarantined, "left": manifest.left}

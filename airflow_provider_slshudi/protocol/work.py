@@ -204,12 +204,12 @@ class Work:
         ):
             yield lease
 
-    def change(self, lease: Lease, verb: Verb, order: JobOrder, files: int = 0) -> None:
+    def change(self, lease: Lease, verb: Verb, order: JobOrder, files: int = 0) -> float | None:
         """Runs a driver that changes the table's timeline; the lease's holder starts all such drivers here.
 
         The number of `files` that the driver tells the table of sets its time. That time begins before the lease's and
         ends first, whatever stops this process or the driver. The claim guards where time does not: a driver that is
-        still alive when the next one starts changes nothing.
+        still alive when the next one starts changes nothing. Returns as `Launcher.run`.
 
         Raises:
             LeaseHeld: somebody else has the lease by now.
@@ -221,7 +221,7 @@ class Work:
         until = clock() + seconds
         lease.extend(seconds + LEASE_SECONDS - COMMIT_SECONDS)
         claim = driver.claim(self.storage, by=str(self.run), to=verb.value, instant=order.instant)
-        self.launcher.run(verb, replace(order, until=until, claim=claim), {})
+        return self.launcher.run(verb, replace(order, until=until, claim=claim), {})
 
     @contextmanager
     def heartbeat(self, id_: str, token: int) -> Iterator[None]:

@@ -56,6 +56,11 @@ class LogService:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a LogService holds credentials, which do not travel by pickle")
 
+    @property
+    def requests(self) -> int:
+        """How many requests were sent so far, repeated ones included."""
+        return self._transport.requests
+
     def shards(self) -> list[Shard]:
         """All shards, readonly ones included, by id.
 

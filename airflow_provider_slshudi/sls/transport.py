@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import ssl
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -56,7 +57,7 @@ class NoAnswer(Exception):
 
 
 class Transport:
-    """The way to one project."""
+    """The way to one project; `requests` counts what was sent on it, answered or not."""
 
     def __init__(self, connection: SlsConnection, project: str) -> None:
         self._connection = connection
@@ -66,9 +67,13 @@ class Transport:
         address = host if _is_ip(host) else self._host
         self._base = f"{scheme}://{address}:{port or (443 if scheme == 'https' else 80)}"
         self._pool = _pool(scheme, address)
+        self.requests = 0
+        self._counting = threading.Lock()
 
     def get(self, path: str, query: Mapping[str, str], headers: Mapping[str, str], credentials: Credentials) -> Answer:
         """The answer to a signed GET, whatever its status. Raises NoAnswer."""
+        with self._counting:
+            self.requests += 1
         common = {
             "Host": self._host,
             "User-Agent": f"slshudi/{__version__}",

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import JobDenied, JobFailed, TableDenied
-from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb, Where
+from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb, Where, cpu_told
 from airflow_provider_slshudi.points import FOLDER
 from airflow_provider_slshudi.processes import clock, ends_with_parent
 from airflow_provider_slshudi.spark.resident import Outcome, Resident, end_stopped, idle_seconds
@@ -35,8 +35,11 @@ _KILLED = (-9, -15, 137, 143)
 class Launcher(Protocol):
     """Runs a job to its end. `secrets` travel in the driver's environment."""
 
-    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
-        """Runs the job and waits for it; raises JobFailed if it fails."""
+    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> float | None:
+        """Runs the job and waits for it; raises JobFailed if it fails.
+
+        Returns the CPU seconds of its driver, JVM and Python; None if it did not tell.
+        """
 
 
 @dataclass(frozen=True)
@@ -87,22 +90,25 @@ class SubprocessLauncher:
         self._child: subprocess.Popen[str] | None = None
         self._resident = Resident() if resident else None
 
-    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
-        """Runs the job and waits for it."""
+    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> float | None:
+        """Runs the job and waits for it; returns and raises as `Launcher.run`."""
         master = self._master if verb.is_distributed else "local[2]"
         made = submission(verb, order, master)
         if verb is Verb.COMMIT or order.until:
             end_stopped()
-        if not self._by_resident(made, verb, order, secrets):
-            self._by_child(made, order, master, secrets)
+        tail: deque[str] = deque(maxlen=TAIL_LINES)
+        if not self._by_resident(made, verb, order, secrets, tail):
+            self._by_child(made, order, master, secrets, tail)
+        return cpu_told(tail)
 
-    def _by_resident(self, made: Submission, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> bool:
-        """Whether a resident process ran the job; False if nothing has begun."""
+    def _by_resident(
+        self, made: Submission, verb: Verb, order: JobOrder, secrets: Mapping[str, str], tail: deque[str]
+    ) -> bool:
+        """Whether a resident process ran the job, whose last lines go to `tail`; False if nothing has begun."""
         variables = {**os.environ, **made.environment}
         fits = not verb.is_distributed and not secrets and FOLDER not in variables and idle_seconds(variables) > 0
         if self._resident is None or not fits:
             return False
-        tail: deque[str] = deque(maxlen=TAIL_LINES)
 
         def heard(line: str) -> None:
             tail.append(line)
@@ -114,11 +120,12 @@ class SubprocessLauncher:
             raise job_failed(made.name, verb, 1 if outcome is Outcome.FAILED else None, tail)
         return outcome is Outcome.DONE
 
-    def _by_child(self, made: Submission, order: JobOrder, master: str, secrets: Mapping[str, str]) -> None:
+    def _by_child(
+        self, made: Submission, order: JobOrder, master: str, secrets: Mapping[str, str], tail: deque[str]
+    ) -> None:
         command = ["spark-submit", "--master", master, "--name", made.name]
         for key, value in made.conf.items():
             command += ["--conf", f"{key}={value}"]
-        tail: deque[str] = deque(maxlen=TAIL_LINES)
         variables = {**os.environ, **made.environment, **secrets}
         command[0] = str(Path(made.environment["SPARK_HOME"]) / "bin" / "spark-submit")
         with (

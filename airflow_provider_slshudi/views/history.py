@@ -14,6 +14,7 @@ from airflow_provider_slshudi.ledger.records import Event, Past, RangeTotals, Tr
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol.recover import DECISION, Decided, decisions
 from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.views.cost import Cost, cost_of
 
 _STEPS = {State.PLANNED.value: "open", State.OPEN.value: "append and record", State.PREPARED.value: "commit"}
 """What a transaction goes through after each state."""
@@ -48,6 +49,7 @@ class BatchView:
     stored: int | None
     unfit: int
     decided: int
+    cost: Cost
 
     @property
     def seconds(self) -> float:
@@ -132,6 +134,7 @@ def _batch(found: Transaction, events: Sequence[Event]) -> BatchView:
         None if stored is None else int(stored),
         int(facts.get("unfit") or 0),
         sum(decided.by != own for decided in decisions(events)),
+        cost_of(facts, events),
     )
 
 

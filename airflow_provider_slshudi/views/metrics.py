@@ -33,6 +33,9 @@ MEANING: Mapping[str, str] = {
     "last_batch_rows": "rows of the last committed batch",
     "last_batch_bytes": "raw bytes of the last committed batch",
     "last_batch_files": "files of the last committed batch",
+    "last_batch_stored_bytes": "bytes of the files of the last committed batch",
+    "last_batch_cpu_seconds": "CPU seconds of the last committed batch, by what took them",
+    "last_batch_requests": "requests to the log service of the last committed batch, by who sent them",
     "last_batch_misfits": "logs of the last committed batch that did not fit their columns",
     "last_batch_gap_log_groups": "log groups that the last committed batch records as a gap",
 }
@@ -107,6 +110,14 @@ def _batch(ledger: Ledger, pipeline: dict[str, str], last: Past) -> Iterator[Met
     yield Metric("last_batch_bytes", pipeline, float(last.transaction.bytes))
     if batch.files is not None:
         yield Metric("last_batch_files", pipeline, float(batch.files))
+    if batch.stored is not None:
+        yield Metric("last_batch_stored_bytes", pipeline, float(batch.stored))
+    for of, seconds in batch.cost.cpu.items():
+        if seconds is not None:
+            yield Metric("last_batch_cpu_seconds", pipeline | {"of": of}, seconds)
+    for of, requests in batch.cost.asked.items():
+        if requests is not None:
+            yield Metric("last_batch_requests", pipeline | {"of": of}, float(requests))
     yield Metric("last_batch_misfits", pipeline, float(batch.unfit))
     gaps = [item for item in ledger.ranges(last.transaction.id) if item.gap]
     yield Metric("last_batch_gap_log_groups", pipeline, float(sum(map(len, gaps))))

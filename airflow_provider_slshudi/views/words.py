@@ -55,6 +55,13 @@ def count(number: int | None) -> str:
     return UNKNOWN if number is None else f"{number:,}"
 
 
+def amount(number: float | None) -> str:
+    """A number that need not be whole, with three digits: `0.213`, `12.3`, `1,234`."""
+    if number is None:
+        return UNKNOWN
+    return f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:.3g}"
+
+
 def ago(at: datetime | float | None, now: datetime) -> str:
     """How long ago a time was: `3 min 20 s ago`; a time to come reads `in 20 s`."""
     if at is None:

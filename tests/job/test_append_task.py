@@ -66,6 +66,7 @@ def test_the_writer_is_told_how_much_is_done(
     assert told == sorted(told) and told[-1] == 1
     assert {10 / 45, 40 / 45} <= set(told)
     assert [done.rows for done in result.ranges] == [10, 30, 5]
+    assert result.tally.requests == 3, "a pull for each range"
     (stat,) = result.stats
     with pq.ParquetFile(task.claim.storage.full(stat["path"])) as file:
         assert file.metadata.num_rows == stat["numWrites"] == 45

@@ -152,6 +152,19 @@ def test_one_process_serves_jobs_of_several_tasks_and_outlives_their_process_gro
     assert len(Timeline.load(Storage(f"file://{tmp_path / 'b'}")).pending()) == 2
 
 
+def test_each_job_tells_what_the_process_took_since_the_one_before(folder: Path, tmp_path: Path) -> None:
+    for process in drivers(folder):
+        process.kill()
+    until("no resident process is left", lambda: not drivers(folder))
+    launcher = SubprocessLauncher(resident=True)
+    first = launcher.run(Verb.OPEN, opening(tmp_path / "a"), {})
+    second = launcher.run(Verb.OPEN, opening(tmp_path / "b"), {})
+    assert first is not None and second is not None and 0 < second < first, "the first pays for the start"
+    # The interpreter is one of them; shells and the JVM that tells how to start are over.
+    taken = sum(time.user + time.system for time in (process.cpu_times() for process in drivers(folder)))
+    assert first + second == pytest.approx(taken, rel=0.2)
+
+
 def test_nobody_else_reaches_it(folder: Path, tmp_path: Path) -> None:
     Told().launcher.run(Verb.OPEN, opening(tmp_path / "a"), {})
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700

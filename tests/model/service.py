@@ -24,6 +24,7 @@ class ModelService:
     """What planning and reading ask the service for."""
 
     connection = _NoSecrets()
+    requests = 0
 
     def __init__(self) -> None:
         self._ends: dict[int, int] = {0: 10, 1: 10}

@@ -349,11 +349,11 @@ class World:
         for module, name in ((commit, "commit"), (rollback, "roll_back")):
             patch.setattr(module, name, self._of_table(name, lambda pipeline: pipeline.table.path))
         patch.setattr(append, "decode", whole)
-        patch.setattr(verbs, "Gateway", types.SimpleNamespace(of=lambda spark: None))
+        patch.setattr(verbs, "Gateway", types.SimpleNamespace(of=lambda spark: _Gateway()))
         patch.setattr(access.Access, "grant", lambda spark, source, environment: lambda: self.source)
         patch.setattr(reading, "Reader", ModelReader)
         patch.setattr(reading, "together", in_turn)
-        patch.setattr(tasks, "_runner", lambda task: task)
+        patch.setattr(tasks, "_runner", lambda task: lambda part, token: (task(part, token), 0.0))
         for module in (verbs, append):
             patch.setattr(module, "print", lambda *arguments: None, raising=False)
         for name in ("write", "delete", "delete_folder", "create", "exists"):
@@ -435,6 +435,13 @@ class World:
     def _over(self, connection: Connection) -> None:
         if self.actors.current is not None:
             self.actors.current.in_sql = False
+
+
+class _Gateway:
+    """A driver's JVM that does not tell what it took."""
+
+    def cpu_seconds(self) -> None:
+        return None
 
 
 class _Spark:

@@ -14,17 +14,27 @@ import pytest
 from airflow_provider_slshudi.exceptions import ConfigError, DataExpired, JobFailed, TableError
 from airflow_provider_slshudi.hudi.extra import RANGES_KEY, TRANSACTION_KEY
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.ledger.records import LedgerShard
+from airflow_provider_slshudi.ledger.records import LedgerShard, Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol import plan
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
+from airflow_provider_slshudi.views.cost import TASKS, cost_of
 from tests.scenarios import Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def assert_cost_is_kept(pipeline: Scenario, done: Transaction) -> None:
+    """Of two shards: the list and two ends, two begins, ages and how long logs are kept; and a pull of each."""
+    past = next(item for item in pipeline.work.ledger.history("ad_events", 5) if item.transaction.id == done.id)
+    cost = cost_of(past.transaction.manifest or {}, past.events)
+    assert cost.asked["append"] == 2 and 5 <= (cost.asked["plan"] or 0) <= 10
+    taken = cost.cpu[TASKS], cost.cpu["append"]
+    assert all(seconds is not None and seconds > 0 for seconds in taken)
 
 
 @pytest.mark.capability("append")
@@ -35,6 +45,7 @@ def test_two_batches_bring_every_log_once(spark: SparkSession, scenario: Callabl
     pipeline.put(500)
     first = pipeline.batch("run-1")
     assert (first.state, first.rows) == (State.COMMITTED, 500)
+    assert_cost_is_kept(pipeline, first)
     assert plan.preview(pipeline.work) == [] and plan.tail(pipeline.by("run-2")) is None
     pipeline.put(300, first=500)
     second = pipeline.batch("run-3")

@@ -42,6 +42,10 @@ class Logstore:
         self.kept = dict.fromkeys(range(shards), (BASE, BASE + 10))
         self.asked: Counter[str] = Counter()
 
+    @property
+    def requests(self) -> int:
+        return self.asked.total()
+
     def shards(self) -> list[Shard]:
         self.asked["shards"] += 1
         return [Shard(shard, "readwrite", "0", "1", int(time.time())) for shard in self.kept]

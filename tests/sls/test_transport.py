@@ -175,6 +175,8 @@ def test_the_environment_s_proxy_is_gone_through_and_its_exceptions_kept(
     assert b"Host: project.sls.example.com\r\n" in there.requests[0]
     assert base64.b64encode(b"me:p@ss") in there.requests[0]
     monkeypatch.setenv("no_proxy", "example.com")
+    way = Transport(connection, "project")
     with pytest.raises(NoAnswer):
-        Transport(connection, "project").get("/a", {}, {}, KEY)
+        way.get("/a", {}, {}, KEY)
     assert len(there.requests) == 1
+    assert way.requests == 1, "what was not answered was sent all the same"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 from airflow_provider_slshudi.exceptions import JobFailed, TableError, ValueMisfit
 from airflow_provider_slshudi.job.__main__ import last_words, reason
-from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb
+from airflow_provider_slshudi.notes.job import CPU, REASON, JobOrder, Verb, cpu_told
 from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.spark import launch
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher, job_failed
@@ -37,6 +38,22 @@ def test_a_job_that_fails_says_why_in_one_line(tmp_path: Path) -> None:
     assert "no manifest for instant 20260101000000000" in str(failed.value) and "\n" not in str(failed.value)
     assert (failed.value.verb, failed.value.returncode) == ("commit", 1)
     assert "Traceback" not in failed.value.tail, "the package's own error tells all by itself"
+
+
+def test_a_driver_tells_what_it_took_of_the_machine(tmp_path: Path) -> None:
+    lines: list[str] = []
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    told = SubprocessLauncher(say=lines.append).run(Verb.OPEN, order(tmp_path / "table"), {})
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # The kernel knows the JVM, which it has seen end, and what ran before it to find out how to start it.
+    kernel = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert told is not None and 0.3 * kernel < told < 2 * kernel
+    assert cpu_told(lines) == told
+
+
+def test_a_driver_that_told_nothing_took_nobody_knows_what() -> None:
+    assert cpu_told([]) is None and cpu_told(["INFO bye", f"{CPU}?"]) is None
+    assert cpu_told([f"{CPU}1.5", "26/01/01 INFO Utils: ending"]) == 1.5
 
 
 def test_the_reason_within_what_spark_says_of_a_task_is_the_packages_own_error() -> None:

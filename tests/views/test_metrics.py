@@ -31,6 +31,10 @@ def test_every_figure_is_told_and_described(ledger: Ledger) -> None:
     assert found["expires_timestamp_seconds"] - now == pytest.approx(DAY - 500, abs=5)
     assert (found["last_batch_rows"], found["last_batch_gap_log_groups"], found["live_transactions"]) == (300, 10, 1)
     assert found["newest_row_timestamp_seconds"] == 1_700_000_000
+    cpu = {item.labels["of"]: item.value for item in metrics(ledger) if item.name == "last_batch_cpu_seconds"}
+    assert cpu == {"open": 0.5, "append": 2.0, "append's tasks": 1.25, "commit": 0.25}
+    asked = {item.labels["of"]: item.value for item in metrics(ledger) if item.name == "last_batch_requests"}
+    assert (asked, found["last_batch_stored_bytes"]) == ({"plan": 4, "append": 6}, 5_000)
 
 
 def test_what_is_not_known_is_left_out_and_never_zero(ledger: Ledger) -> None:

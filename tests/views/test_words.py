@@ -38,6 +38,14 @@ def test_sizes(count: int | None, said: str) -> None:
     assert words.rate(count) == (said if count is None else f"{said}/s")
 
 
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(None, "not known"), (0, "0"), (0.21349, "0.213"), (12.34, "12.3"), (999.6, "1,000"), (123_456.7, "123,457")],
+)
+def test_amounts(number: float | None, said: str) -> None:
+    assert words.amount(number) == said
+
+
 def test_times() -> None:
     assert words.ago(NOW - timedelta(seconds=200), NOW) == "3 min 20 s ago"
     assert words.ago(NOW.timestamp() - 42, NOW) == "42 s ago"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
 
 from airflow_provider_slshudi import owners
 
@@ -49,6 +52,14 @@ class Gateway:
     def inflight(self, meta: Any, instant: str, action: str) -> Any:
         """A HoodieInstant in the state INFLIGHT."""
         return self._instant(meta, instant, action, "INFLIGHT")
+
+    def cpu_seconds(self) -> float | None:
+        """CPU seconds that the JVM and this interpreter have taken so far; None where the system does not tell."""
+        try:
+            taken = self.jvm.java.lang.ProcessHandle.current().info().totalCpuDuration()
+            return taken.get().toMillis() / 1000 + time.process_time() if taken.isPresent() else None
+        except Py4JError:
+            return None
 
     def _instant(self, meta: Any, instant: str, action: str, wanted: str) -> Any:
         states = self.java_class("org.apache.hudi.common.table.timeline.HoodieInstant$State").getEnumConstants()
