@@ -35,6 +35,7 @@ from airflow_provider_slshudi.ledger.records import (
     Past,
     RangeTotals,
     RecordedRange,
+    SeenTimeline,
     Sighting,
     Standing,
     Transaction,
@@ -211,6 +212,16 @@ class Ledger:
         """For saved shards with unread log groups: the first was received at this time (unix seconds) or later."""
         with self._read() as connection:
             return sightings.unread_since(connection, pipeline)
+
+    def saw_timeline(self, pipeline: str, seen: SeenTimeline) -> None:
+        """Keeps what a run saw of the table's timeline, in the place of what was seen before."""
+        with self._write() as connection:
+            sightings.save_timeline(connection, pipeline, seen)
+
+    def seen_timeline(self, pipeline: str) -> SeenTimeline | None:
+        """What a run last saw of the table's timeline; None if none has kept it."""
+        with self._read() as connection:
+            return sightings.timeline(connection, pipeline)
 
     def trouble(
         self,

@@ -32,6 +32,7 @@ _MYSQL: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_
 
 PREFIX = "slshudi_"
 NAME_LENGTH = 250
+RUN_LENGTH = 2 * NAME_LENGTH + 1  # a DAG and its run
 PATH_LENGTH = 700  # the longest text that MySQL indexes whole in utf8mb4
 
 
@@ -134,6 +135,19 @@ sightings = Table(
     **_MYSQL,
 )
 
+# What a run last saw of a table's timeline; see `records.SeenTimeline`.
+timelines = Table(
+    f"{PREFIX}timeline",
+    metadata,
+    Column("pipeline", String(NAME_LENGTH), primary_key=True, nullable=False),
+    Column("at", UtcTime, nullable=False),
+    Column("run", String(RUN_LENGTH), nullable=False),
+    Column("oldest", String(32), nullable=False),
+    Column("first", String(32), nullable=False),
+    Column("instants", JSON, nullable=False),
+    **_MYSQL,
+)
+
 # The failure of a step of a DAG, until that step succeeds again; also of a pipeline that is not registered yet.
 troubles = Table(
     f"{PREFIX}trouble",
@@ -233,7 +247,7 @@ deeds = Table(
     Column("act", String(64), nullable=False),
     Column("who", String(NAME_LENGTH), nullable=False),
     Column("reason", Text, nullable=False),
-    Column("run", String(2 * NAME_LENGTH + 1), nullable=False),
+    Column("run", String(RUN_LENGTH), nullable=False),
     Column("transaction_id", String(40)),
     Column("result", Text),
     Index(None, "pipeline", "id"),

@@ -105,6 +105,33 @@ class Sighting:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenInstant:
+    """What a timeline shows of an instant: its state, and Hudi's completion time once it is completed."""
+
+    state: str
+    completion: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTimeline:
+    """What a run saw of a table's active timeline.
+
+    Attributes:
+        at: a time before it looked (UTC).
+        run: the DAG run that looked.
+        oldest: the oldest instant there; what was older is archived. Empty if there is none.
+        first: completed instants from this one on are among `instants`.
+        instants: by their times, the newest ones and all that are pending.
+    """
+
+    at: datetime
+    run: str
+    oldest: str
+    first: str
+    instants: Mapping[str, SeenInstant]
+
+
+@dataclass(frozen=True, slots=True)
 class Trouble:
     """A step of a DAG that failed, or waits, and has not succeeded since.
 

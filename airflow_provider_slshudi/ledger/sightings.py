@@ -1,9 +1,9 @@
-"""What is seen of pipelines, on a connection: sightings of the service's shards, and steps in trouble."""
+"""What is seen of pipelines, on a connection: the service's shards, the table's timeline, and steps in trouble."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,9 +11,10 @@ from sqlalchemy import Connection, Select, bindparam, delete, insert, select, up
 
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import now
-from airflow_provider_slshudi.ledger.records import Sighting, Trouble
+from airflow_provider_slshudi.ledger.records import SeenInstant, SeenTimeline, Sighting, Trouble
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.ledger.transactions import plain
+from airflow_provider_slshudi.ledger.upsert import upsert
 
 KEPT = timedelta(hours=48)
 """How long a sighting stays."""
@@ -21,6 +22,7 @@ _sightings = models.sightings
 _troubles = models.troubles
 _SEEN = models.columns(_sightings, Sighting)
 _TROUBLE = models.columns(_troubles, Trouble)
+_SEEN_TIMELINE = models.columns(models.timelines, SeenTimeline)
 
 
 def save(connection: Connection, pipeline: str, sighting: Sighting, shards: Mapping[int, int | None]) -> None:
@@ -36,6 +38,22 @@ def save(connection: Connection, pipeline: str, sighting: Sighting, shards: Mapp
     if changed:
         of_shard = (table.c.pipeline == pipeline) & (table.c.shard == bindparam("of_shard"))
         connection.execute(update(table).where(of_shard).values(unread_since=bindparam("to")), changed)
+
+
+def save_timeline(connection: Connection, pipeline: str, seen: SeenTimeline) -> None:
+    """See `Ledger.saw_timeline`."""
+    row = {**asdict(seen), "pipeline": pipeline, "run": seen.run[: models.RUN_LENGTH]}
+    upsert(connection, models.timelines, [row], [name for name in row if name != "pipeline"])
+
+
+def timeline(connection: Connection, pipeline: str) -> SeenTimeline | None:
+    """See `Ledger.seen_timeline`."""
+    table = models.timelines
+    found = connection.execute(select(*_SEEN_TIMELINE).where(table.c.pipeline == pipeline)).first()
+    if found is None:
+        return None
+    seen = SeenTimeline(*found)
+    return replace(seen, instants={time: SeenInstant(**instant) for time, instant in found.instants.items()})
 
 
 def last(connection: Connection, pipeline: str, limit: int) -> list[Sighting]:

@@ -168,10 +168,11 @@ def _transaction(request: Request, viewer: Viewer, id_: str) -> HTMLResponse:
     found = _ledger().find(id_)
     # One that is not there is answered as one that they may not see.
     dags = viewer.require("" if found is None else found.pipeline)
-    view = history.transaction(_ledger(), id_)
+    ledger = _ledger()
+    view = history.transaction(ledger, id_)
     live = view.batch.transaction.state in LIVE
     shown: dict[str, Any] = {"view": view, "live": live, "acts": (Act.RECOVER, Act.ABANDON)}
-    shown |= {"costs": costs([view.batch]), "tasks": TASKS}
+    shown |= {"costs": costs([view.batch]), "tasks": TASKS, "now": ledger.now()}
     return page(request, "transaction.html", dags=dags, **shown)
 
 

@@ -16,7 +16,7 @@ from airflow_provider_slshudi.hudi.timeline import CHANGES, COMMITS, Instant, Ph
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.notes import handover
-from airflow_provider_slshudi.protocol import quarantine
+from airflow_provider_slshudi.protocol import quarantine, witness
 from airflow_provider_slshudi.protocol.decisions import InstantState, decide
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import overlap
@@ -95,7 +95,7 @@ def require_agreement(work: Work) -> None:
     Raises:
         As `check_table_against_ledger`, `refuse_foreign_writes` and `quarantine.require_no_newer`.
     """
-    timeline = work.timeline()
+    timeline = witness.timeline(work)
     check_table_against_ledger(work, timeline)
     refuse_foreign_writes(work, timeline)
     quarantine.require_no_newer(work, timeline)

@@ -25,7 +25,7 @@ from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.notes.handover import Claim
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol import cost, quarantine
+from airflow_provider_slshudi.protocol import cost, quarantine, witness
 from airflow_provider_slshudi.protocol.decisions import Decision, InstantState, decide, why
 from airflow_provider_slshudi.protocol.evidence import REBUILD, Evidence, committed_elsewhere, look, state_of_pending
 from airflow_provider_slshudi.protocol.work import Work
@@ -85,7 +85,7 @@ def resolve(work: Work, transaction: Transaction, lease: Lease) -> Decision:
             _commit(work, transaction, lease)
         case Decision.MARK_COMMITTED:
             if quarantine.is_settled(work, transaction):
-                _committed(work, transaction, seen)
+                _committed(work, transaction, seen, timeline)
             else:
                 _commit(work, transaction, lease)
         case Decision.NOTHING_TO_DO:
@@ -168,7 +168,8 @@ def _commit(work: Work, transaction: Transaction, lease: Lease) -> None:
                 instant=transaction.instant,
             ) from None
         _log.warning("instant %s is committed all the same: %s", transaction.instant, error)
-    after = look(work, transaction)
+    timeline = witness.timeline(work)
+    after = look(work, transaction, timeline)
     if after.state is not InstantState.COMPLETED_OURS:
         raise CommitStateUnknown(
             f"the commit of instant {transaction.instant} ended well, but the timeline shows {after.state.value}",
@@ -182,7 +183,7 @@ def _commit(work: Work, transaction: Transaction, lease: Lease) -> None:
             table=work.storage.uri,
             instant=transaction.instant,
         )
-    _committed(work, transaction, after, cpu)
+    _committed(work, transaction, after, timeline, cpu)
 
 
 def _commit_order(work: Work, transaction: Transaction) -> JobOrder:
@@ -229,9 +230,12 @@ def _overtaken(work: Work, timeline: Timeline, instant: str) -> str | None:
     return next((other.time for other in written if str(other.completion) > instant and other.time != instant), None)
 
 
-def _committed(work: Work, transaction: Transaction, seen: Evidence, cpu: float | None = None) -> None:
+def _committed(
+    work: Work, transaction: Transaction, seen: Evidence, timeline: Timeline, cpu: float | None = None
+) -> None:
     reach(Point.COMMIT_SEEN)
-    work.ledger.committed(transaction.id, transaction.token, seen.completion or "", cost.of_driver(cpu))
+    more = {**witness.compared(work, transaction, timeline, seen.instant), **cost.of_driver(cpu)}
+    work.ledger.committed(transaction.id, transaction.token, seen.completion or "", more)
     reach(Point.COMMIT_TOLD)
     if seen.instant is not None:
         handover.delete(work.storage, seen.instant)

@@ -15,6 +15,7 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol.recover import DECISION, Decided, decisions
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.views.cost import Cost, cost_of
+from airflow_provider_slshudi.views.sides import Sides, sides_of
 
 _STEPS = {State.PLANNED.value: "open", State.OPEN.value: "append and record", State.PREPARED.value: "commit"}
 """What a transaction goes through after each state."""
@@ -72,6 +73,7 @@ class TransactionView:
     """All that the ledger has of a transaction; `totals` by range, without ranges that were not read (yet)."""
 
     batch: BatchView
+    sides: Sides
     ranges: list[Range]
     totals: Mapping[Range, RangeTotals]
     events: list[tuple[Event, str]]
@@ -106,6 +108,7 @@ def transaction(ledger: Ledger, id_: str) -> TransactionView:
     told = [(event, said(event.detail)) for event in events if event.what != DECISION]
     return TransactionView(
         _batch(found, events),
+        sides_of(found, events, ledger.seen_timeline(found.pipeline)),
         ledger.ranges(id_),
         {item.range: item for item in ledger.totals(id_)},
         told,

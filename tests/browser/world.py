@@ -14,6 +14,7 @@ from sqlalchemy import Engine, insert
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine, transaction
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import SeenInstant, SeenTimeline
 from airflow_provider_slshudi.ranges import Range
 from tests.airflow.pages.served import ServedAirflow
 from tests.machine import connection, write_pipeline
@@ -22,7 +23,7 @@ from tests.seen import GROUP, committed, planned, registered, saw
 WIDE, LONG = "mine_wide", "mine_long"
 """The pipeline of a thousand shards, and the one of ten thousand transactions."""
 PIPELINES, SHARDS, TRANSACTIONS = 200, 1_000, 10_000
-_DAY = 86_400
+_DAY, INSTANT = 86_400, "20260131080000000"
 _DAGS = """
 from pathlib import Path
 
@@ -100,11 +101,14 @@ def _wide(ledger: Ledger) -> tuple[str, str]:
     done = committed(ledger, WIDE, [Range(id_, 0, 300 + id_ % 500) for id_ in range(SHARDS)], "run-1", now - 950)
     committed(ledger, WIDE, [Range(id_, 850, 900) for id_ in range(0, SHARDS, 3)], "run-2", now - 940)
     live = planned(ledger, WIDE, [Range(id_, 300 + id_ % 500, 820) for id_ in range(0, SHARDS, 2)], "run-3")
-    ledger.opened(live.id, 1, "20260131080000000")
+    ledger.opened(live.id, 1, INSTANT)
     for minutes in range(50, -1, -10):
         seen = {"came": 900, "since": 900, "kept": _DAY, "shards": SHARDS}
         saw(ledger, WIDE, 10_000 * (minutes + 20), seconds_ago=minutes * 60, **seen)
     message = "shard 7 no longer holds the log groups [120, 300), which were never read"
+    instants = {str(done.instant): SeenInstant("COMPLETED", done.completed), INSTANT: SeenInstant("INFLIGHT", None)}
+    begin = str(done.instant)
+    ledger.saw_timeline(WIDE, SeenTimeline(ledger.now(), f"{WIDE}_tail/run-4", begin, begin, instants))
     ledger.trouble(WIDE, f"{WIDE}_tail", "run-4", "plan", "DataExpired", message, waits=False)
     return live.id, done.id
 

@@ -88,6 +88,7 @@ CALLS: dict[str, Callable[[Ledger], object]] = {
     "density": lambda ledger: ledger.density(PIPELINE),
     "gaps": lambda ledger: ledger.gaps(PIPELINE, datetime.now(timezone.utc)),
     "events": lambda ledger: ledger.events("20260101T000000000007-000000"),
+    "seen_timeline": lambda ledger: ledger.seen_timeline(PIPELINE),
     "begin": lambda ledger: ledger.begin(PIPELINE, Kind.TAIL, [Range(1, PAST, PAST + 1)], "dag", "next"),
     "a transaction to its end": finish,
 }

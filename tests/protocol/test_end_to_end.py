@@ -21,7 +21,9 @@ from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
+from airflow_provider_slshudi.views import history
 from airflow_provider_slshudi.views.cost import TASKS, cost_of
+from airflow_provider_slshudi.views.sides import Verdict
 from tests.scenarios import Scenario
 
 if TYPE_CHECKING:
@@ -46,6 +48,9 @@ def test_two_batches_bring_every_log_once(spark: SparkSession, scenario: Callabl
     first = pipeline.batch("run-1")
     assert (first.state, first.rows) == (State.COMMITTED, 500)
     assert_cost_is_kept(pipeline, first)
+    sides = history.transaction(pipeline.work.ledger, first.id).sides
+    assert (sides.state, sides.completion, sides.verdict) == ("COMPLETED", first.completed, Verdict.AGREE)
+    assert (sides.same_transaction, sides.same_ranges) == (True, True)
     assert plan.preview(pipeline.work) == [] and plan.tail(pipeline.by("run-2")) is None
     pipeline.put(300, first=500)
     second = pipeline.batch("run-3")
