@@ -28,6 +28,7 @@ def add_to(commands: Commands) -> None:
     which.add_argument("--everything", action="store_true", help="all that the service holds and nobody has read")
     which.add_argument("--cursors", nargs="+", metavar="SHARD:BEGIN:END", help="cursors, the end excluded")
     which.add_argument("--from", dest="first", metavar="TIME", help="first receive time, with its zone; needs --to")
+    which.add_argument("--progress", action="store_true", help="how far the newest backfills are; starts nothing")
     command.add_argument("--to", metavar="TIME", help="receive time that is not read any more")
     command.add_argument("--dry-run", action="store_true", help="start nothing")
     command.add_argument("--run-id", help="the id of the DAG run: a second call with the same id is refused")
@@ -39,6 +40,8 @@ def _run(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.operators.backfill import backfill_request
     from airflow_provider_slshudi.protocol.estimate import estimate_backfill
 
+    if options.progress:
+        return _progress(options)
     conf = _conf(options)
     request = backfill_request(conf)
     work = work_of(options.pipeline)
@@ -51,6 +54,22 @@ def _run(options: argparse.Namespace) -> int:
         _show(options, name, found)
         queued = f"run {started} of {name}_backfill is queued; unpause the DAG if it is paused"
         print(queued if started else "nothing was started", file=options.out)
+    return 0
+
+
+def _progress(options: argparse.Namespace) -> int:
+    from airflow_provider_slshudi.protocol.progress import progress
+    from airflow_provider_slshudi.views.words import progress as said
+
+    work = work_of(options.pipeline)
+    found = progress(work.ledger, work.pipeline.name)
+    if options.json:
+        print_json(
+            options.out, [{**asdict(item), "share": item.share, "live": item.live and item.live.id} for item in found]
+        )
+        return 0
+    rows = [(item.deed.at, item.deed.who, item.deed.reason, said(item)) for item in found]
+    print_table(options.out, f"Backfills of {work.pipeline.name}", ("began", "who", "what", "how far"), rows)
     return 0
 
 

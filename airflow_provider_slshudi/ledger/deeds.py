@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import ColumnElement, Connection, insert, select, update
 
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import now
@@ -29,7 +29,26 @@ def end(connection: Connection, id_: int, result: str) -> None:
     connection.execute(update(_deeds).where(_deeds.c.id == id_).values(result=plain(result)))
 
 
-def last(connection: Connection, pipeline: str, limit: int) -> list[Deed]:
-    """The newest, newest first."""
+def ask(connection: Connection, found: Mapping[str, Any]) -> None:
+    """See `Ledger.ask`."""
+    query = select(_deeds.c.id).where(_of_run(found["pipeline"], found["act"], found["run"]))
+    if connection.execute(query.limit(1)).first() is None:
+        begin(connection, found)
+
+
+def answer(connection: Connection, pipeline: str, act: str, run: str, result: str) -> None:
+    """See `Ledger.answer`."""
+    query = update(_deeds).where(_of_run(pipeline, act, run), _deeds.c.result.is_(None))
+    connection.execute(query.values(result=plain(result)))
+
+
+def _of_run(pipeline: str, act: str, run: str) -> ColumnElement[bool]:
+    return (_deeds.c.pipeline == pipeline) & (_deeds.c.act == act) & (_deeds.c.run == run)
+
+
+def last(connection: Connection, pipeline: str, limit: int, act: str | None) -> list[Deed]:
+    """The newest, newest first; those of one act if it is given."""
     query = select(*_DEED).where(_deeds.c.pipeline == pipeline).order_by(_deeds.c.id.desc()).limit(limit)
+    if act is not None:
+        query = query.where(_deeds.c.act == act)
     return [Deed(*row) for row in connection.execute(query)]

@@ -278,10 +278,21 @@ class Ledger:
             with self._write() as connection:
                 deeds.end(connection, id_, "; ".join(result))
 
-    def deeds(self, pipeline: str, limit: int) -> list[Deed]:
-        """What people had done to the pipeline, the newest first."""
+    def ask(self, pipeline: str, act: str, who: str, reason: str, run: str, about: Mapping[str, Any]) -> None:
+        """Keeps that a person began something that goes on, once for each act and run; `answer` ends it."""
+        found = {"pipeline": pipeline, "act": act, "who": who, "reason": reason, "run": run, "about": about}
+        with self._write() as connection:
+            deeds.ask(connection, found)
+
+    def answer(self, pipeline: str, act: str, run: str, result: str) -> None:
+        """Keeps how something ended that `ask` began; does nothing where it has ended, or never began."""
+        with self._write() as connection:
+            deeds.answer(connection, pipeline, act, run, result)
+
+    def deeds(self, pipeline: str, limit: int, act: str | None = None) -> list[Deed]:
+        """What people had done to the pipeline, or the deeds of one act, the newest first."""
         with self._read() as connection:
-            return deeds.last(connection, pipeline, limit)
+            return deeds.last(connection, pipeline, limit, act)
 
     def standings(self, newest: int, since: datetime, names: Collection[str] | None = None) -> list[Standing]:
         """What the ledger has of each pipeline, or of those named, by name; a few indexed reads for each.

@@ -250,6 +250,7 @@ deeds = Table(
     Column("run", String(RUN_LENGTH), nullable=False),
     Column("transaction_id", String(40)),
     Column("result", Text),
+    Column("about", JSON(none_as_null=True)),
     Index(None, "pipeline", "id"),
     **_MYSQL,
 )

@@ -157,7 +157,10 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """What a person had done to a pipeline, and why; `result` is None until it has ended."""
+    """What a person had done to a pipeline, and why; `result` is None until it has ended.
+
+    `about` is JSON for those who follow it, see `protocol.progress`.
+    """
 
     pipeline: str
     at: datetime
@@ -167,6 +170,7 @@ class Deed:
     run: str
     transaction: str | None
     result: str | None
+    about: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+BACKFILL = "backfill"
+"""The ledger's name for a backfill, which several runs may carry out."""
 DRY_RUN = "backfill, dry run"
 """The ledger's name for a question that starts nothing."""
 

@@ -123,6 +123,7 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
 
     def plan(self, work: Work, context: Context) -> tuple[Transaction | None, dict[str, Any]]:
         """The transaction, None if all of the request is covered or reserved; and the request's cursors."""
+        from airflow_provider_slshudi.protocol import progress
         from airflow_provider_slshudi.protocol.plan import backfill, pinned
 
         params = _known_params(context)
@@ -137,7 +138,12 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
         if asked.span is not None and asked.span[1] > time.time():
             self.log.info("`to` is yet to come: the backfill ends with what the service holds now")
         cursors = {str(shard): [str(begin), str(end)] for shard, (begin, end) in request.cursors.items()}
-        return backfill(work, request), {"cursors": cursors}
+        planned, first = backfill(work, request), _first(context)
+        if planned is None:
+            progress.ended(work, first)
+        else:
+            progress.began(work, who_asked(context), _said(params), first, request.cursors)
+        return planned, {"cursors": cursors}
 
 
 def _dry_run(work: Work, request: BackfillRequest, context: Context) -> str:
@@ -150,6 +156,12 @@ def _dry_run(work: Work, request: BackfillRequest, context: Context) -> str:
         said = backfill(estimate_backfill(work, request))
         result.append(said)
     return said
+
+
+def _first(context: Context) -> str:
+    """The DAG and the run that a backfill began with, of which this run is a part."""
+    run = context["dag_run"]
+    return f"{run.dag_id}/{run.run_id.partition(_PART)[0]}"
 
 
 def _said(params: Mapping[str, Any]) -> str:
@@ -181,13 +193,16 @@ class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):
 
     def execute(self, context: Context) -> None:
         """Looks for unread ranges, and triggers."""
+        from airflow_provider_slshudi.protocol import progress
         from airflow_provider_slshudi.protocol.plan import preview_backfill
 
         # The cursors that `to` stood for when it was resolved: with all that has come since it would never end.
         params = {"cursors": self.planned["cursors"]}
         with self.told(context):
-            left = preview_backfill(self.work(context), backfill_request(params))
+            work = self.work(context)
+            left = preview_backfill(work, backfill_request(params))
         if not left:
+            progress.ended(work, _first(context))
             raise AirflowSkipException("all of the backfill is covered or reserved")
         self.log.info("left of the backfill: %s", ", ".join(map(str, left)))
         first, _, part = context["dag_run"].run_id.partition(_PART)

@@ -9,11 +9,13 @@ from typing import Annotated
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep
-from airflow.models.dag import DagTag
+from airflow.models.dag import DagModel, DagTag
 from fastapi import Depends, HTTPException, status
 from sqlalchemy import select
 
 from airflow_provider_slshudi.pages import pipeline_of
+
+__all__ = ["SessionDep", "Viewer", "ViewerDep", "is_paused"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,11 @@ def _viewer(user: GetUserDep, session: SessionDep) -> Viewer:
         if name is not None and dag_id in readable:
             dags.setdefault(name, []).append(dag_id)
     return Viewer(frozenset(readable), dags)
+
+
+def is_paused(session: SessionDep, dag_id: str) -> bool:
+    """Whether Airflow starts no task of this DAG until somebody unpauses it."""
+    return bool(session.scalar(select(DagModel.is_paused).where(DagModel.dag_id == dag_id)))
 
 
 ViewerDep = Annotated[Viewer, Depends(_viewer)]

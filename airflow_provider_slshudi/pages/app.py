@@ -14,9 +14,10 @@ from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import GONE
 from airflow_provider_slshudi.ledger.states import LIVE, Kind
 from airflow_provider_slshudi.notes.acts import DRY_RUN, Act
-from airflow_provider_slshudi.pages.access import Viewer, ViewerDep
+from airflow_provider_slshudi.pages.access import SessionDep, Viewer, ViewerDep, is_paused
 from airflow_provider_slshudi.pages.render import STATIC, page
 from airflow_provider_slshudi.planning.windows import estimate
+from airflow_provider_slshudi.protocol.progress import progress
 from airflow_provider_slshudi.views import history, shards, standing
 from airflow_provider_slshudi.views.cost import TASKS, costs
 from airflow_provider_slshudi.views.metrics import exposition, metrics
@@ -59,9 +60,10 @@ def pipeline(request: Request, viewer: ViewerDep, name: str, before: str | None 
     return _pipeline(request, name, dags, before)
 
 
-def backfill(request: Request, viewer: ViewerDep, name: str) -> HTMLResponse:
-    """What nobody has read, and the forms that ask for it."""
+def backfill(request: Request, viewer: ViewerDep, session: SessionDep, name: str) -> HTMLResponse:
+    """How far backfills are, what nobody has read, and the forms that ask for it."""
     dags = viewer.require(name)
+    dag = _dag(dags, name, "backfill")
     ledger = _ledger()
     found = ledger.standings(1, ledger.now(), [name])
     # What a gone shard had cannot be read any more.
@@ -72,8 +74,10 @@ def backfill(request: Request, viewer: ViewerDep, name: str) -> HTMLResponse:
     shown: dict[str, Any] = {
         "missing": [(item, estimate([item], density) if density else None) for item in missing[:MISSING]],
         "more": max(len(missing) - MISSING, 0),
-        "dag": _dag(dags, name, "backfill"),
-        "deeds": [deed for deed in ledger.deeds(name, DEEDS) if deed.act == DRY_RUN],
+        "dag": dag,
+        "paused": dag is not None and is_paused(session, dag),
+        "progress": progress(ledger, name),
+        "deeds": ledger.deeds(name, DEEDS, DRY_RUN),
         "batches": history.batches(past),
     }
     return page(request, "backfill.html", name=name, dags=dags, **shown)

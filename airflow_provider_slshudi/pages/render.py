@@ -64,6 +64,7 @@ _environment.filters |= {
     "amount": _figure(words.amount),
     "ago": _figure(words.ago),
     "behind": _figure(words.behind),
+    "progress": words.progress,
     "expires": words.expires,
     "time": _time,
     "segment": lambda text: quote(str(text), safe=""),

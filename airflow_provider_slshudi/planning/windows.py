@@ -77,6 +77,33 @@ def estimate(ranges: Iterable[Range], density: Mapping[int, Density]) -> float:
     return sum(len(item) * bytes_per_group(density, item.shard) for item in ranges if not item.gap)
 
 
+def filled(groups: Mapping[int, int], density: Mapping[int, Density]) -> dict[int, Density]:
+    """The density of each shard of which there are log groups; empty if no batch tells any.
+
+    Of a shard without a batch the others tell: those here by their log groups, or else all alike.
+    """
+    known = {shard: count for shard, count in groups.items() if shard in density and count}
+    known = known or dict.fromkeys(density, 1)
+    whole = sum(known.values())
+    if not whole:
+        return {}
+    mean = Density(
+        sum(density[shard].bytes * count for shard, count in known.items()) / whole,
+        sum(density[shard].rows * count for shard, count in known.items()) / whole,
+    )
+    return {shard: density.get(shard, mean) for shard in groups}
+
+
+def sizes(groups: Mapping[int, int], density: Mapping[int, Density]) -> tuple[int | None, int | None]:
+    """Raw bytes and rows expected of so many log groups of each shard, by `filled`; None where that is empty."""
+    if not any(groups.values()):
+        return 0, 0
+    if not density:
+        return None, None
+    found = [(count, density[shard]) for shard, count in groups.items()]
+    return round(sum(count * of.bytes for count, of in found)), round(sum(count * of.rows for count, of in found))
+
+
 def limit(ranges: Sequence[Range], density: Mapping[int, Density], max_bytes: int) -> list[Range]:
     """The beginning of each shard's sorted `ranges`, together about `max_bytes`.
 

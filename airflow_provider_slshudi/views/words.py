@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from airflow_provider_slshudi.protocol.estimate import Estimate
+    from airflow_provider_slshudi.protocol.progress import Progress
     from airflow_provider_slshudi.views.standing import Lag
 
 UNKNOWN = "not known"
@@ -80,6 +81,19 @@ def backfill(found: Estimate) -> str:
         f"{count(found.groups)} log groups in {len(found.ranges)} ranges of {shards} shards; by recent batches about "
         f"{size(found.bytes)} raw, {count(found.rows)} rows, {count(found.batches)} batches, {span(found.seconds)}"
     )
+
+
+def progress(found: Progress) -> str:
+    """How far a backfill is, in a sentence."""
+    if found.is_over:
+        return f"all {count(found.groups)} log groups are committed"
+    done = found.groups - found.groups_left
+    said = f"{found.share:.0%}: {count(done)} of {count(found.groups)} log groups"
+    if found.bytes is not None and found.bytes_left is not None:
+        said += f", about {size(found.bytes - found.bytes_left)} of {size(found.bytes)} raw"
+    if found.rows is not None and found.rows_left is not None:
+        said += f", {count(found.rows - found.rows_left)} of {count(found.rows)} rows"
+    return f"{said}; {rate(found.rate)}, {span(found.seconds)} left"
 
 
 def behind(lag: Lag | None) -> str:

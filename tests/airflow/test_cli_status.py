@@ -11,6 +11,7 @@ import pytest
 from airflow_provider_slshudi.cli import main
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator
 from airflow_provider_slshudi.operators.steps import SlsHudiPlanOperator
 from airflow_provider_slshudi.ranges import Range
 from tests.airflow.operators.conftest import put  # noqa: F401  the pipeline `ad_events` and its logs
@@ -73,6 +74,22 @@ def test_a_dry_run_says_what_a_backfill_would_read(put: Put, ledger: Ledger, cap
     told = capsys.readouterr().out
     assert "5 log groups in " in told and told.endswith("nothing was started\n")
     assert ledger.pipelines() == [], "not even registered"
+
+
+def test_how_far_a_backfill_is(put: Put, ledger: Ledger, capsys: Capture) -> None:  # noqa: F811
+    put(5)
+    assert main(["backfill", "ad_events", "--progress"]) == 0
+    assert "Backfills of ad_events: none" in capsys.readouterr().out
+    plan = SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events")
+    plan.execute(in_run(("ad_events_backfill", "old-logs"), everything=True))
+    capsys.readouterr()  # the step's log
+    assert main(["backfill", "ad_events", "--progress"]) == 0
+    told = capsys.readouterr().out
+    assert "everything" in told and "0%: 0 of 5 log groups" in told
+    assert main(["backfill", "ad_events", "--progress", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    (live,) = ledger.live("ad_events")
+    assert (found["groups_left"], found["share"], found["live"]) == (5, 0, live.id)
 
 
 @pytest.mark.parametrize(

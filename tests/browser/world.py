@@ -15,6 +15,7 @@ from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine, transaction
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import SeenInstant, SeenTimeline
+from airflow_provider_slshudi.notes.acts import BACKFILL
 from airflow_provider_slshudi.ranges import Range
 from tests.airflow.pages.served import ServedAirflow
 from tests.machine import connection, write_pipeline
@@ -105,6 +106,8 @@ def _wide(ledger: Ledger) -> tuple[str, str]:
     for minutes in range(50, -1, -10):
         seen = {"came": 900, "since": 900, "kept": _DAY, "shards": SHARDS}
         saw(ledger, WIDE, 10_000 * (minutes + 20), seconds_ago=minutes * 60, **seen)
+    asked = {str(id_): ["0", "820", 820] for id_ in range(SHARDS)}
+    ledger.ask(WIDE, BACKFILL, "ada", "everything", f"{WIDE}_backfill/old-logs", asked)
     message = "shard 7 no longer holds the log groups [120, 300), which were never read"
     instants = {str(done.instant): SeenInstant("COMPLETED", done.completed), INSTANT: SeenInstant("INFLIGHT", None)}
     begin = str(done.instant)

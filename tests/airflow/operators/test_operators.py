@@ -25,6 +25,7 @@ from airflow_provider_slshudi.operators.steps import (
     SlsHudiPlanOperator,
     SlsHudiRecordOperator,
 )
+from airflow_provider_slshudi.protocol.progress import progress
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 from tests.airflow.operators.runs import RUN, in_run
@@ -58,6 +59,10 @@ def test_a_backfill_subtracts_what_the_tail_reserved(put: Callable[[int], None])
     assert planned["cursors"] == cursors
     ranges = LedgerHook().ledger().ranges(planned["transaction"])
     assert ranges == [Range(shard.id, shard.first + 5, shard.first + 8)]
+    (found,) = progress(LedgerHook().ledger(), "ad_events")
+    assert (found.groups, found.groups_left) == (8, 8), "what the tail only reserved is not committed yet"
+    assert found.live is not None and found.live.id == planned["transaction"]
+    assert (found.deed.who, found.deed.run, found.deed.result) == ("backfill/run-1", "backfill/run-1", None)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +105,8 @@ def test_a_backfill_to_a_time_that_is_yet_to_come_ends_with_what_there_is_when_i
     rest = SlsHudiBackfillRestOperator(task_id="rest", pipeline="ad_events", planned=planned)
     with pytest.raises(AirflowSkipException, match="all of the backfill is covered or reserved"):
         rest.execute(in_run(("backfill", "run-1"), **span))
+    (deed,) = LedgerHook().ledger().deeds("ad_events", 10)
+    assert (deed.act, deed.result) == ("backfill", "nothing is left to read")
 
     LedgerHook().ledger().aborted(planned["transaction"], planned["token"], "so that all of it is left")
     triggered: list[Any] = []
@@ -110,6 +117,7 @@ def test_a_backfill_to_a_time_that_is_yet_to_come_ends_with_what_there_is_when_i
     assert triggered == [({"cursors": planned["cursors"]}, "Part 2 of backfill run-1: 1 ranges were left")]
     again = plan.execute(in_run(("backfill", "run-1.part2"), **triggered[0][0]))
     assert sum(map(len, LedgerHook().ledger().ranges(again["transaction"]))) == 5
+    assert len(LedgerHook().ledger().deeds("ad_events", 10)) == 1, "both runs are parts of one backfill"
 
 
 def test_what_no_param_is_is_refused_by_name(put: Callable[[int], None]) -> None:

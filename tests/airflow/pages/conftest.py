@@ -10,7 +10,8 @@ import pytest
 
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.ledger.records import SeenInstant, SeenTimeline, Transaction
+from airflow_provider_slshudi.notes.acts import BACKFILL
 from airflow_provider_slshudi.ranges import Range
 from tests.airflow.pages.served import ServedAirflow
 from tests.machine import connection, write_pipeline
@@ -36,11 +37,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     place = tmp_path_factory.mktemp("pages")
     for folder in ("pipelines", "dags"):
         (place / folder).mkdir()
-    lines = ["from airflow.sdk import DAG", "from airflow_provider_slshudi.dag import tail_dag", ""]
+    lines = ["from airflow.sdk import DAG", "from airflow_provider_slshudi.dag import backfill_dag, tail_dag", ""]
     for name in (MINE, THEIRS):
         write_pipeline(place / "pipelines" / f"{name}.yaml", place / "lake" / name, name=name)
         lines.append(f"{name} = tail_dag({name!r})")
-    lines.append("other = DAG('mine_other')")
+    lines += ["other = DAG('mine_other')", f"backfills = backfill_dag({MINE!r})"]
     (place / "dags" / "all.py").write_text("\n".join(lines), encoding="utf-8")
     file = place / "ledger.db"
     engine = open_engine(f"sqlite:///{file}")
@@ -53,6 +54,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         ledger.trouble(name, f"{name}_tail", f"run {HOSTILE}", "plan", "DataExpired", HOSTILE, waits=False)
     mine = committed(ledger, MINE, [Range(0, 0, 50), Range(1, 0, 100)], f"run-1 {HOSTILE}")
     ledger.note(mine.id, HOSTILE, {HOSTILE: HOSTILE})
+    instants = {str(mine.instant): SeenInstant("COMPLETED", mine.completed)}
+    ledger.saw_timeline(MINE, SeenTimeline(ledger.now(), f"{MINE}_tail/run-2", "0", "0", instants))
+    ledger.ask(MINE, BACKFILL, HOSTILE, HOSTILE, f"{MINE}_backfill/old", {"2": ["0", "100", 100]})
     theirs = planned(ledger, THEIRS, [Range(0, 0, 10)], "run-1")
     environment = {
         "AIRFLOW__SLSHUDI__PIPELINES_FOLDER": str(place / "pipelines"),

@@ -20,7 +20,15 @@ def shown(world: World, path: str, code: int = 200) -> str:
     return answer.text
 
 
-@pytest.mark.parametrize("path", ["/pipelines/{pipeline}", "/transactions/{id}", "/dags/{pipeline}_tail/runs/{run}"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/pipelines/{pipeline}",
+        "/pipelines/{pipeline}/backfill",
+        "/transactions/{id}",
+        "/dags/{pipeline}_tail/runs/{run}",
+    ],
+)
 def test_hostile_strings_are_text(world: World, path: str) -> None:
     run = quote(world.mine.run_id, safe="")
     page = shown(world, path.format(pipeline=MINE, id=world.mine.id, run=run))
@@ -46,6 +54,20 @@ def test_one_pipeline_shows_shards_batches_and_failures(world: World) -> None:
     page = shown(world, f"/pipelines/{MINE}")
     for said in ("DataExpired at plan", world.mine.id, "price", "append and record", 'class="missing"', "committed to"):
         assert said in page
+
+
+def test_a_batch_shows_the_ledger_beside_the_timeline_and_what_it_cost(world: World) -> None:
+    page = shown(world, f"/transactions/{world.mine.id}")
+    for said in ("Ledger and timeline agree.", f"{MINE}_tail/run-2", "not compared", "append&#39;s tasks", "requests"):
+        assert said in page
+    assert str(world.mine.instant) in page and str(world.mine.completed) in page
+    assert "CPU time per GB" in shown(world, f"/pipelines/{MINE}")
+
+
+def test_backfills_show_how_far_they_are_and_that_they_are_paused(world: World) -> None:
+    page = shown(world, f"/pipelines/{MINE}/backfill")
+    assert "0%: 0 of 100 log groups, about 0 B of 100 kB raw, 0 of 1,000 rows" in page
+    assert "It is paused" in page and "No batch of it is under way" in page
 
 
 def test_a_ledger_that_does_not_answer_is_said_plainly(world: World) -> None:

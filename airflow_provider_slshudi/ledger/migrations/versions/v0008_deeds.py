@@ -1,0 +1,14 @@
+"""What a deed is about, for those who follow it."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0008"
+down_revision = "0007"
+
+
+def upgrade() -> None:
+    """Adds the column; deeds of before have none."""
+    op.add_column("slshudi_deed", sa.Column("about", sa.JSON()))
