@@ -4,7 +4,8 @@
 
 The server is a process of its own that sends the same lz4 answer again and again, so that it is not what is measured:
 the figures are CPU seconds of this process, all threads together. All ways take turns in one run, and check what they
-got. The last line is about the decoder that is in use.
+got. The last line is about the decoder that is in use. The lines before it say what looking for keys that no column
+names adds to decoding, where columns name every second key.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from aliyun.log import LogClient
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 
 from airflow_provider_slshudi.demo.events import ad_events
+from airflow_provider_slshudi.job.unnamed import UnnamedKeys
 from airflow_provider_slshudi.sls import cursors, ptars_decode
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.decode import decoder
@@ -140,6 +142,32 @@ def measure(name: str, listed: LogGroupListRaw, keys: list[str], rounds: int, pu
     return speed[f"Arrow table, {next(iter(DECODERS))}"], speed["dicts, SDK"]
 
 
+def look(name: str, listed: LogGroupListRaw, keys: list[str], rounds: int, pulls: int) -> None:
+    """Prints the CPU of looking for keys that no column names as a part of that of decoding."""
+    body, groups, runs = listed.SerializeToString(), len(listed.LogGroups), dict[str, Measured]()
+    for kind, module in DECODERS.items():
+        decode = functools.partial(module.decode, body, 0, BEGIN, keys[::2], groups)
+        table = decode()
+        runs[f"decode, {kind}"] = decode
+        seen = UnnamedKeys()
+        for _ in range(200):  # a task's first looks are not rationed
+            seen.add(table)
+        runs[f"look, {kind}"] = functools.partial(seen.add, table)
+        runs[f"first, {kind}"] = functools.partial(_first_looks, table)
+    spent = _spent(runs, rounds, pulls)
+    for kind in DECODERS:
+        share, first = spent[f"look, {kind}"] / spent[f"decode, {kind}"], spent[f"first, {kind}"] * 1000
+        print(
+            f"{name}, {kind}: looking for unnamed keys adds {share:.2%}; a task's first ten pulls cost {first:.1f} ms"
+        )
+
+
+def _first_looks(table: Any) -> None:
+    seen = UnnamedKeys()
+    for _ in range(10):
+        seen.add(table)
+
+
 def _spent(runs: dict[str, Measured], rounds: int, pulls: int) -> dict[str, float]:
     """CPU seconds of one pull in each way: the median of rounds that take turns."""
     spent: dict[str, list[float]] = {run: [] for run in runs}
@@ -159,6 +187,9 @@ def main() -> None:
     parser.add_argument("--pulls", type=int, default=10, help="pulls of a round (default: %(default)s)")
     given = parser.parse_args()
     found = [measure(*made(), given.rounds, given.pulls) for made in (demo_events, ragged)]
+    for made in (demo_events, ragged):
+        # A look comes every few pulls.
+        look(*made(), given.rounds, 10 * given.pulls)
     (arrow, dicts), (small, small_dicts) = found
     print(
         f"{arrow / dicts:.1f} times the SDK's dicts: {arrow:.0f} MB/s of raw protobuf a core, SDK {dicts:.0f} MB/s "

@@ -43,6 +43,7 @@ from airflow_provider_slshudi.job.reading import Read, ReadSpec, Tally
 from airflow_provider_slshudi.job.upsert import UpsertTask, run, upsert_spec
 from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.notes.handover import BatchOrder
+from airflow_provider_slshudi.notes.unnamed import Unnamed
 from airflow_provider_slshudi.processes import adopt_orphans
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.rows.maker import Rows, RowSpec
@@ -99,6 +100,10 @@ class _FromFiles:
     def tally(self) -> Tally:
         """Everything fits."""
         return Tally({}, 0, [])
+
+    def unnamed(self) -> Unnamed:
+        """Every key has its column."""
+        return Unnamed()
 
     def done(self) -> list[Any]:
         """Nothing of a shard."""

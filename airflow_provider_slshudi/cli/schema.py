@@ -1,4 +1,4 @@
-"""`slshudi schema diff` and `slshudi schema suggest`."""
+"""`slshudi schema diff`, `slshudi schema suggest` and `slshudi schema unnamed`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,15 @@ def add_to(commands: Commands) -> None:
         "--groups", type=_groups, default=_GROUPS, help=f"log groups of each end of a shard (default: {_GROUPS})"
     )
     suggest.set_defaults(run=_suggest)
-    for command in (diff, suggest):
+
+    unnamed = schema.add_parser(
+        "unnamed",
+        help="keys of logs that no column names, as batches saw them",
+        description="Reads the ledger alone. Batches look at some of their logs: `suggest` asks the service instead.",
+    )
+    add_pipeline(unnamed)
+    unnamed.set_defaults(run=_unnamed)
+    for command in (diff, suggest, unnamed):
         add_json(command)
 
 
@@ -101,6 +109,29 @@ def _suggest(options: argparse.Namespace) -> int:
         print_json(options.out, told)
     else:
         print("\n".join(_yaml(pipeline, options, found, logs.num_rows)), file=options.out)
+    return 0
+
+
+def _unnamed(options: argparse.Namespace) -> int:
+    from airflow_provider_slshudi import settings
+    from airflow_provider_slshudi.hooks.ledger import LedgerHook
+    from airflow_provider_slshudi.views.keys import unnamed
+
+    pipeline = settings.pipeline(options.pipeline)
+    ledger = LedgerHook(settings.ledger_conn_id()).ledger_as_it_is()
+    found = unnamed(ledger, pipeline.name, pipeline.named_keys)
+    if options.json:
+        print_json(options.out, {"pipeline": pipeline.name, "keys": [asdict(key) for key in found]})
+        return 0
+    print_table(
+        options.out,
+        f"{pipeline.name}: keys that no column names",
+        ("key", "in logs", "of those looked at", "first seen", "first batch", "last seen", "examples"),
+        [
+            (key.key, key.logs, key.looked, key.first, key.transaction, key.last, ", ".join(map(repr, key.examples)))
+            for key in found
+        ],
+    )
     return 0
 
 

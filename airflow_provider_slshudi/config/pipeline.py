@@ -151,6 +151,11 @@ class Pipeline(Model):
     maintenance: Maintenance = Maintenance()
 
     @property
+    def named_keys(self) -> frozenset[str] | None:
+        """The keys of logs that columns name; None where `rest_column` keeps all others."""
+        return frozenset(column.source_key for column in self.columns) if self.rest_column is None else None
+
+    @property
     def clusters(self) -> bool:
         """Whether clustering makes larger files of small ones; rows with keys stay in their buckets' files."""
         return self.maintenance.clustering is not None and self.table.upsert is None

@@ -17,6 +17,7 @@ from airflow_provider_slshudi.job.quarantine import Origin, QuarantineTask, Stag
 from airflow_provider_slshudi.job.reading import Reading, ReadSpec, Tally, read_limits
 from airflow_provider_slshudi.job.tasks import each, leave
 from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Manifest, RangeDone, Spent
+from airflow_provider_slshudi.notes.unnamed import Unnamed
 from airflow_provider_slshudi.planning.split import split
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Density, Range
@@ -36,6 +37,7 @@ class TaskResult:
     ranges: list[RangeDone]
     tally: Tally
     staged: str | None
+    unnamed: Unnamed
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class AppendTask:
                     staging.add(whole, made.unfit, pull.shard)
             stats = writer.close()
         reach(Point.APPEND_TASK_WRITTEN)
-        return TaskResult(stats, reading.done(), reading.tally(), staging.path)
+        return TaskResult(stats, reading.done(), reading.tally(), staging.path, reading.unnamed())
 
 
 def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, access: Access) -> Manifest:
@@ -107,6 +109,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         tally.examples,
         aside,
         spent=Spent(tally.requests, gateway.cpu_seconds(), cpu + cpu_aside),
+        unnamed=Unnamed.total(result.unnamed for result in results),
     )
     return leave(storage, manifest)
 

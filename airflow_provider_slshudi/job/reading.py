@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from airflow_provider_slshudi.config.pipeline import Source
+from airflow_provider_slshudi.job.unnamed import UnnamedKeys
 from airflow_provider_slshudi.notes.handover import RangeDone
+from airflow_provider_slshudi.notes.unnamed import Unnamed
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.rows.maker import RowMaker, Rows, RowSpec
 from airflow_provider_slshudi.rows.misfits import EXAMPLES
@@ -81,6 +83,7 @@ class Reading:
         self._maker = RowMaker(spec.rows)
         self._found = {item: _Found() for item in ranges}
         self._requests = 0
+        self._unnamed = UnnamedKeys()
 
     def rows(self) -> Iterator[Read]:
         """The rows of each pull, as pulls come.
@@ -96,6 +99,8 @@ class Reading:
         for item, answer in together(readers, self._ranges, SHARDS_AT_ONCE):
             for pull, logs in readers[item.shard].decoded(answer, self._spec.rows.keys):
                 done += pull.groups
+                if self._spec.rows.rest_column is None:
+                    self._unnamed.add(logs)
                 self._found[item].add(pull, logs)
                 if logs.num_rows:
                     yield Read(self._maker.rows(logs, item.shard), logs, pull, done / groups)
@@ -105,6 +110,10 @@ class Reading:
         """The misfits and requests, once all rows came."""
         maker = self._maker
         return Tally(dict(maker.misfits), maker.unfit, maker.examples, maker.dropped, self._requests)
+
+    def unnamed(self) -> Unnamed:
+        """Keys that no column names, once all rows came; a rest column names them all."""
+        return self._unnamed.found()
 
     def done(self) -> list[RangeDone]:
         """The figures of each range, once all rows came."""

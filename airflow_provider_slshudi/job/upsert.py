@@ -31,6 +31,7 @@ from airflow_provider_slshudi.job.append import density_of, parts, ranges_of
 from airflow_provider_slshudi.job.reading import Reading, ReadSpec, Tally, read_limits
 from airflow_provider_slshudi.job.tasks import leave, write_token
 from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Manifest, RangeDone, Spent
+from airflow_provider_slshudi.notes.unnamed import Unnamed
 from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Range
@@ -90,6 +91,7 @@ class UpsertTask:
                 kept, size = defaultdict(list), 0
         yield from _packed(kept)
         told: dict[str, Any] = {"ranges": [asdict(done) for done in reading.done()], "tally": asdict(reading.tally())}
+        told["unnamed"] = asdict(reading.unnamed())
         told["cpu"] = time.process_time() - began
         yield 0, (_TOLD, json.dumps(told).encode())
 
@@ -186,6 +188,7 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         merged=sum(result["rows"] for result in results),
         dropped=tally.dropped,
         spent=Spent(tally.requests, gateway.cpu_seconds(), cpu),
+        unnamed=Unnamed.total(Unnamed(**part["unnamed"]) for part in told),
     )
     return leave(storage, manifest)
 

@@ -19,6 +19,7 @@ from airflow_provider_slshudi.ledger import (
     registration,
     sightings,
     transactions,
+    unnamed,
 )
 from airflow_provider_slshudi.ledger.audit import audit
 from airflow_provider_slshudi.ledger.engine import now, transaction
@@ -40,6 +41,7 @@ from airflow_provider_slshudi.ledger.records import (
     Standing,
     Transaction,
     Trouble,
+    UnnamedKey,
 )
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.ranges import Density, Range
@@ -259,6 +261,43 @@ class Ledger:
         """Steps that failed, or wait, and have not succeeded since; of a pipeline, or of all."""
         with self._read() as connection:
             return sightings.troubles(connection, pipeline)
+
+    def saw_keys(
+        self,
+        pipeline: str,
+        transaction: str,
+        looked: int,
+        logs: Mapping[str, int],
+        examples: Mapping[str, Sequence[str]],
+        named: Collection[str] | None,
+    ) -> list[UnnamedKey]:
+        """Keeps what a batch saw of keys that no column names; returns those that are kept for the first time.
+
+        A pipeline has 1,000 of them at most. For a new one beyond that, one that no batch has seen for 30 days is
+        forgotten; where there is none, the new one is not kept, nor returned.
+
+        Args:
+            pipeline, transaction: the batch, whose history tells of new keys.
+            looked: how many of its logs were looked at.
+            logs: by key, how many of these have it; of new keys the first ones are kept.
+            examples: by key, a few values.
+            named: the keys that columns name by now, which are forgotten; None where a column keeps all.
+        """
+        with self._read() as connection:
+            known = unnamed.has_any(connection, pipeline)
+        # Mostly there is none, and nothing is written.
+        if not known and (not logs or named is None):
+            return []
+        with self._write() as connection:
+            return unnamed.save(connection, pipeline, transaction, looked, logs, examples, named)
+
+    def unnamed_keys(self, names: Collection[str] | None = None, since: datetime | None = None) -> list[UnnamedKey]:
+        """Keys that no column of these pipelines (None: of any) names, those seen last for the first time first.
+
+        With `since`, only those that were first seen then or later.
+        """
+        with self._read() as connection:
+            return unnamed.seen(connection, names, since)
 
     @contextmanager
     def deed(

@@ -166,6 +166,24 @@ troubles = Table(
     **_MYSQL,
 )
 
+# A key of logs that no column names, from its first sighting on; `id` is the key's SHA-256. See `records.UnnamedKey`.
+unnamed_keys = Table(
+    f"{PREFIX}unnamed_key",
+    metadata,
+    Column("pipeline", String(NAME_LENGTH), primary_key=True, nullable=False),
+    Column("id", String(64), primary_key=True, nullable=False),
+    Column("key", String(NAME_LENGTH), nullable=False),
+    # No foreign key: the key outlives a transaction that a rebuild of the ledger forgets.
+    Column("transaction_id", String(40), nullable=False),
+    Column("first", UtcTime, nullable=False),
+    Column("last", UtcTime, nullable=False),
+    Column("logs", BigInteger, nullable=False),
+    Column("looked", BigInteger, nullable=False),
+    Column("examples", JSON, nullable=False),
+    Index(None, "first"),
+    **_MYSQL,
+)
+
 transactions = Table(
     f"{PREFIX}transaction",
     metadata,

@@ -7,9 +7,9 @@ from datetime import datetime
 
 from sqlalchemy import Connection, func, select
 
-from airflow_provider_slshudi.ledger import models, reads, sightings
+from airflow_provider_slshudi.ledger import models, reads, sightings, unnamed
 from airflow_provider_slshudi.ledger.engine import now
-from airflow_provider_slshudi.ledger.records import LedgerPipeline, Standing, Trouble
+from airflow_provider_slshudi.ledger.records import LedgerPipeline, Standing, Trouble, UnnamedCount
 from airflow_provider_slshudi.ledger.states import State
 
 _RECENT = 10
@@ -22,11 +22,12 @@ def standings(connection: Connection, newest: int, since: datetime, names: Colle
     troubles: dict[str, list[Trouble]] = {}
     for found in sightings.troubles(connection):
         troubles.setdefault(found.pipeline, []).append(found)
+    keys = unnamed.counts(connection, names)
     known = {pipeline.name: pipeline for pipeline in reads.pipelines(connection)}
     # A pipeline that failed before it could be registered is all the more to be seen.
     everyone = {**{name: LedgerPipeline(name, "", "") for name in troubles}, **known}
     return [
-        _standing(connection, at, everyone[name], newest, since, troubles.get(name, []))
+        _standing(connection, at, everyone[name], newest, since, troubles.get(name, []), keys.get(name))
         for name in sorted(everyone)
         if names is None or name in names
     ]
@@ -39,6 +40,7 @@ def _standing(
     newest: int,
     since: datetime,
     troubles: list[Trouble],
+    keys: UnnamedCount | None,
 ) -> Standing:
     name = pipeline.name
     committed = reads.latest_committed(connection, name)
@@ -61,6 +63,7 @@ def _standing(
         reads.coverage(connection, name),
         reserved,
         troubles,
+        keys,
     )
 
 

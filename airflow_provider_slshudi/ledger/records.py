@@ -174,6 +174,43 @@ class Deed:
 
 
 @dataclass(frozen=True, slots=True)
+class UnnamedKey:
+    """A key of logs that no column names. Batches look at some of their logs only, so it is in more than `logs`.
+
+    Attributes:
+        key: the key as text; bytes that are no UTF-8 are written as `\\xNN`.
+        transaction: the first batch that saw it.
+        first, last: when batches first and last recorded it (UTC).
+        logs: how many of the logs that were looked at have it.
+        looked: how many logs the batches that saw it looked at.
+        examples: a few of its values in the first batch.
+    """
+
+    pipeline: str
+    key: str
+    transaction: str
+    first: datetime
+    last: datetime
+    logs: int
+    looked: int
+    examples: list[str]
+
+    @property
+    def told(self) -> str:
+        """The key, how often it was seen, and examples, as a person reads it."""
+        like = f", like {', '.join(map(repr, self.examples))}" if self.examples else ""
+        return f"{self.key!r} in {self.logs:,} of {self.looked:,} logs looked at{like}"
+
+
+@dataclass(frozen=True, slots=True)
+class UnnamedCount:
+    """How many keys no column of a pipeline names, and when the newest of them was first seen (UTC)."""
+
+    keys: int
+    newest: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class RangeTotals:
     """What an append read from one range.
 
@@ -297,6 +334,7 @@ class Standing:
         fresh: the newest log time (unix seconds) of the newest committed transactions; None if they read no log.
         sightings: newest first.
         unread_since: see `Ledger.unread_since`.
+        unnamed: None if batches saw no key that no column names.
     """
 
     pipeline: LedgerPipeline
@@ -313,3 +351,4 @@ class Standing:
     coverage: list[Range]
     reserved: list[Range]
     troubles: list[Trouble]
+    unnamed: UnnamedCount | None

@@ -92,7 +92,7 @@ def _correct(connection: Connection, known: LedgerPipeline, wanted: LedgerPipeli
         taken = take_over(connection, planned.id)
         aborted(connection, taken.id, taken.token, f"it was to move {known.source} into {known.table}")
     if known.source != wanted.source:
-        for seen in (models.shards, models.sightings):
+        for seen in (models.shards, models.sightings, models.unnamed_keys):
             connection.execute(delete(seen).where(seen.c.pipeline == wanted.name))
     if known.table != wanted.table:
         connection.execute(delete(models.timelines).where(models.timelines.c.pipeline == wanted.name))
@@ -103,6 +103,6 @@ def _forget(connection: Connection, pipeline: str) -> None:
     for table in (models.events, models.ranges):
         connection.execute(delete(table).where(table.c.transaction_id.in_(mine)))
     owned = (models.transactions, models.coverage, models.shards, models.leases, models.service_leases)
-    for table in (*owned, models.sightings, models.timelines, models.troubles):
+    for table in (*owned, models.sightings, models.timelines, models.troubles, models.unnamed_keys):
         connection.execute(delete(table).where(table.c.pipeline == pipeline))
     connection.execute(delete(models.pipelines).where(models.pipelines.c.name == pipeline))

@@ -17,6 +17,7 @@ from typing import Any
 from airflow_provider_slshudi.config.pipeline import Check
 from airflow_provider_slshudi.exceptions import ManifestError
 from airflow_provider_slshudi.notes import ROOT
+from airflow_provider_slshudi.notes.unnamed import Unnamed
 from airflow_provider_slshudi.storage import Storage
 
 _ORDER = "batch-"
@@ -141,6 +142,7 @@ class Manifest:
         merged: upserts only, how many rows reached the writing tasks, which make one row of those with one key.
         dropped: upserts only, how many logs had no key and became no row.
         spent: None in manifests of older versions.
+        unnamed: keys that no column names; none where a rest column keeps them, and none of a replay.
     """
 
     transaction: str
@@ -160,6 +162,7 @@ class Manifest:
     found: dict[str, list[int]] = field(default_factory=dict)
     dropped: int = 0
     spent: Spent | None = None
+    unnamed: Unnamed = field(default_factory=Unnamed)
 
     @property
     def rows(self) -> int:
@@ -224,6 +227,7 @@ class Claim:
         checks = [CheckResult(**check) for check in data.pop("checks")]
         spent = data.pop("spent", None)
         data["spent"] = None if spent is None else Spent(**spent)
+        data["unnamed"] = Unnamed(**data.pop("unnamed", {}))
         return Manifest(ranges=ranges, checks=checks, **data), hashlib.sha256(content).hexdigest()
 
     def leave_extra(self, extra: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ from airflow_provider_slshudi.pages.access import SessionDep, Viewer, ViewerDep,
 from airflow_provider_slshudi.pages.render import STATIC, page
 from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.protocol.progress import progress
-from airflow_provider_slshudi.views import history, shards, standing
+from airflow_provider_slshudi.views import history, keys, shards, standing
 from airflow_provider_slshudi.views.cost import TASKS, costs
 from airflow_provider_slshudi.views.metrics import exposition, metrics
 
@@ -26,6 +26,8 @@ BATCHES = 60
 """Batches on a pipeline's page; older ones are a link away."""
 MISSING = 500
 """Unread ranges to tick on the page of backfills."""
+KEYS = 100
+"""Keys that no column names, on a pipeline's page."""
 DEEDS = 20
 """What people had done, on a pipeline's page."""
 
@@ -161,6 +163,8 @@ def _pipeline(
         "misfits": history.misfits(past),
         "older": past[-1].transaction.id if len(past) == BATCHES else None,
     }
+    unnamed = keys.unnamed(ledger, name)
+    shown |= {"unnamed": unnamed[:KEYS], "more_keys": len(unnamed[KEYS:])}
     roles = {role: _dag(dags, name, role) for role in ("tail", "verify", "repair")}
     acts = ledger.deeds(name, DEEDS)
     shown |= {"dags": dags, "roles": roles, "said": said, "before": before, "deeds": acts}

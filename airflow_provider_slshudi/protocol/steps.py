@@ -11,7 +11,7 @@ from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Selection
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol import columns, cost, duties
+from airflow_provider_slshudi.protocol import columns, cost, duties, unnamed
 from airflow_provider_slshudi.protocol.decisions import InstantState
 from airflow_provider_slshudi.protocol.evidence import look, open_instant_of, require_known_commits
 from airflow_provider_slshudi.protocol.record import judge, refused, require_files, require_share, totals_of
@@ -115,7 +115,8 @@ def record(work: Work, id_: str, token: int) -> Transaction:
                 facts |= {"moved": manifest.taken - manifest.quarantined, "left": manifest.left}
             recorded = work.ledger.prepared(id_, token, facts, totals)
             reach(Point.RECORD_TOLD)
-            return recorded
+        unnamed.keep(work, recorded, manifest.unnamed)
+        return recorded
 
 
 def commit(work: Work, id_: str, token: int) -> Transaction:

@@ -21,6 +21,7 @@ EXAMPLES = 3
 """The most misfits that a message shows."""
 
 _SHOWN = 100
+"""Characters of a value that a message shows."""
 
 
 class Reason(str, Enum):
@@ -67,14 +68,14 @@ class Misfits:
 
     def refuse(self, keys: pa.Array) -> None:
         """Raises ValueMisfit, which names the first."""
-        value = _shown(self.values[0])
+        value = shown(self.values[0])
         raise ValueMisfit(self.column, self.type, value, keys[int(self.rows[0])].as_py(), self.reasons[0].as_py())
 
     def examples(self, keys: pa.Array) -> list[str]:
         """The first few, each with its log."""
         told = []
         for place, row in enumerate(self.rows[:EXAMPLES].tolist()):
-            value, reason = _shown(self.values[place]), self.reasons[place].as_py()
+            value, reason = shown(self.values[place]), self.reasons[place].as_py()
             what = "no value" if value is None else f"{value!r} {reason_text(reason, self.type)}"
             told.append(f"column {self.column} of log {keys[row].as_py()}: {what}")
         return told
@@ -197,6 +198,7 @@ def _longer(values: pa.Array, bound: int | None) -> NDArray[Any] | None:
     return found
 
 
-def _shown(value: pa.Scalar) -> str | None:
+def shown(value: pa.Scalar) -> str | None:
+    """The begin of a binary value as text, None where it is NULL."""
     found = value.as_py()
     return None if found is None else found.decode("utf-8", "backslashreplace")[:_SHOWN]

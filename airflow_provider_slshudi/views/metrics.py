@@ -29,6 +29,8 @@ MEANING: Mapping[str, str] = {
     "live_transactions": "batches that are neither committed nor aborted",
     "heartbeat_timestamp_seconds": "the oldest last heartbeat of a live batch",
     "trouble": "how often a step failed, or waited, since it last succeeded",
+    "unnamed_keys": "keys of logs that no column names, as far as batches looked",
+    "new_key_timestamp_seconds": "when the newest of these keys was seen for the first time",
     "last_batch_seconds": "how long a step of the last committed batch took",
     "last_batch_rows": "rows of the last committed batch",
     "last_batch_bytes": "raw bytes of the last committed batch",
@@ -99,6 +101,8 @@ def _standing(view: PipelineView) -> dict[str, float | None]:
     found |= {"came_bytes_per_second": view.rates.came, "committed_bytes_per_second": view.rates.committed}
     found["live_transactions"] = len(view.live)
     found["heartbeat_timestamp_seconds"] = min((live.heartbeat.timestamp() for live in view.live), default=None)
+    if view.unnamed is not None:
+        found |= {"unnamed_keys": view.unnamed.keys, "new_key_timestamp_seconds": view.unnamed.newest.timestamp()}
     return found
 
 

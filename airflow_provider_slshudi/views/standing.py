@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import GONE, Sighting, Standing, Transaction, Trouble
+from airflow_provider_slshudi.ledger.records import GONE, Sighting, Standing, Transaction, Trouble, UnnamedCount
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.planning.windows import estimate, unread
 from airflow_provider_slshudi.protocol.dangling import SILENT_AFTER
@@ -77,6 +77,7 @@ class PipelineView:
         need, why: what it asks of a person, in a sentence.
         lag: None if no look at the service was kept.
         fresh: log time (unix seconds) of the newest visible row; None if unknown.
+        unnamed: None if batches saw no key that no column names.
         curve: unread bytes (groups, where bytes are unknown) of the last hour's looks, oldest first.
     """
 
@@ -91,6 +92,7 @@ class PipelineView:
     committed: Transaction | None
     live: list[Transaction]
     troubles: list[Trouble]
+    unnamed: UnnamedCount | None
     curve: list[int]
     now: datetime
 
@@ -125,6 +127,7 @@ def view_of(standing: Standing) -> PipelineView:
         standing.committed,
         standing.live,
         standing.troubles,
+        standing.unnamed,
         _curve(standing.sightings),
         standing.now,
     )

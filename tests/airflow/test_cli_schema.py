@@ -12,11 +12,14 @@ from aliyun.log import LogItem, PutLogsRequest
 
 from airflow_provider_slshudi import cli
 from airflow_provider_slshudi.config.load import parse_pipeline
+from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.ranges import Range
 from tests.local.sdk import by_ip
 from tests.machine import connection
 from tests.pipelines import ad_events
+from tests.seen import committed, registered
 
 PROJECT, LOGSTORE = "schemas", "city-events"
 
@@ -82,6 +85,31 @@ def test_the_file_of_a_new_pipeline_is_suggested_and_what_a_file_leaves_out(
     code, text = slshudi(capsys, "schema", "suggest", str(file))
     described["columns"] += yaml.safe_load(text)["columns"]
     assert len(parse_pipeline(yaml.safe_dump(described), "both").columns) == 6
+
+
+def test_keys_that_batches_saw_and_no_column_names_are_listed(
+    ledger_connection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger, file = LedgerHook().ledger(), tmp_path / "ad_events.yaml"
+    registered(ledger, "ad_events")
+    done = committed(ledger, "ad_events", [Range(0, 0, 10)], "run-1")
+    ledger.saw_keys("ad_events", done.id, 512, {"city": 37, "zip": 2}, {"city": ["Ulm"]}, set())
+
+    def listed(*more: str, **changes: Any) -> Any:
+        described = ad_events(tmp_path / "table", rest_column=None).model_dump(mode="json", exclude_none=True)
+        file.write_text(yaml.safe_dump({**described, **changes}))
+        code, told = slshudi(capsys, "schema", "unnamed", str(file), *more)
+        assert code == 0
+        return told
+
+    city, zip_ = listed("--json")["keys"]
+    assert (city["key"], city["logs"], city["looked"], city["examples"]) == ("city", 37, 512, ["Ulm"])
+    assert (city["transaction"], zip_["key"]) == (done.id, "zip")
+    assert "'Ulm'" in listed() and "keys that no column names" in listed()
+    # What the file names by now is not listed, before any batch.
+    columns = [*ad_events(tmp_path / "table").model_dump(mode="json", exclude_none=True)["columns"], {"name": "zip"}]
+    assert [key["key"] for key in listed("--json", columns=columns)["keys"]] == ["city"]
+    assert listed("--json", rest_column="rest")["keys"] == []
 
 
 def test_suggest_needs_a_pipeline_or_a_logstore(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,6 +16,7 @@ from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.local.pytest_plugin import local_sls
 from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.notes.handover import BatchOrder, Claim
+from airflow_provider_slshudi.notes.unnamed import Unnamed
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.rows.maker import RowSpec
 from airflow_provider_slshudi.sls.pace import Limits
@@ -70,6 +72,16 @@ def test_the_writer_is_told_how_much_is_done(
     (stat,) = result.stats
     with pq.ParquetFile(task.claim.storage.full(stat["path"])) as file:
         assert file.metadata.num_rows == stat["numWrites"] == 45
+
+
+def test_a_task_tells_keys_that_no_column_names_unless_one_keeps_them(
+    task: AppendTask, ranges: tuple[LogService, list[Range]]
+) -> None:
+    assert task(ranges[1], "0-0-0").unnamed == Unnamed()
+    without = replace(task, read=replace(task.read, rows=replace(task.read.rows, rest_column=None)))
+    found = without(ranges[1], "0-0-1").unnamed
+    assert found.looked == 45 and found.logs["value"] == 45
+    assert found.examples["value"][0] in {str(number) for number in range(60)}
 
 
 def test_a_task_whose_order_was_withdrawn_reads_one_pull_and_ends(

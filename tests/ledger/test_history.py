@@ -90,6 +90,8 @@ CALLS: dict[str, Callable[[Ledger], object]] = {
     "events": lambda ledger: ledger.events("20260101T000000000007-000000"),
     "seen_timeline": lambda ledger: ledger.seen_timeline(PIPELINE),
     "begin": lambda ledger: ledger.begin(PIPELINE, Kind.TAIL, [Range(1, PAST, PAST + 1)], "dag", "next"),
+    "saw_keys": lambda ledger: ledger.saw_keys(PIPELINE, ledger.live(PIPELINE)[0].id, 9, {"a": 1}, {}, {"b"}),
+    "unnamed_keys": lambda ledger: ledger.unnamed_keys([PIPELINE], datetime.now(timezone.utc)),
     "a transaction to its end": finish,
 }
 

@@ -23,6 +23,7 @@ def test_every_figure_is_told_and_described(ledger: Ledger) -> None:
     saw(ledger, "clicks", unread=60, came=60, since=500, kept=DAY)
     planned(ledger, "clicks", [Range(0, 40, 50)], "run-2")
     ledger.trouble("clicks", "clicks_tail", "run-2", "append", "JobFailed", "killed", waits=False)
+    ledger.saw_keys("clicks", ledger.live("clicks")[0].id, 9, {"city": 1, "zip": 2}, {}, set())
     found = values(ledger)
     assert set(found) == set(MEANING)
     now = ledger.now().timestamp()
@@ -35,6 +36,8 @@ def test_every_figure_is_told_and_described(ledger: Ledger) -> None:
     assert cpu == {"open": 0.5, "append": 2.0, "append's tasks": 1.25, "commit": 0.25}
     asked = {item.labels["of"]: item.value for item in metrics(ledger) if item.name == "last_batch_requests"}
     assert (asked, found["last_batch_stored_bytes"]) == ({"plan": 4, "append": 6}, 5_000)
+    assert found["unnamed_keys"] == 2
+    assert now - found["new_key_timestamp_seconds"] == pytest.approx(0, abs=5)
 
 
 def test_what_is_not_known_is_left_out_and_never_zero(ledger: Ledger) -> None:

@@ -53,6 +53,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         saw(ledger, name, unread=200, came=30, since=500, shards=3)
         ledger.trouble(name, f"{name}_tail", f"run {HOSTILE}", "plan", "DataExpired", HOSTILE, waits=False)
     mine = committed(ledger, MINE, [Range(0, 0, 50), Range(1, 0, 100)], f"run-1 {HOSTILE}")
+    ledger.saw_keys(MINE, mine.id, 512, {HOSTILE: 37}, {HOSTILE: [HOSTILE]}, frozenset())
     ledger.note(mine.id, HOSTILE, {HOSTILE: HOSTILE})
     instants = {str(mine.instant): SeenInstant("COMPLETED", mine.completed)}
     ledger.saw_timeline(MINE, SeenTimeline(ledger.now(), f"{MINE}_tail/run-2", "0", "0", instants))

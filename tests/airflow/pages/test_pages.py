@@ -8,7 +8,7 @@ import pytest
 from markupsafe import escape
 
 from airflow_provider_slshudi.pages import PREFIX
-from tests.airflow.pages.conftest import HOSTILE, MINE, World
+from tests.airflow.pages.conftest import HOSTILE, MINE, THEIRS, World
 
 pytestmark = pytest.mark.long
 
@@ -68,6 +68,15 @@ def test_backfills_show_how_far_they_are_and_that_they_are_paused(world: World) 
     page = shown(world, f"/pipelines/{MINE}/backfill")
     assert "0%: 0 of 100 log groups, about 0 B of 100 kB raw, 0 of 1,000 rows" in page
     assert "It is paused" in page and "No batch of it is under way" in page
+
+
+def test_keys_that_no_column_names_are_shown_with_how_often(world: World) -> None:
+    page = shown(world, f"/pipelines/{MINE}")
+    section = page.partition("Keys that no column names")[2].partition("What people had done")[0]
+    assert section.count(str(escape(HOSTILE))) == 2, "the key, and its example"
+    for said in ("<td>37</td><td>512</td>", f"/transactions/{world.mine.id}", "rest_column"):
+        assert said in section
+    assert "Batches have seen none" in shown(world, f"/pipelines/{THEIRS}")
 
 
 def test_a_ledger_that_does_not_answer_is_said_plainly(world: World) -> None:

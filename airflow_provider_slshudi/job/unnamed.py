@@ -1,0 +1,94 @@
+"""Finds keys that no column names among a task's logs (docs/decisions/0034).
+
+Both decoders put them into the map of what is left, so looking costs what is looked at: a task's first few thousand
+logs, then one in two hundred.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_slshudi.notes.unnamed import EXAMPLES, MOST, Unnamed
+from airflow_provider_slshudi.rows.maker import flat
+from airflow_provider_slshudi.rows.misfits import shown
+from airflow_provider_slshudi.sls.columns import REST
+
+BLOCKS, BLOCK = 8, 64
+"""The most logs that are looked at in a pull: so many blocks of so many logs, spread evenly."""
+FREE = 4_096
+"""So many logs a task looks at, whatever share they are of all that came."""
+SHARE = 200
+"""After that it looks at one log in so many."""
+LONGEST = 200
+"""Characters of a key; longer ones are cut."""
+_PRUNED = 5 * MOST
+_SECRET = re.compile(r"passw|passphrase|secret|token|authorization|cookie|session|credential|(api|private)_?key", re.I)
+_HIDDEN = "***"
+_log = logging.getLogger(__name__)
+
+
+class UnnamedKeys:
+    """Counts the keys that no column names, with examples. Nothing depends on it, so it never raises."""
+
+    def __init__(self) -> None:
+        self._came = self._looked = self._spent = 0
+        self._logs: Counter[str] = Counter()
+        self._examples: dict[str, list[str]] = {}
+
+    def add(self, logs: pa.Table) -> None:
+        """Looks at some logs of a pull, as `sls.decode` gives them with the columns' keys, if it is their turn."""
+        self._came += logs.num_rows
+        if not logs.num_rows or (self._spent >= FREE and self._spent * SHARE > self._came):
+            return
+        try:
+            self._look(flat(logs[REST.name]))
+        except Exception as error:
+            _log.warning("keys that no column names were not counted in %d logs: %r", logs.num_rows, error)
+
+    def found(self) -> Unnamed:
+        """What was found so far."""
+        return Unnamed.total([Unnamed(self._looked, dict(self._logs), self._examples)])
+
+    def _look(self, rest: pa.MapArray) -> None:
+        blocks = _blocks(len(rest))
+        offsets = np.asarray(rest.offsets)
+        spans = [(int(offsets[begin]), int(offsets[end])) for begin, end in blocks]
+        places = np.concatenate([np.arange(begin, end) for begin, end in spans])
+        coded = pa.concat_arrays([rest.keys.slice(begin, end - begin) for begin, end in spans]).dictionary_encode()
+        # Each key is in a log's map once, so its pairs are its logs.
+        codes = np.asarray(coded.indices)
+        counts = np.bincount(codes, minlength=len(coded.dictionary))
+        for code in np.argsort(-counts, kind="stable")[:MOST].tolist():
+            key = coded.dictionary[code].as_py().decode("utf-8", "backslashreplace")[:LONGEST]
+            self._logs[key] += int(counts[code])
+            if key not in self._examples:
+                self._examples[key] = _examples(key, rest.items, places[codes == code])
+        looked = sum(end - begin for begin, end in blocks)
+        self._looked += looked
+        # A look at a single log costs, too.
+        self._spent += max(looked, BLOCK)
+        if len(self._logs) > _PRUNED:
+            self._logs = Counter(dict(self._logs.most_common(MOST)))
+            self._examples = {key: self._examples[key] for key in self._logs}
+
+
+def _blocks(count: int) -> list[tuple[int, int]]:
+    """Which logs of `count` are looked at: all, or blocks, the first and the last log among them."""
+    if count <= BLOCKS * BLOCK:
+        return [(0, count)]
+    begins = ((count - BLOCK) * number // (BLOCKS - 1) for number in range(BLOCKS))
+    return [(begin, begin + BLOCK) for begin in begins]
+
+
+def _examples(key: str, values: Any, places: Any) -> list[str]:
+    """Different values from among these places: the first, and some further on."""
+    if _SECRET.search(key):
+        return [_HIDDEN]
+    chosen = (int(places[len(places) * part // EXAMPLES]) for part in range(EXAMPLES))
+    return list(dict.fromkeys(shown(values[place]) or "" for place in chosen))
