@@ -25,8 +25,9 @@ test: lint ## Set up, check style and types, run the short tests, and each capab
 test-all: lint ## The same with all tests, which continuous integration runs
 	@$(VENV)/bin/pytest $(TOGETHER)
 
-browser: setup ## Every page of the pipelines in headless Chromium (Debian's package): speed, looks, buttons
+browser: setup ## Pages in headless Chromium (Debian's package): speed, looks, buttons; every error made and put right
 	@$(VENV)/bin/python -m tests.browser
+	@$(VENV)/bin/python -m tests.browser.errors
 
 screenshots: setup ## The same, and the pictures of the docs
 	@$(VENV)/bin/python -m tests.browser --pictures docs/images

@@ -411,11 +411,23 @@ class CatalogFailed(TransientError):
 
 
 class JobFailed(SlsHudiError):
-    """A Spark job failed. Attributes: verb, returncode, tail (last lines of its log)."""
+    """A Spark job failed.
 
-    def __init__(self, message: str, *, verb: str, returncode: int | None = None, tail: str = "") -> None:
+    Attributes: verb, returncode, tail (last lines of its log), error (the name of the error in the driver, of this
+    module or not; empty if the driver could not say).
+    """
+
+    def __init__(
+        self, message: str, *, verb: str, returncode: int | None = None, tail: str = "", error: str = ""
+    ) -> None:
         super().__init__(message)
-        self.verb, self.returncode, self.tail = verb, returncode, tail
+        self.verb, self.returncode, self.tail, self.error = verb, returncode, tail, error
+
+    @property
+    def cause(self) -> type[SlsHudiError]:
+        """The class of the driver's error where it is one of this module, else JobFailed."""
+        found = globals().get(self.error)
+        return found if isinstance(found, type) and issubclass(found, SlsHudiError) else JobFailed
 
 
 class JobDenied(JobFailed, TerminalError):

@@ -137,8 +137,8 @@ def s3_store(bucket: str) -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def hive_metastore() -> Iterator[str]:
-    """The URI of an empty Hive metastore, made of what Spark brings along."""
+def hive_metastore(port: int = 0) -> Iterator[str]:
+    """The URI of an empty Hive metastore, made of what Spark brings along; port 0 is a free one."""
     variables = {**os.environ, **runtime.environment()}
     with tempfile.TemporaryDirectory(prefix="slshudi-hive-") as directory:
         options = {
@@ -153,7 +153,7 @@ def hive_metastore() -> Iterator[str]:
             f"<property><name>{name}</name><value>{value}</value></property>" for name, value in options.items()
         )
         Path(directory, "hive-site.xml").write_text(f"<configuration>{given}</configuration>")
-        classes, port = f"{directory}{os.pathsep}{variables['SPARK_HOME']}/jars/*", _free_port()
+        classes, port = f"{directory}{os.pathsep}{variables['SPARK_HOME']}/jars/*", port or _free_port()
         java = [str(Path(variables["JAVA_HOME"], "bin", "java")), "-XX:+UseSerialGC", "-cp", classes]
         command = [*java, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)]
         with _service(command, {**variables, "TMPDIR": directory}, Path(directory) / "log"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pwd
 import shutil
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+_PR_SET_SECUREBITS, _NOROOT = 28, 1
 NOBODY = pwd.getpwnam("nobody").pw_uid
 
 
@@ -43,3 +45,18 @@ def open_folder() -> Iterator[Path]:
         yield made
     finally:
         shutil.rmtree(made)
+
+
+@contextmanager
+def ordinary() -> Iterator[None]:
+    """Programs that the block's thread starts may do what their user may, also where that is root: files refuse them.
+
+    https://man7.org/linux/man-pages/man7/capabilities.7.html, "The securebits flags"; other users have no such flags.
+    """
+    libc = ctypes.CDLL(None)
+    if os.geteuid() == 0 and libc.prctl(_PR_SET_SECUREBITS, _NOROOT, 0, 0, 0):
+        raise OSError("root's rights cannot be laid down on this system")
+    try:
+        yield
+    finally:
+        libc.prctl(_PR_SET_SECUREBITS, 0, 0, 0, 0)

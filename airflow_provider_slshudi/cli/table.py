@@ -73,13 +73,13 @@ def _run(options: argparse.Namespace) -> int:
         told = {when: {"ok": item.ok, **asdict(item)} for when, item in found.items()}
         print_json(options.out, {"pipeline": work.pipeline.name, **told})
     else:
-        columns = ("", *COUNTS, "unreadable", "examples")
+        columns = ("", *COUNTS, "ahead", "unreadable", "examples")
         print_table(
             options.out,
             f"{work.pipeline.name}: the metadata table beside what is on storage",
             columns,
             [
-                (when, *(getattr(item, name) for name in COUNTS), item.unreadable, " ".join(item.examples))
+                (when, *(getattr(item, name) for name in COUNTS), item.ahead, item.unreadable, " ".join(item.examples))
                 for when, item in found.items()
             ],
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -267,7 +267,9 @@ _COMPACTION = _Rewriting(
 def compare_metadata(gateway: Gateway, order: JobOrder) -> None:
     """Compares the metadata table with the files on storage, and leaves the result for the asker."""
     pipeline, storage = _table(order)
-    leave_comparison(storage, order.transaction, metadata.compare(gateway, pipeline, storage))
+    found = metadata.compare(gateway, pipeline, storage)
+    ahead = instant_clock.ahead_of_metadata(gateway, storage)
+    leave_comparison(storage, order.transaction, replace(found, ahead=ahead))
 
 
 def rebuild_metadata(gateway: Gateway, order: JobOrder) -> None:

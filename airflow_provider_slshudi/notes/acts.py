@@ -56,8 +56,8 @@ class Act(str, Enum):
     )
     REBUILD_METADATA = (
         "rebuild-metadata",
-        "Compares Hudi's metadata table with the files on storage, and makes it anew if they differ. Batches wait; "
-        "afterwards readers see the files that the commits name.",
+        "Compares Hudi's metadata table with the files on storage, and makes it anew if they differ, or if a machine "
+        "whose clock was ahead wrote it. Batches wait; afterwards readers see the files that the commits name.",
     )
     REPLAY = (
         "replay",

@@ -26,6 +26,7 @@ class Comparison:
         differing: files that it lists with a wrong length.
         leftovers: files of rolled-back instants: they hold no rows of the table and should be deleted.
         unknown: files of instants from before the timeline's begin that were neither archived nor rolled back.
+        ahead: the newest time on its timeline, as Hudi writes times, if nobody may write until then; else empty.
         unreadable: why the metadata table cannot be read; empty also where there is none, which is no damage.
     """
 
@@ -37,11 +38,13 @@ class Comparison:
     unreadable: str = ""
     leftovers: int = 0
     unknown: int = 0
+    ahead: str = ""
 
     @property
     def ok(self) -> bool:
-        """Whether readers with it and readers without it see the same files."""
-        return not (self.lacking or self.gone or self.differing or self.unreadable or self.leftovers or self.unknown)
+        """Whether readers with it and readers without it see the same files, and writers go on."""
+        counted = self.lacking or self.gone or self.differing or self.leftovers or self.unknown
+        return not (counted or self.unreadable or self.ahead)
 
     def with_quarantine(self, other: Comparison) -> Comparison:
         """Adds what was found of the quarantine's metadata table; its examples say so."""
@@ -49,7 +52,10 @@ class Comparison:
         of_it = tuple(f"quarantine: {example}" for example in other.examples)
         why = [self.unreadable, f"quarantine: {other.unreadable}" if other.unreadable else ""]
         return Comparison(
-            **numbers, examples=(*self.examples, *of_it)[:EXAMPLES], unreadable="; ".join(filter(None, why))
+            **numbers,
+            examples=(*self.examples, *of_it)[:EXAMPLES],
+            unreadable="; ".join(filter(None, why)),
+            ahead=max(self.ahead, other.ahead),
         )
 
 

@@ -22,7 +22,7 @@ from airflow.sdk.exceptions import (
 from airflow.sdk.log import redact  # type: ignore[attr-defined]  # it has no __all__
 
 from airflow_provider_slshudi import dagfile
-from airflow_provider_slshudi.exceptions import ConfigError, Fenced, TerminalError
+from airflow_provider_slshudi.exceptions import ConfigError, Fenced, JobFailed, TerminalError
 from airflow_provider_slshudi.links import PipelineLink, SparkLink
 from airflow_provider_slshudi.notes.acts import PARAMS_SOURCE
 from airflow_provider_slshudi.operators.signals import signal
@@ -95,7 +95,7 @@ class PipelineTask:
         except Exception as error:
             instance = context["ti"]
             waits = isinstance(error, passing) or instance.try_number <= instance.max_tries
-            self.in_trouble(context, error, waits)
+            self.in_trouble(context, error, waits and not issubclass(kind_of(error), TerminalError))
             raise
         except AirflowTaskTimeout as error:
             self.in_trouble(context, error, waits=False)
@@ -123,7 +123,7 @@ class PipelineTask:
             planned = getattr(self, "transaction", None)
             transaction = planned.get("transaction") if isinstance(planned, Mapping) else None
             of_step = (name, run.dag_id, run.run_id, self._step)
-            ledger.trouble(*of_step, type(error).__name__, str(redact(str(error))), waits, transaction)
+            ledger.trouble(*of_step, kind_of(error).__name__, str(redact(str(error))), waits, transaction)
 
     def on_kill(self) -> None:
         """Ends the Spark driver that runs for this task."""
@@ -154,6 +154,11 @@ def _only_logged() -> Iterator[None]:
         yield
     except Exception as error:
         _log.warning("the ledger was not told how the step went: %s", error)
+
+
+def kind_of(error: BaseException) -> type[BaseException]:
+    """The error's class; of a job, the class of the error that ended its driver: that one says what is to be done."""
+    return error.cause if isinstance(error, JobFailed) and not isinstance(error, TerminalError) else type(error)
 
 
 def _end_with_supervisor() -> None:

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from airflow_provider_slshudi.pages import PREFIX, drawings
 from airflow_provider_slshudi.views import words
-from airflow_provider_slshudi.views.advice import advice
+from airflow_provider_slshudi.views.advice import advice, remedy
 
 _HERE = Path(__file__).parent
 STATIC = {path.name: path for path in sorted((_HERE / "static").iterdir()) if path.suffix in (".css", ".js")}
@@ -73,4 +73,5 @@ _environment.filters |= {
     "timeline": drawings.batches,
     "volumes": drawings.volumes,
     "advice": advice,
+    "remedy": remedy,
 }

@@ -69,9 +69,10 @@ def _metadata(work: Work, ended: Ended, reason: str, transaction: str | None) ->
     before, _ = metadata.rebuild(work, only_damaged=True)
     if before.ok:
         return f"the metadata table is as it should be, {before.files} files"
+    ahead = f"its newest time was {before.ahead}, which is yet to come; " if before.ahead else ""
     return (
-        f"the metadata table was made anew: {before.lacking} files were lacking in it, {before.gone} were listed and "
-        f"gone, {before.differing} differed, {before.leftovers} leftovers were deleted"
+        f"the metadata table was made anew: {ahead}{before.lacking} files were lacking in it, {before.gone} were "
+        f"listed and gone, {before.differing} differed, {before.leftovers} leftovers were deleted"
     )
 
 

@@ -221,4 +221,5 @@ def job_failed(
         said = said.rstrip(".")
         said += ". Nothing of it is committed; the next run's settle decides it, and its ranges are read again"
     kind = JobDenied if reason and reason.startswith(f"{TableDenied.__name__}: ") else JobFailed
-    return kind(said, verb=verb.value, returncode=returncode, tail="\n".join(lines))
+    error = (reason or "").partition(": ")[0]
+    return kind(said, verb=verb.value, returncode=returncode, tail="\n".join(lines), error=error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from airflow_provider_slshudi.ledger.records import Deed
 from airflow_provider_slshudi.notes.acts import Act
 
 
@@ -77,12 +78,8 @@ ADVICE: Mapping[str, Advice] = {
     "TailUnderWay": _nothing("Nothing: this run waits for the batch of another run, or is skipped."),
     "LedgerUnavailable": _nothing("Nothing here: look after the ledger's database."),
     "LedgerDenied": _again("Give the ledger's file to the user that runs the pipelines."),
-    "TableDenied": Advice(
-        "Work as the owner that the message names, or give the files to the user of the pipelines.", run=True
-    ),
-    "JobDenied": Advice(
-        "Work as the owner that the message names, or give the files to the user of the pipelines.", run=True
-    ),
+    "TableDenied": _OWNER,
+    "JobDenied": _OWNER,
     "LeaseHeld": Advice(
         "Nothing: it takes seconds, or about three minutes if the machine that decided is gone. If it does not end, "
         "end the lease.",
@@ -136,3 +133,8 @@ UNKNOWN = Advice("Read the message, and the task's log.", run=True)
 def advice(error: str) -> Advice:
     """What to do about an error, by its class."""
     return ADVICE.get(error, UNKNOWN)
+
+
+def remedy(deed: Deed) -> Advice | None:
+    """What to do about an act that failed; None for one that did what it should, or has not ended."""
+    return ADVICE.get((deed.result or "").partition(": ")[0])

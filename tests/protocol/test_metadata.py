@@ -96,6 +96,19 @@ def test_one_that_cannot_be_read_or_is_gone_is_made_anew_and_a_healthy_one_is_le
     assert_exact(pipeline, 20)
 
 
+def test_one_with_a_time_that_is_yet_to_come_is_made_anew_although_it_lists_all(pipeline: Scenario) -> None:
+    """No driver writes until then, as after a batch of a machine whose clock was ahead."""
+    batches(pipeline, 2)
+    timeline = root(pipeline) / METADATA_FOLDER / ".hoodie/timeline"
+    newest = max(timeline.glob("*_*.deltacommit"))
+    newest.rename(newest.with_name(f"{newest.name.partition('_')[0]}_29990101000001000.deltacommit"))
+    found, after = metadata.rebuild(pipeline.by("rebuild"), only_damaged=True)
+    assert (found.ahead, found.lacking, found.gone) == ("29990101000001000", 0, 0) and not found.ok
+    assert after.ok
+    batches(pipeline, 1, first=20)
+    assert_exact(pipeline, 30)
+
+
 def test_a_rebuild_that_dies_half_way_leaves_a_table_that_is_read_and_written(
     spark: SparkSession, pipeline: Scenario
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_provider_slshudi.exceptions import JobFailed, TableError, ValueMisfit
+from airflow_provider_slshudi.exceptions import JobFailed, SlsHudiError, TableDenied, TableError, ValueMisfit
 from airflow_provider_slshudi.job.__main__ import last_words, reason
 from airflow_provider_slshudi.notes.job import CPU, REASON, JobOrder, Verb, cpu_told
 from airflow_provider_slshudi.processes import clock
@@ -97,6 +97,19 @@ def test_a_job_that_gave_no_reason_is_told_in_one_line(
     failed = job_failed("a job", verb, code, lines)
     assert str(failed) == told
     assert failed.tail == "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("last", "cause"),
+    [
+        (f"{REASON}ValueMisfit: column price: 'cheap'", ValueMisfit),
+        (f"{REASON}TableDenied: file:///lake/clicks", TableDenied),
+        (f"{REASON}Py4JJavaError: an error occurred", JobFailed),
+        ("java.io.IOException: disk full", JobFailed),
+    ],
+)
+def test_a_job_that_failed_knows_the_error_that_ended_its_driver(last: str, cause: type[SlsHudiError]) -> None:
+    assert job_failed("a job", Verb.APPEND, 1, ["starting", last]).cause is cause
 
 
 def test_what_a_job_says_last_is_its_reason_once_and_a_trace_only_of_a_strange_error() -> None:

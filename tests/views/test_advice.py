@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import re
+from datetime import datetime, timezone
 
 import pytest
 
 from airflow_provider_slshudi import exceptions
 from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
+from airflow_provider_slshudi.ledger.records import Deed
 from airflow_provider_slshudi.notes.acts import Act
-from airflow_provider_slshudi.views.advice import ADVICE, UNKNOWN, advice
-from tests.machine import ROOT
+from airflow_provider_slshudi.views.advice import ADVICE, UNKNOWN, advice, remedy
+from tests.manual import error_rows
 
 _BASES = {"SlsHudiError", "TransientError", "TerminalError", "SourceError", "LedgerError"}
 
 
 def manual() -> set[str]:
     """The errors of the manual's table."""
-    text = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
-    table = text.partition("| error | what it means | what to do |")[2].partition("\n\n")[0]
-    return {name for row in re.findall(r"^\| ([A-Za-z, ]+) \|", table, re.MULTILINE) for name in row.split(", ")}
+    return {name for row in error_rows() for name in row}
 
 
 def test_each_row_of_the_manual_has_an_advice_and_no_advice_lacks_its_row() -> None:
@@ -28,7 +27,11 @@ def test_each_row_of_the_manual_has_an_advice_and_no_advice_lacks_its_row() -> N
 
 
 def test_each_error_of_the_package_has_one() -> None:
-    named = {name for name, found in vars(exceptions).items() if isinstance(found, type)}
+    named = {
+        name
+        for name, found in vars(exceptions).items()
+        if isinstance(found, type) and issubclass(found, exceptions.SlsHudiError)
+    }
     assert (named - _BASES) | {ConnectionMissing.__name__} == set(ADVICE)
 
 
@@ -43,6 +46,21 @@ def test_each_offers_something_or_says_what_to_do(error: str) -> None:
 
 def test_an_error_of_nobodys_asks_to_read_it() -> None:
     assert advice("ZeroDivisionError") is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("result", "offered"),
+    [
+        ("RangesDoubled: file:///lake/clicks: 1 commits repeat ranges", (Act.DROP_DOUBLED,)),
+        ("ReplayUnderWay: replay 20260131T080000-1 is OPEN", (Act.RECOVER,)),
+        ("20260131T080000-1: RECOMMIT", None),
+        (None, None),
+    ],
+)
+def test_an_act_that_failed_offers_what_its_error_asks_for(result: str | None, offered: tuple[Act, ...] | None) -> None:
+    now = datetime.now(timezone.utc)
+    found = remedy(Deed("clicks", now, "rebuild-ledger", "ada", "it says so", "clicks_repair/run-1", None, result))
+    assert (found and found.acts) == offered
 
 
 def test_each_act_is_offered_somewhere() -> None:

@@ -155,13 +155,13 @@ def _environment(host: Host, folder: Path, place: Path) -> dict[str, str]:
         # Java takes the language of a locale that is not installed from nowhere else.
         made["JAVA_TOOL_OPTIONS"] = f"-Duser.language={host.language[:2]}"
     if host.clock:
-        made |= {"LD_PRELOAD": str(_clock(folder.parent)), "WORLDS_CLOCK_AHEAD": str(host.clock)}
+        made |= {"LD_PRELOAD": str(clock_library(folder.parent)), "WORLDS_CLOCK_AHEAD": str(host.clock)}
     if host.ledger_clock:
         made["WORLDS_CLOCK"] = str(host.ledger_clock)
     return made
 
 
-def _clock(folder: Path) -> Path:
+def clock_library(folder: Path) -> Path:
     """What moves a process's clock, compiled when it is first asked for."""
     made = folder / "clock.so"
     if not made.exists():

@@ -120,6 +120,13 @@ def to_utc(tables: Sequence[Storage]) -> None:
             properties.put(table, _ZONE, "UTC")
 
 
+def ahead_of_metadata(gateway: Gateway, table: Storage) -> str:
+    """The newest time on the timeline of a table's metadata table, if this machine would have to wait for it."""
+    newest = _newest([Storage(f"{table.uri}/{METADATA_FOLDER}")])
+    waits = newest is not None and not _may_be_east(table) and _behind(gateway, newest) > WAIT_SECONDS
+    return newest.time if newest is not None and waits else ""
+
+
 def _newest(tables: Sequence[Storage]) -> Newest | None:
     """The newest request or completion time; one listing per timeline."""
     found = (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 
-from airflow_provider_slshudi.exceptions import DataExpired, Fenced, LeaseHeld, SourceUnavailable
+from airflow_provider_slshudi.exceptions import DataExpired, Fenced, JobFailed, LeaseHeld, SourceUnavailable
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator
@@ -77,6 +77,24 @@ def test_a_failure_that_airflow_tries_again_waits_until_its_last_try(
         with pytest.raises(SourceUnavailable):
             step().execute(context)
         assert ledger.troubles("ad_events")[0].waits is waits
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "told", "waits"),
+    [
+        ("ValueMisfit", "ValueMisfit", False),
+        ("SourceUnavailable", "SourceUnavailable", True),
+        ("Py4JJavaError", "JobFailed", True),
+        ("", "JobFailed", True),
+    ],
+)
+def test_a_job_that_failed_is_told_by_the_error_that_ended_its_driver(
+    put: Put, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, ended_by: str, told: str, waits: bool
+) -> None:
+    failing(monkeypatch, JobFailed("the append ended with exit code 1", verb="append", error=ended_by))
+    with pytest.raises(JobFailed):
+        step().execute(in_run())
+    assert [(trouble.error, trouble.waits) for trouble in ledger.troubles("ad_events")] == [(told, waits)]
 
 
 def test_a_settle_that_looks_again_by_itself_waits(put: Put, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

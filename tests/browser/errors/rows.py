@@ -1,0 +1,17 @@
+"""All scenarios, by the rows of the manual's table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.browser.errors import buttons, outside, passing, shared
+from tests.browser.errors.play import Scenario
+
+SCENARIOS: Mapping[str, Scenario] = {
+    **buttons.SCENARIOS,
+    **passing.SCENARIOS,
+    **outside.SCENARIOS,
+    **shared.SCENARIOS,
+}
+NOT_YET: Mapping[str, str] = {}
+"""Errors that nobody has made for real under Airflow, and why."""
