@@ -236,7 +236,14 @@ class BatchUnderWay(LedgerError, TransientError):
 
 
 class TailUnderWay(BatchUnderWay):
-    """Another run of the same DAG works on a batch of the tail."""
+    """Another run of the same DAG works on a batch of the tail.
+
+    Attribute: quiet_in, the seconds until it would count as quiet if nobody worked on it any more.
+    """
+
+    def __init__(self, message: str, *, pipeline: str, transaction: str, quiet_in: float) -> None:
+        super().__init__(message, pipeline=pipeline, transaction=transaction, active=True)
+        self.quiet_in = quiet_in
 
 
 class Fenced(LedgerError, TerminalError):

@@ -29,7 +29,12 @@ Ended = Callable[[Run], bool | None]
 
 def is_quiet(ledger: Ledger, transaction: Transaction) -> bool:
     """Whether nobody was heard of lately who works on the transaction."""
-    return ledger.now() - transaction.heartbeat > QUIET_AFTER
+    return quiet_in(ledger, transaction) < timedelta()
+
+
+def quiet_in(ledger: Ledger, transaction: Transaction) -> timedelta:
+    """How long until a transaction is quiet, unless somebody is heard of before; negative once it is."""
+    return transaction.heartbeat + QUIET_AFTER - ledger.now()
 
 
 def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from airflow_provider_slshudi.exceptions import BatchUnderWay, TailUnderWay, TerminalError
 from airflow_provider_slshudi.hudi import properties
@@ -14,7 +15,7 @@ from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol import quarantine
-from airflow_provider_slshudi.protocol.dangling import Ended, abandoned, is_quiet
+from airflow_provider_slshudi.protocol.dangling import Ended, abandoned, is_quiet, quiet_in
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.evidence import ledger_lost, pending_of, require_agreement
 from airflow_provider_slshudi.protocol.resolve import resolve, roll_back_orphan
@@ -61,13 +62,16 @@ def require_turn(work: Work) -> None:
     """
     for live in work.ledger.live(work.pipeline.name):
         same_dag = live.dag_id == work.run.dag_id and live.run_id != work.run.run_id
-        if same_dag and live.kind is Kind.TAIL and not is_quiet(work.ledger, live):
+        if not same_dag or live.kind is not Kind.TAIL:
+            continue
+        left = quiet_in(work.ledger, live)
+        if left >= timedelta():
             raise TailUnderWay(
                 f"run {live.run_id} of {live.dag_id} works on transaction {live.id}, which is {live.state.value}: the "
                 "next batch of the tail begins once that one is committed or aborted",
                 pipeline=work.pipeline.name,
                 transaction=live.id,
-                active=True,
+                quiet_in=left.total_seconds(),
             )
 
 

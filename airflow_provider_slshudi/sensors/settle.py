@@ -60,7 +60,7 @@ class SlsHudiSettleSensor(LineageTask, BaseSensorOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(poke_interval=poke_interval, timeout=timeout, mode=mode, **kwargs)
-        self.pipeline, self.deferrable = pipeline, deferrable
+        self.pipeline, self.deferrable, self._every = pipeline, deferrable, self.poke_interval
         self._obstacle: TransientError | None = None
 
     def execute(self, context: Context) -> Any:
@@ -109,6 +109,9 @@ class SlsHudiSettleSensor(LineageTask, BaseSensorOperator):
         if self._obstacle is None:
             return PokeReturnValue(is_done=True, xcom_value=as_xcom(settled))
         self.log.warning("not settled yet: %s", self._obstacle)
+        if isinstance(self._obstacle, TailUnderWay):
+            # Each look is a task: the next one is made when it may find that nobody works there any more.
+            self.poke_interval = max(self._every, self._obstacle.quiet_in + 1)
         return PokeReturnValue(is_done=False)
 
     def _out_of_time(self, said: str) -> Exception:

@@ -320,7 +320,7 @@ def test_upserts_wait_for_a_quiet_batch_too(
 def test_a_wait_for_a_batch_is_over_when_it_is_decided_or_nobody_works_on_it_any_more(
     ledger: Ledger, begun: Transaction, quiet: Callable[..., None]
 ) -> None:
-    lively = awaited(TailUnderWay("", pipeline=NAME, transaction=begun.id, active=True))
+    lively = awaited(TailUnderWay("", pipeline=NAME, transaction=begun.id, quiet_in=30))
     silent = awaited(BatchUnderWay("", pipeline=NAME, transaction=begun.id, active=False))
     for what in (lively, silent):
         assert not is_over(ledger, what, lambda run: False) and not is_over(ledger, what, lambda run: None)
