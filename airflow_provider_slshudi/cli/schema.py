@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, service_of
 from airflow_provider_slshudi.exceptions import ConfigError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from airflow_provider_slshudi.config.pipeline import Pipeline
     from airflow_provider_slshudi.rows.suggest import Suggestion
     from airflow_provider_slshudi.sls.service import LogService
@@ -93,7 +95,7 @@ def _suggest(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.sls.sample import sample
 
     pipeline, service = _source(options)
-    logs = sample(service, options.groups)
+    logs = sample(service, service.shards(), options.groups).logs
     taken: set[str] = set()
     names: list[str] = []
     if pipeline is not None:
@@ -108,7 +110,7 @@ def _suggest(options: argparse.Namespace) -> int:
         told = {"pipeline": pipeline and pipeline.name, **source, "logs": logs.num_rows, "keys": keys}
         print_json(options.out, told)
     else:
-        print("\n".join(_yaml(pipeline, options, found, logs.num_rows)), file=options.out)
+        print(_yaml(pipeline, options, logs, found), end="", file=options.out)
     return 0
 
 
@@ -149,36 +151,19 @@ def _source(options: argparse.Namespace) -> tuple[Pipeline | None, LogService]:
     return pipeline, service_of(source.connection, source.project, source.logstore)
 
 
-def _yaml(pipeline: Pipeline | None, options: argparse.Namespace, found: Sequence[Suggestion], logs: int) -> list[str]:
+def _yaml(pipeline: Pipeline | None, options: argparse.Namespace, logs: pa.Table, found: Sequence[Suggestion]) -> str:
     """A pipeline's file, or its further columns, with a comment on each key."""
+    from airflow_provider_slshudi.cli import draft
+    from airflow_provider_slshudi.rows.suggest import left_out
+
+    looked = f"{logs.num_rows} logs looked at"
     if pipeline is not None:
         if not found:
-            return [f"# {logs} logs looked at: no key that no column of {pipeline.name} names"]
-        head = [
-            f"# {logs} logs looked at; keys that no column of {pipeline.name} names, to be added to its",
-            "columns:",
-        ]
-        return head + _columns(found)
-    name = options.logstore.replace("-", "_").lower()
+            return f"# {looked}: no key that no column of {pipeline.name} names\n"
+        head = f"# {looked}; keys that no column of {pipeline.name} names, to be added to its"
+        return "\n".join([head, "columns:", *draft.columns(found), ""])
+    name = draft.name_of(options.logstore)
     source = {"connection": options.connection, "project": options.project, "logstore": options.logstore}
-    table = {"path": f"file:///var/lib/slshudi/lake/{name}", "name": name if name[0].isalpha() else f"t_{name}"}
-    head = [f"# {logs} logs looked at; change the table's path, and what a column is called", f"name: {name}"]
-    head += [f"source: {_flow(source)}", f"table: {_flow(table)}", "columns:"]
-    return [*head, *_columns(found), "rest_column: rest # keeps every key that is no column"]
-
-
-def _columns(found: Sequence[Suggestion]) -> list[str]:
-    lines = []
-    for item in found:
-        share = "in every log" if item.share == 1 else f"in {item.share:.1%} of the logs"
-        # Printable and in one line, whatever a log holds.
-        known = ascii(item.example) if item.type != "binary" else "bytes"
-        note = f"; {ascii(item.note)[1:-1]}" if item.note else ""
-        lines.append(f"  - {_flow(item.column())} # {share}, like {known}{note}")
-    return lines
-
-
-def _flow(value: dict[str, Any]) -> str:
-    import yaml
-
-    return yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=1_000_000).strip()
+    table = {"path": f"file:///var/lib/slshudi/lake/{name}", "name": name}
+    looked += "; change the table's path, and what a column is called"
+    return draft.pipeline(name, source, table, found, looked, left_out(logs, found))

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_slshudi.rows.convert import ColumnSpec, convert, misfits
-from airflow_provider_slshudi.sls.columns import TAG
+from airflow_provider_slshudi.sls.columns import META, REST, TAG
+from airflow_provider_slshudi.types.datatypes import DEEPEST
 
 LOG_TIME, TOPIC, SOURCE = "__time__", "__topic__", "__source__"
 
@@ -25,11 +27,14 @@ _PATTERNS = ("dd/MMM/yyyy:HH:mm:ss Z", "yyyy/MM/dd HH:mm:ss", "yyyyMMddHHmmss", 
 _COUNTS = {"seconds": 1, "millis": 1_000, "micros": 1_000_000}
 _NEAR_SECONDS = 366 * 86_400
 """Whole numbers within a year of their logs' own times count as times."""
+MOST_KEYS = 300
+"""The most keys that get a column, those of the most logs: some producers write values where keys belong."""
 _MOSTLY = 0.9
 _MOST_FIELDS = 50
 _JSON_VALUES = 1_000
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EXAMPLE = 60
+_LONGEST_NAME = 100
 
 
 @dataclass(frozen=True)
@@ -55,13 +60,13 @@ class Suggestion:
 def suggest(logs: pa.Table, taken: Collection[str] = (), names: Collection[str] = ()) -> list[Suggestion]:
     """A column for each key of `logs` (as `sls.decode` gives them, without keys), except the keys `taken`.
 
-    Most frequent keys first. Names are made of the keys and avoid `names`.
+    Most frequent keys first, at most MOST_KEYS of the logs' own. Left out are keys that no column can name: empty ones,
+    those that are no UTF-8, and those named like a field beside the contents. Names are made of the keys and avoid
+    `names`.
     """
     count, used = logs.num_rows, set(names)
     found = []
-    for key, values, times in _by_key(logs):
-        if key in taken:
-            continue
+    for key, values, times in _by_key(logs, taken):
         type_, format_, note = _type_of(values, times)
         name = _name(key, used)
         used.add(name)
@@ -70,38 +75,62 @@ def suggest(logs: pa.Table, taken: Collection[str] = (), names: Collection[str] 
     return sorted(found, key=lambda item: (-item.logs, item.key))
 
 
-def _by_key(logs: pa.Table) -> Iterator[tuple[str, pa.Array, Any]]:
-    """Each key with its values and the times of their logs; NULL values are left out."""
+def left_out(logs: pa.Table, found: Collection[Suggestion]) -> int:
+    """How many of the logs' own keys have no column in `found`, which `suggest` gave for all keys."""
+    keys = sum(item.key not in META.names for item in found)
+    return len(pc.unique(logs[REST.name].combine_chunks().keys)) - keys if logs.num_rows else 0
+
+
+def free_name(wanted: str, used: Collection[str]) -> str:
+    """`wanted`, with a number behind it if it is `used`."""
+    number, made = 1, wanted
+    while made in used:
+        number += 1
+        made = f"{wanted}_{number}"
+    return made
+
+
+def _by_key(logs: pa.Table, taken: Collection[str]) -> Iterator[tuple[str, pa.Array, Any]]:
+    """Each key with its values and the times of their logs; not the `taken` ones."""
     if not logs.num_rows:
         return
-    flat = {name: logs[name].combine_chunks() for name in (LOG_TIME, TOPIC, SOURCE, "__rest__")}
-    rest, times = flat["__rest__"], flat[LOG_TIME].to_numpy()
-    yield LOG_TIME, flat[LOG_TIME].cast(pa.string()).cast(pa.binary()), times
+    flat = {name: logs[name].combine_chunks() for name in (LOG_TIME, TOPIC, SOURCE, REST.name)}
+    rest, times = flat[REST.name], flat[LOG_TIME].to_numpy()
+    if LOG_TIME not in taken:
+        yield LOG_TIME, flat[LOG_TIME].cast(pa.string()).cast(pa.binary()), times
     for name in (TOPIC, SOURCE):
-        if pc.any(pc.greater(pc.binary_length(flat[name]), 0)).as_py():
+        if name not in taken and pc.any(pc.greater(pc.binary_length(flat[name]), 0)).as_py():
             yield name, flat[name], times
     if not len(rest.keys):
         return
     coded, items = rest.keys.dictionary_encode(), rest.items
     owners = np.repeat(np.arange(len(rest)), np.diff(rest.offsets.to_numpy()))
     # A log may hold a key twice: the last one counts.
-    pairs = np.char.add(np.char.add(owners.astype(str), "-"), coded.indices.to_numpy().astype(str))
+    pairs = owners * len(coded.dictionary) + coded.indices.to_numpy()
     _, last = np.unique(pairs[::-1], return_index=True)
     kept = np.sort(len(pairs) - 1 - last)
     codes = coded.indices.to_numpy()[kept]
     order = kept[np.argsort(codes, kind="stable")]
-    bounds = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(coded.dictionary)))])
-    for code, key in enumerate(coded.dictionary.to_pylist()):
+    counts = np.bincount(codes, minlength=len(coded.dictionary))
+    bounds = np.concatenate([[0], np.cumsum(counts)])
+    keys = ((code, _key(coded.dictionary[code].as_py(), taken)) for code in np.argsort(-counts, kind="stable"))
+    for code, key in islice((found for found in keys if found[1]), MOST_KEYS):
         places = order[bounds[code] : bounds[code + 1]]
-        values = items.take(places)
-        valid = values.is_valid()
-        yield key.decode("utf-8", "backslashreplace"), values.filter(valid), times[owners[places]]
+        yield key, items.take(places), times[owners[places]]
+
+
+def _key(key: bytes, taken: Collection[str]) -> str:
+    """The key as a column names it; empty where no column can, or one does."""
+    try:
+        name = key.decode()
+    except UnicodeDecodeError:
+        return ""
+    # A content of such a name does not reach its column (`sls.decode`).
+    return "" if name in taken or name in META.names or name == REST.name else name
 
 
 def _type_of(values: pa.Array, times: Any) -> tuple[str, str | None, str]:
     """Type, format and a note for the values of a key."""
-    if not len(values):
-        return "string", None, "has no value in the sample"
     if misfits(values, convert(values, ColumnSpec("", "string", ""))):
         return "binary", None, "not all of it is UTF-8"
     text = values.cast(pa.string())
@@ -178,13 +207,15 @@ def _of_json(text: pa.Array) -> Iterator[str]:
         return
     try:
         parsed = [json.loads(value) for value in text.slice(0, _JSON_VALUES).to_pylist()]
-    except ValueError:
+    except (ValueError, RecursionError):
         return
     yield _json_type(parsed)
 
 
-def _json_type(values: list[Any]) -> str:
-    """The type that JSON values in the same place have in common."""
+def _json_type(values: list[Any], depth: int = 0) -> str:
+    """The type that JSON values in the same place have in common; a text beyond what types may nest."""
+    if depth == DEEPEST:
+        return "string"
     values = [value for value in values if value is not None]
     kinds = {type(value) for value in values}
     if kinds == {bool}:
@@ -194,28 +225,26 @@ def _json_type(values: list[Any]) -> str:
     if kinds and kinds <= {int, float}:
         return "double"
     if kinds == {list}:
-        return f"array<{_json_type([item for value in values for item in value])}>"
+        return f"array<{_json_type([item for value in values for item in value], depth + 1)}>"
     if kinds != {dict}:
         return "string"
     names = dict.fromkeys(name for value in values for name in value)
     lower = {name.lower() for name in names}
     plain = all(_IDENTIFIER.fullmatch(name) for name in names) and len(lower) == len(names)
     if not names or not plain or len(names) > _MOST_FIELDS:
-        return f"map<string,{_json_type([item for value in values for item in value.values()])}>"
-    fields = (f"{name}:{_json_type([value.get(name) for value in values])}" for name in names)
+        return f"map<string,{_json_type([item for value in values for item in value.values()], depth + 1)}>"
+    fields = (f"{name}:{_json_type([value.get(name) for value in values], depth + 1)}" for name in names)
     return f"struct<{','.join(fields)}>"
 
 
 def _name(key: str, used: Collection[str]) -> str:
-    """A column's name for a key: lower-case letters, digits and _."""
+    """A column's name for a key: lower-case letters, digits and _, and none that Hudi or Spark keeps for itself."""
     plain = key.removeprefix(TAG.decode()).strip("_") if key.startswith("__") else key
-    name = re.sub(r"[^a-z0-9_]+", "_", plain.lower()) or "column"
+    name = re.sub(r"[^a-z0-9_]+", "_", plain.lower())[:_LONGEST_NAME]
     if key == LOG_TIME:
         name = "log_time"
-    if name[0].isdigit() or name.startswith("_hoodie_"):
+    if not name.strip("_"):
+        name = "column"
+    if name[0].isdigit() or name.startswith(("_hoodie_", "_tmp_metadata_")):
         name = f"c_{name}"
-    number, made = 1, name
-    while made in used:
-        number += 1
-        made = f"{name}_{number}"
-    return made
+    return free_name(name, used)

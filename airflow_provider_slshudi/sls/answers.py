@@ -78,6 +78,15 @@ def shards(answer: Answer) -> list[Shard]:
         raise Doubt(f"a list of shards that cannot be read: {type(error).__name__}: {error}") from None
 
 
+def logstores(answer: Answer) -> list[str]:
+    """The names of the logstores that the answer lists, sorted. Raises Doubt."""
+    found = _json(answer)
+    names = found.get("logstores") if isinstance(found, dict) else None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise Doubt("a list of logstores that cannot be read")
+    return sorted(names)
+
+
 def retention(answer: Answer) -> tuple[int, int] | None:
     """How many seconds the logstore keeps a log, and when it was changed; None where the answer does not say."""
     found = _json(answer)

@@ -2,33 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from airflow_provider_slshudi.exceptions import SourceError
+from airflow_provider_slshudi.sls.answers import Pull, Shard
 from airflow_provider_slshudi.sls.decode import decode
 from airflow_provider_slshudi.sls.fanout import ask_each
 from airflow_provider_slshudi.sls.service import LogService
 
 MOST_SHARDS = 8
 """The most shards that are looked at, chosen evenly by their ids."""
+MOST_LOGS = 2_000
+"""The most logs of one pull that are kept: a log group may have thousands."""
 
 
-def sample(service: LogService, groups: int) -> pa.Table:
-    """Logs as `decode` gives them, all keys in `__rest__`: up to `groups` log groups of each end of some shards.
+@dataclass(frozen=True)
+class Sample:
+    """Some of a logstore's logs.
+
+    Attributes:
+        logs: as `decode` gives them, all keys in `__rest__`.
+        groups: log groups that were pulled.
+        bytes: their raw bytes, also of logs that were not kept.
+    """
+
+    logs: pa.Table
+    groups: int
+    bytes: int
+
+
+def sample(
+    service: LogService, shards: Sequence[Shard], groups: int, told: Callable[[int, int], object] | None = None
+) -> Sample:
+    """Looks at up to `groups` log groups of each end of some of the `shards`; `told` hears of each and its log groups.
 
     It takes two pulls a shard at most, so the sample is bounded however large the logstore is. Raises SourceError, and
     DecodeError for a body that is no LogGroupList.
     """
-    shards = [shard.id for shard in service.shards()]
-    chosen = shards[:: max(1, -(-len(shards) // MOST_SHARDS))]
-    taken = ask_each(lambda shard: list(_ends(service, shard, groups)), chosen)
-    empty = decode(b"", 0, 0, ())
-    return pa.concat_tables([empty, *(table for shard in chosen for table in taken[shard])])
+    chosen = [shard.id for shard in shards[:: max(1, -(-len(shards) // MOST_SHARDS))]]
+
+    def look(shard: int) -> list[tuple[Pull, pa.Table]]:
+        pulled = list(_ends(service, shard, groups))
+        if told is not None:
+            told(shard, sum(pull.groups for pull, _ in pulled))
+        return pulled
+
+    taken = ask_each(look, chosen)
+    found = [one for shard in chosen for one in taken[shard]]
+    logs = pa.concat_tables([decode(b"", 0, 0, ()), *(table for _, table in found)])
+    return Sample(logs, sum(pull.groups for pull, _ in found), sum(pull.raw_size for pull, _ in found))
 
 
-def _ends(service: LogService, shard: int, groups: int) -> Iterator[pa.Table]:
+def _ends(service: LogService, shard: int, groups: int) -> Iterator[tuple[Pull, pa.Table]]:
     begin, end = service.begin(shard), service.end(shard)
     oldest = min(begin + groups, end)
     for first, last in ((begin, oldest), (max(oldest, end - groups), end)):
@@ -39,4 +67,7 @@ def _ends(service: LogService, shard: int, groups: int) -> Iterator[pa.Table]:
                 if first == begin:
                     raise
                 continue  # this cursor is a computed one, which the service need not know
-            yield decode(pull.body, shard, pull.begin, ())
+            logs = decode(pull.body, shard, pull.begin, ())
+            # Evenly, since the logs of a group are alike. Not a slice, which would keep all of the pull in memory.
+            step = max(1, -(-logs.num_rows // MOST_LOGS))
+            yield pull, logs.take(pa.array(range(0, logs.num_rows, step), pa.int64()))

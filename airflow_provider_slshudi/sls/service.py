@@ -68,6 +68,14 @@ class LogService:
         """
         return self._call("list the shards", None, None, {}, answers.shards)
 
+    def logstores(self) -> list[str]:
+        """The names of the project's logstores, sorted: at most 500 of them, for somebody to choose from.
+
+        https://www.alibabacloud.com/help/en/sls/developer-reference/api-sls-2020-12-30-listlogstores
+        """
+        query = {"offset": "0", "size": "500"}
+        return self._call("list the logstores", None, None, query, answers.logstores, of="/logstores")
+
     def retention(self) -> tuple[int, int] | None:
         """How many seconds the logstore keeps a log, and when its settings were last changed, in unix seconds.
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from airflow_provider_slshudi.config.columns import Column
 from airflow_provider_slshudi.rows.convert import ColumnSpec, convert, misfits
-from airflow_provider_slshudi.rows.suggest import Suggestion, suggest
+from airflow_provider_slshudi.rows.suggest import MOST_KEYS, Suggestion, left_out, suggest
 from airflow_provider_slshudi.sls.columns import META, REST
+from airflow_provider_slshudi.types.datatypes import DEEPEST
 
 NOW = 1_767_225_600
 
@@ -27,7 +28,7 @@ def logs(*contents: Sequence[tuple[str, bytes]]) -> pa.Table:
         "__time_ns_part__": [None] * count,
         "__topic__": [b""] * count,
         "__source__": [b"10.0.0.1"] * count,
-        REST.name: [[(key.encode(), value) for key, value in pairs] for pairs in contents],
+        REST.name: [[(key.encode("utf-8", "surrogateescape"), value) for key, value in pairs] for pairs in contents],
     }
     schema = pa.schema([*META, REST])
     return pa.table({name: pa.array(values, schema.field(name).type) for name, values in columns.items()})
@@ -99,6 +100,48 @@ def test_keys_are_counted_by_logs_and_named_as_columns_are() -> None:
         "key": "__time__",
     }
     assert suggest(logs(), []) == []
+
+
+def test_keys_that_no_column_can_name_are_left_out() -> None:
+    unnamed = ("", "__rest__", "__cursor__", "__time__", "\udcff")
+    sampled = logs([*((key, b"1") for key in unnamed), ("k", b"1")], [("k", b"2")])
+    found = suggest(sampled)
+    assert {item.key: item.logs for item in found} == {"__time__": 2, "__source__": 2, "k": 2}
+    assert left_out(sampled, found) == len(unnamed)
+
+
+def test_a_producer_that_writes_values_as_keys_gets_columns_for_the_most_frequent_ones() -> None:
+    sampled = logs(*([("k", b"1"), (f"id-{number}", b"1")] for number in range(MOST_KEYS + 50)))
+    found = suggest(sampled)
+    assert [item.key for item in found[:3]] == ["__source__", "__time__", "k"]
+    assert len(found) == MOST_KEYS + 2 and left_out(sampled, found) == 51
+    # A pipeline that has them gets the next ones.
+    assert len(suggest(sampled, {item.key for item in found})) == 51
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("城市", "column"),
+        ("_", "column"),
+        ("_tmp_metadata_row_index", "c__tmp_metadata_row_index"),
+        ("_hoodie_file_name", "c__hoodie_file_name"),
+        ("k" * 3_000, "k" * 100),
+    ],
+)
+def test_any_key_gets_a_name_that_a_column_may_have(key: str, name: str) -> None:
+    (found,) = suggest(logs([(key, b"v")]), META.names)
+    assert found.name == name
+    assert Column.model_validate(found.column()).source_key == key
+
+
+@pytest.mark.parametrize("depth", [DEEPEST - 1, DEEPEST, DEEPEST + 1, 101, 5_000, 100_000])
+def test_json_of_any_depth_gets_a_type_that_takes_it(depth: int) -> None:
+    value = "[" * depth + "]" * depth
+    found = of_values(value)
+    assert Column.model_validate(found.column()).type == found.type
+    values = pa.array([value.encode()], pa.binary())
+    assert not misfits(values, convert(values, ColumnSpec("", found.type, "")))
 
 
 VALUES = st.one_of(
