@@ -43,7 +43,8 @@ _SLS = {
         "project": {
             "label": "Project to test",
             "schema": _TEXT,
-            "description": "With the logstore below: the test button asks it what a pipeline would. Only for the test",
+            "description": "With the logstore below: the test button asks it what a pipeline would, and `slshudi init` "
+            "offers it. Pipelines name their own",
         },
         "logstore": {"label": "Logstore to test", "schema": _TEXT},
     },

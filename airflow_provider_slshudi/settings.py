@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,6 +69,41 @@ def pipeline_path(name_or_path: str, dag_file: DagFile | None = None) -> Path:
         "for all",
         source=name_or_path,
     )
+
+
+def place_of_new(name: str, folder: Path) -> Path:
+    """Where the file of a new pipeline belongs whose DAG file lies in `folder`: in the pipelines folder, if that is
+    set, or in `pipelines` beside the DAG file.
+
+    Raises:
+        ConfigError: a file of this name is there, or elsewhere in what this machine has of Airflow's bundles.
+    """
+    names, (nearest, *_) = _where(name, DagFile(folder / f"{name}.py", folder))
+    everywhere = [*nearest, *([] if pipelines_folder() else _bundles())]
+    for place in everywhere:
+        for path in place.files(names) if isinstance(place, _Place) else []:
+            raise ConfigError(
+                f"there is a pipeline {name!r} already, in {path}: choose another name, or move that file away",
+                source=name,
+                value=str(path),
+            )
+    return (pipelines_folder() or folder / _FOLDER) / names[0]
+
+
+def dag_folders() -> list[Path]:
+    """The folders of this machine where Airflow looks for DAG files; without those that it fetches from elsewhere."""
+    from airflow.dag_processing.bundles.local import LocalDagBundle
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+
+    manager = DagBundlesManager()  # type: ignore[no-untyped-call]  # Airflow's
+    found = []
+    # The manager also has bundles of examples, which lie within Airflow's packages.
+    for configured in conf.getjson("dag_processor", "dag_bundle_config_list") or []:
+        with suppress(Exception):  # whatever the bundle's class raises
+            bundle = manager.get_bundle(str(configured["name"]))
+            if isinstance(bundle, LocalDagBundle):
+                found.append(bundle.path)
+    return found
 
 
 def pipeline(name_or_path: str, dag_file: DagFile | None = None) -> Pipeline:

@@ -1,5 +1,5 @@
 # PYTHON_ARGCOMPLETE_OK: shells complete the command
-"""The command `slshudi`: looks at pipelines, their columns and ledger, recovers, proves tables, runs the demo.
+"""The command `slshudi`: makes and looks at pipelines, columns and ledger, recovers, proves tables, runs the demo.
 
 Connections are Airflow's: AIRFLOW_CONN_* variables, secrets backends, or its metadata database.
 Exit codes: 0 well, 1 an error, a failed proof or something undecided, 2 wrong usage, 3 a person has to look.
@@ -17,6 +17,7 @@ from airflow_provider_slshudi.cli import (
     abandon,
     backfill,
     doctor,
+    init,
     ledger,
     plan,
     quarantine,
@@ -59,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("demo", help="the whole way on this machine, with a proof")
     commands.add_parser("local-sls", help="an SLS-compatible server on this machine, in the foreground")
-    for command in (status, doctor, plan, backfill, ledger, recover, abandon, verify, quarantine, schema, table):
+    for command in (init, status, doctor, plan, backfill, ledger, recover, abandon, verify, quarantine, schema, table):
         command.add_to(commands)
     return parser
 

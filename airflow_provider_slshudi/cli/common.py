@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from airflow_provider_slshudi.protocol.work import Work
+    from airflow_provider_slshudi.protocol.work import Run, Work
     from airflow_provider_slshudi.sls.service import LogService
 
 Commands = Any
@@ -41,12 +41,18 @@ def _complete(**_: object) -> list[str]:
 def work_of(name_or_path: str) -> Work:
     """The pipeline, ledger, Spark and log service of a command; raises as `hooks.work.work_of`."""
     from airflow_provider_slshudi.hooks.work import work_of
+
+    return work_of(name_or_path, run_of_command())
+
+
+def run_of_command() -> Run:
+    """Who is acting: this very call of a command."""
     from airflow_provider_slshudi.protocol.work import Run
     from airflow_provider_slshudi.sls.faults import PERSON
 
     # Containers share process numbers, and a run may only go on with its own work.
     id_ = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
-    return work_of(name_or_path, Run("slshudi", id_, patience=PERSON))
+    return Run("slshudi", id_, patience=PERSON)
 
 
 def service_of(connection: str, project: str, logstore: str) -> LogService:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING, TextIO
 
 from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, work_of
+
+if TYPE_CHECKING:
+    from airflow_provider_slshudi.ranges import Range
 
 
 def add_to(commands: Commands) -> None:
@@ -24,8 +29,11 @@ def _run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(options.out, {"pipeline": work.pipeline.name, "ranges": [asdict(item) for item in ranges]})
     else:
-        rows = [(item.shard, item.begin, item.end, len(item), "gap" if item.gap else "") for item in ranges]
-        print_table(
-            options.out, f"Next batch of {work.pipeline.name}", ("shard", "begin", "end", "log groups", ""), rows
-        )
+        show(options.out, f"Next batch of {work.pipeline.name}", ranges)
     return 0
+
+
+def show(out: TextIO, title: str, ranges: Sequence[Range]) -> None:
+    """Prints ranges that a batch would read."""
+    rows = [(item.shard, item.begin, item.end, len(item), "gap" if item.gap else "") for item in ranges]
+    print_table(out, title, ("shard", "begin", "end", "log groups", ""), rows)

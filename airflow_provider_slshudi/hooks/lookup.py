@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
@@ -13,8 +15,38 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
 
+_log = logging.getLogger(__name__)
+
+
 class ConnectionMissing(TransientError):
     """Airflow gives no connection of this id. It also says so to a worker when the API server is away: ask again."""
+
+
+def connection_ids(conn_type: str) -> list[str]:
+    """The ids of all connections of a type that can be listed, sorted: those of the environment and of Airflow's
+    database. A secrets backend may have more. Only for somebody to choose from."""
+    from airflow.models.connection import Connection as Stored
+    from airflow.secrets.environment_variables import CONN_ENV_PREFIX
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+    from sqlalchemy.exc import SQLAlchemyError
+
+    found = set()
+    for variable in os.environ:
+        conn_id = variable.removeprefix(CONN_ENV_PREFIX).lower()
+        if conn_id == variable.lower() or conn_id.startswith("_"):  # of a team
+            continue
+        try:
+            if BaseHook.get_connection(conn_id).conn_type == conn_type:
+                found.add(conn_id)
+        except Exception:  # noqa: S112 - whatever is wrong with it: nobody asked for this one
+            continue
+    try:
+        with create_session() as session:
+            found |= set(session.scalars(select(Stored.conn_id).where(Stored.conn_type == conn_type)))
+    except SQLAlchemyError as error:
+        _log.info("connections of Airflow's database are not known: %s", error)
+    return sorted(found)
 
 
 def find_connection(conn_id: str, conn_type: str) -> Connection:

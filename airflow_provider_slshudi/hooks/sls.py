@@ -21,7 +21,8 @@ class SlsHook(BaseHook):
     """The log service: host is the endpoint, login the AccessKey ID, password its secret.
 
     Extra: `region`, `auth_version` (v1 or v4), `security_token` (of temporary credentials), `credentials` (the source
-    that gives and renews keys, instead of login and password). `project` and `logstore` are for the test button alone.
+    that gives and renews keys, instead of login and password). `project` and `logstore` are for the test button, and
+    for `slshudi init` to offer.
     """
 
     conn_name_attr = "sls_conn_id"

@@ -1,0 +1,83 @@
+"""Answers that a command needs: given as options, asked for on a terminal, or found by looking."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from airflow_provider_slshudi.exceptions import ConfigError
+
+T = TypeVar("T")
+
+
+def on_terminal() -> bool:
+    """Whether somebody is there to be asked."""
+    return sys.stdin.isatty()
+
+
+def answer(option: str, question: str, given: str | None, default: str | None, check: Callable[[str], T]) -> T:
+    """The value of an option: as given, else as a person says, else the default.
+
+    Args:
+        option: its name, with two dashes.
+        question: what is asked for, in a few words.
+        given: the option's value on the command line, if it is there.
+        default: what an empty answer means; None or empty where it means nothing.
+        check: makes the value of a text, or raises ValueError, which says what is expected.
+
+    Raises:
+        ConfigError: the value is wrong; or nobody can be asked and there is no default.
+    """
+    asked = given is None and on_terminal()
+    while True:
+        text = given if given is not None else _ask(option, question, default) if asked else default
+        if not text:
+            raise ConfigError(
+                f"{option} is missing ({question}): give it, since this is no terminal where it could be asked",
+                source="slshudi",
+                field=option,
+            )
+        try:
+            return check(text)
+        except ValueError as wrong:
+            told = f"{option}: {text!r}: {wrong}"
+        if not asked:
+            raise ConfigError(told, source="slshudi", field=option, value=text)
+        say(told)
+
+
+def say(text: str) -> None:
+    """Tells the person at the command at once; standard output is for results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def of_type(type_: Any) -> Callable[[str], Any]:
+    """A check by one of the pipeline file's types."""
+    from pydantic import TypeAdapter, ValidationError
+
+    adapter = TypeAdapter(type_)
+
+    def check(text: str) -> Any:
+        try:
+            return adapter.validate_python(text)
+        except ValidationError as error:
+            raise ValueError(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+
+    return check
+
+
+def _ask(option: str, question: str, default: str | None) -> str:
+    """What a person answers."""
+    hint = f" [{default}]" if default else ""
+    while True:
+        print(f"{question}{hint}: ", end="", file=sys.stderr, flush=True)
+        try:
+            line = sys.stdin.readline()
+        except KeyboardInterrupt:
+            line = ""
+        if not line:
+            say("")
+            raise ConfigError(f"{option} was not answered; nothing was written", source="slshudi", field=option)
+        if text := line.strip() or default:
+            return text

@@ -1,0 +1,194 @@
+"""What `slshudi init` has to know: each by its option, by a person's answer, or by looking."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_slshudi.cli.ask import answer, of_type, on_terminal, say
+from airflow_provider_slshudi.cli.common import service_of
+from airflow_provider_slshudi.exceptions import ConfigError, SourceRefused
+
+if TYPE_CHECKING:
+    from airflow_provider_slshudi.sls.service import LogService
+
+_MOST_LISTED = 30
+_NONE = "none"
+_LOG_TIME = "log_time"
+_BUCKETS = "16"
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Adds an option for each of them."""
+    for option, described in (
+        ("--connection", "Airflow's, of type sls (default: the only one, or sls_default)"),
+        ("--project", "default: the one that the connection names for its test"),
+        ("--logstore", "default: the one that the connection names for its test"),
+        ("--path", "the table's, file:///... or s3a://... (default: beside the tables of other pipelines)"),
+        ("--start", "begin (default), end, or a receive time with its zone"),
+        ("--key", "columns, with commas between, whose rows logs upsert; or none (default: append)"),
+        ("--ordering", "with --key: the column of which the greater value wins, or none (default: the logs' time)"),
+        ("--buckets", f"with --key: file groups of a partition, for good (default: {_BUCKETS})"),
+        ("--partition", "a column: of a time, for a folder a day, or of a text, whole number or date, for one a value; "
+         "or none (default: the logs' time; with --key none)"),
+        ("--folder", "of the DAG file (default: Airflow's folder of DAGs)"),
+    ):  # fmt: skip
+        command.add_argument(option, help=described)
+
+
+def folder(options: argparse.Namespace, known: Sequence[Path]) -> Path:
+    """Where the DAG file goes; `known` are the folders where Airflow looks."""
+    if options.folder is None and len(known) == 1:
+        return known[0].absolute()
+
+    def check(text: str) -> Path:
+        path = Path(text).expanduser().absolute()
+        if not path.is_dir():
+            raise ValueError("there is no such folder")
+        return path
+
+    question = f"Folder of the DAG file; Airflow looks into {_listed(known) or 'none on this machine'}"
+    return answer("--folder", question, options.folder, None, check)
+
+
+def logstore(options: argparse.Namespace) -> tuple[str, LogService]:
+    """The connection's id, and a client of the logstore."""
+    from airflow_provider_slshudi.hooks.lookup import find_connection
+    from airflow_provider_slshudi.hooks.sls import SlsHook
+
+    connection = _connection(options.connection, SlsHook.conn_type, SlsHook.default_conn_name)
+    extra = find_connection(connection, SlsHook.conn_type).extra_dejson
+    tested = {field: str(extra.get(field) or "") for field in ("project", "logstore")}
+    project = answer("--project", "Project", options.project, tested["project"], str)
+    there = _logstores(connection, project) if options.logstore is None and on_terminal() else []
+    usual = tested["logstore"] if project == tested["project"] else ""
+    if there and usual not in there:
+        usual = there[0] if len(there) == 1 else ""
+
+    def check(text: str) -> str:
+        if there and text not in there:
+            raise ValueError(f"the project has no such logstore: {_listed(there)}")
+        return text
+
+    return connection, service_of(connection, project, answer("--logstore", "Logstore", options.logstore, usual, check))
+
+
+def start(options: argparse.Namespace) -> str | int:
+    """Where the pipeline begins, as its file says it."""
+
+    def check(text: str) -> str | int:
+        from pydantic import AwareDatetime
+
+        if text in ("begin", "end"):
+            return text
+        with suppress(ValueError):
+            if (seconds := int(of_type(AwareDatetime)(text).timestamp())) > 0:
+                return seconds
+        raise ValueError("expected begin, end, or a time with its zone, like 2026-01-31T08:00:00+08:00")
+
+    return answer(
+        "--start", "Begin at the oldest log (begin), at new ones (end), or a time", options.start, "begin", check
+    )
+
+
+def table(options: argparse.Namespace, name: str, types: Mapping[str, str]) -> dict[str, Any]:
+    """The file's field `table`; `types` are those of the columns by their names."""
+    from airflow_provider_slshudi.cli.draft import name_of
+    from airflow_provider_slshudi.config.values import Uri
+
+    path = answer("--path", "Table's path (file:///... or s3a://...)", options.path, _beside(name), of_type(Uri))
+    upsert = _upsert(options, types)
+
+    def check(text: str) -> dict[str, str] | None:
+        if text == _NONE:
+            return None
+        by_value = ("string", "int", "bigint", "date")
+        column = _column(text, types, ("timestamp", *by_value))
+        return {"by": "field" if types[column] in by_value else "event_time", "column": column}
+
+    # A key's row must stay in its partition, and the times of its logs differ.
+    usual = _NONE if upsert else _LOG_TIME
+    partition = answer("--partition", "Partition by column, or none", options.partition, usual, check)
+    given = {"path": path, "name": name_of(name), "partition": partition, "upsert": upsert}
+    return {field: value for field, value in given.items() if value is not None}
+
+
+def _upsert(options: argparse.Namespace, types: Mapping[str, str]) -> dict[str, Any] | None:
+    from airflow_provider_slshudi.config.pipeline import KEY_TYPES, ORDERING_TYPES
+    from airflow_provider_slshudi.config.table import MOST_BUCKETS
+
+    def keys(text: str) -> list[str]:
+        return [] if text == _NONE else [_column(part.strip(), types, KEY_TYPES) for part in text.split(",")]
+
+    def ordering(text: str) -> str | None:
+        return None if text == _NONE else _column(text, types, ORDERING_TYPES)
+
+    def buckets(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_BUCKETS):
+            raise ValueError(f"expected 1 to {MOST_BUCKETS}")
+        return int(text)
+
+    key = answer("--key", "Upsert by columns, or none: each log becomes a row", options.key, _NONE, keys)
+    if not key:
+        for option in ("ordering", "buckets"):
+            if getattr(options, option) is not None:
+                raise ConfigError(f"--{option} is for --key, which names none", source="slshudi init", field=option)
+        return None
+    upsert: dict[str, Any] = {"record_key": key[0] if len(key) == 1 else key}
+    greatest = answer("--ordering", "The greater value wins of column, or none", options.ordering, _LOG_TIME, ordering)
+    if greatest is not None:
+        upsert["ordering_field"] = greatest
+    asked = "Buckets of a partition, for good; each may grow to some hundred megabytes"
+    return {**upsert, "buckets": answer("--buckets", asked, options.buckets, _BUCKETS, buckets)}
+
+
+def _connection(given: str | None, conn_type: str, usual: str) -> str:
+    from airflow_provider_slshudi.hooks.lookup import connection_ids
+
+    known = connection_ids(conn_type) if given is None else []
+    if len(known) == 1:
+        say(f"connection {known[0]}: the only one of type {conn_type}")
+        return known[0]
+    # A secrets backend may have the usual one, and lists none.
+    default = usual if usual in known or not known else None
+    return answer("--connection", f"Connection ({_listed(known) or 'Airflow lists none'})", given, default, str)
+
+
+def _logstores(connection: str, project: str) -> list[str]:
+    """The project's logstores to choose from; none if the key may not list them."""
+    say(f"asking {connection} for the logstores of {project}")
+    try:
+        found = service_of(connection, project, "*").logstores()
+    except SourceRefused as refused:
+        if refused.code != "Unauthorized":
+            raise
+        say("the key may not list them (log:ListLogStores)")
+        return []
+    say(f"logstores: {_listed(found) or 'none'}")
+    return found
+
+
+def _beside(name: str) -> str | None:
+    """Beside the tables of all other pipelines, if they lie in one folder."""
+    from airflow_provider_slshudi import settings
+
+    folders = set()
+    for other in settings.pipeline_names():
+        with suppress(ConfigError):  # not ours to complain about
+            folders.add(settings.pipeline(other).table.path.rpartition("/")[0])
+    return f"{folders.pop()}/{name}" if len(folders) == 1 else None
+
+
+def _column(text: str, types: Mapping[str, str], fitting: Sequence[str]) -> str:
+    if types.get(text) not in fitting:
+        there = [name for name, type_ in types.items() if type_ in fitting]
+        raise ValueError(f"expected a column of type {', '.join(fitting)}: {_listed(there) or 'there is none'}")
+    return text
+
+
+def _listed(names: Sequence[object]) -> str:
+    shown = ", ".join(map(str, names[:_MOST_LISTED]))
+    return f"{shown} and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else shown
