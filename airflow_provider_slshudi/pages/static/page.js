@@ -104,15 +104,22 @@ document.addEventListener("submit", async (event) => {
   }
 });
 
-async function refresh() {
-  const outputs = () => [...document.querySelectorAll("output")];
+const outputs = () => [...document.querySelectorAll("output")];
+
+// Whether somebody is at work on the page, or waits for an answer.
+function busy() {
   const ticked = document.querySelector("input[type=checkbox]:checked:not([hidden])");
   const asking = outputs().some((said) => said.textContent === "…");
-  const busy = asking || ticked || document.activeElement?.matches("input, textarea, button");
-  if (document.hidden || busy || window.getSelection().toString()) return;
+  return asking || ticked || document.activeElement?.matches("input, textarea, button") || window.getSelection().toString();
+}
+
+async function refresh() {
+  if (document.hidden || busy()) return;
   const answer = await fetch(location.href, { headers: { Accept: "text/html" } }).catch(() => null);
   if (!answer || answer.status === 401 || answer.status === 403) return;
   const found = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
+  // Somebody may have pressed a button meanwhile: its form would never show the answer, and the page would stand still.
+  if (busy()) return;
   const shown = document.querySelector("main");
   if (found && shown && found.innerHTML !== shown.innerHTML) {
     const at = document.activeElement && document.activeElement.getAttribute("href");

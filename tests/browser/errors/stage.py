@@ -16,7 +16,7 @@ from aliyun.log import LogItem, PutLogsRequest
 from playwright.sync_api import Locator
 
 from airflow_provider_slshudi.config.load import load_pipeline
-from airflow_provider_slshudi.demo.airflow import AirflowRefused
+from airflow_provider_slshudi.demo.airflow import AirflowRefused, AirflowUnreachable
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.notes.acts import Act
 from airflow_provider_slshudi.points import FOLDER, Point
@@ -172,7 +172,16 @@ class Stage:
 
     def ended(self, run: str, dag: str = "") -> str:
         """Waits for a run's end; returns its state."""
-        return self.world.airflow.wait_for_run(dag or self.tail, run, RUN_SECONDS)
+        path = f"dags/{dag or self.tail}/dagRuns/{run}"
+
+        def state() -> str:
+            time.sleep(0.5)
+            with suppress(AirflowUnreachable):  # a busy API server
+                found = str(self.world.airflow.get(path)["state"])
+                return found if found in ("success", "failed") else ""
+            return ""
+
+        return until(f"{run} of {self.name} has ended", state, RUN_SECONDS, self.explain)
 
     def fails(self, run: str) -> None:
         """Waits until a run has failed."""
