@@ -12,8 +12,9 @@ def table_asset(pipeline: Pipeline) -> Asset:
 
     `hudi://bucket/path`, or `hudi://localhost/path` for a table on a file system.
     """
-    scheme, _, rest = pipeline.table.path.partition("://")
-    return Asset(name=f"hudi_{pipeline.name}", uri=f"hudi://{'localhost' if scheme == 'file' else ''}{rest}")
+    scheme, _, rest = pipeline.table.path.partition(":")  # file:/lake is file:///lake
+    place = rest.removeprefix("//")
+    return Asset(name=f"hudi_{pipeline.name}", uri=f"hudi://{'localhost' if scheme == 'file' else ''}{place}")
 
 
 def settled_alias(pipeline: Pipeline) -> AssetAlias:

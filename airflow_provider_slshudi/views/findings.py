@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.views.keys import new_keys
 from airflow_provider_slshudi.views.standing import WINDOW, Need, PipelineView, pipelines
 from airflow_provider_slshudi.views.words import count, span
 
+_MOST_KEYS = 20
 _NOT_SEEN = "no run has looked at the service, or the service did not tell"
 
 
@@ -31,13 +33,13 @@ class Limits:
 def findings(ledger: Ledger, name: str, limits: Limits) -> list[str]:
     """What is to be told of a pipeline now, a sentence each; empty if all is well. What is not known is told, too.
 
-    A gap is told as long as its batch was committed within the last hour.
+    A gap is told as long as its batch was committed within the last hour, a new key as long as it was first seen then.
     """
     view = next(iter(pipelines(ledger, [name])), None)
     if view is None:
         return [f"{name}: the ledger does not know it: no run of it has begun"]
     found = (*_needs(view), *_behind(view, limits), *_dangling(view, limits), *_expires(view, limits))
-    return [f"{name}: {text}" for text in (*found, *_gaps(ledger, view))]
+    return [f"{name}: {text}" for text in (*found, *_gaps(ledger, view), *_keys(ledger, view))]
 
 
 def _needs(view: PipelineView) -> Iterator[str]:
@@ -79,6 +81,11 @@ def _gaps(ledger: Ledger, view: PipelineView) -> Iterator[str]:
         lost[transaction] = lost.get(transaction, 0) + len(gap)
     for transaction, groups in lost.items():
         yield f"batch {transaction} records {count(groups)} log groups as lost"
+
+
+def _keys(ledger: Ledger, view: PipelineView) -> Iterator[str]:
+    for key in new_keys(ledger, view.now - WINDOW, [view.name])[:_MOST_KEYS]:
+        yield f"a new key that no column names, so it is dropped: {key.told}"
 
 
 def _said(limit: timedelta) -> str:

@@ -15,6 +15,7 @@ from airflow.timetables.simple import ContinuousTimetable
 
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.assets import settled_alias, table_asset
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.dag import backfill_dag, maintenance_dag, micro_batch, recovery_dag, tail_dag, verify_dag
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
@@ -109,11 +110,13 @@ def test_maintenance_cleans_before_it_archives_and_clusters_beside_on_a_schedule
 def test_the_commit_updates_the_tables_asset(pipelines: Path, tmp_path: Path) -> None:
     (table,) = tail_dag("ad_events").get_task("batch.commit").outlets
     assert table.uri == f"hudi://localhost{tmp_path}/lake/ad_events"
-    on_s3 = settings.pipeline("ad_events").model_dump()
-    on_s3["table"]["path"] = "s3a://bucket/lake/ad_events"
-    from airflow_provider_slshudi.config.pipeline import Pipeline
-
-    assert table_asset(Pipeline.model_validate(on_s3)).uri == "hudi://bucket/lake/ad_events"
+    elsewhere = settings.pipeline("ad_events").model_dump()
+    for path, uri in (
+        ("s3a://bucket/lake/ads", "hudi://bucket/lake/ads"),
+        ("file:/lake/ads", "hudi://localhost/lake/ads"),
+    ):
+        elsewhere["table"]["path"] = path
+        assert table_asset(Pipeline.model_validate(elsewhere)).uri == uri
 
 
 def test_settle_and_recovery_update_it_through_an_alias_which_says_nothing_by_itself(pipelines: Path) -> None:

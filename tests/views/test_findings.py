@@ -87,6 +87,18 @@ def test_a_gap_counts_from_its_commit_however_long_ago_it_was_planned(ledger: Le
     assert ledger.gaps("views", since) == []
 
 
+def test_a_new_key_is_told_for_an_hour(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    batch = planned(ledger, "clicks", [Range(0, 0, 10)], "run-1")
+    ledger.saw_keys("clicks", batch.id, 512, {"zip": 500}, {"zip": ["89073"]}, set())
+    ledger.saw_keys("clicks", batch.id, 512, {"zip": 500}, {}, set())
+    said = "'zip' in 1,000 of 1,024 logs looked at, like '89073'"
+    told = findings(ledger, "clicks", Limits())
+    assert told == [f"clicks: a new key that no column names, so it is dropped: {said}"]
+    (key,) = ledger.unnamed_keys(["clicks"])
+    assert ledger.unnamed_keys(["clicks"], key.first + WINDOW) == []
+
+
 def test_what_is_not_known_is_told(ledger: Ledger) -> None:
     assert findings(ledger, "clicks", QUARTER) == ["clicks: the ledger does not know it: no run of it has begun"]
     registered(ledger, "clicks")
