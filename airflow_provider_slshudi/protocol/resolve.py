@@ -233,8 +233,8 @@ def _overtaken(work: Work, timeline: Timeline, instant: str) -> str | None:
 def _committed(
     work: Work, transaction: Transaction, seen: Evidence, timeline: Timeline, cpu: float | None = None
 ) -> None:
-    reach(Point.COMMIT_SEEN)
     more = {**witness.compared(work, transaction, timeline, seen.instant), **cost.of_driver(cpu)}
+    reach(Point.COMMIT_SEEN)
     work.ledger.committed(transaction.id, transaction.token, seen.completion or "", more)
     reach(Point.COMMIT_TOLD)
     if seen.instant is not None:

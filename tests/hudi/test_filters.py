@@ -28,6 +28,7 @@ from airflow_provider_slshudi.hudi.schema import arrow_schema
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.storage import Storage
 from tests.hudi.files.upserted import Table as Customers
+from tests.hudi.readings import vectorised
 from tests.pipelines import ad_events, customers
 from tests.upserts import Change
 
@@ -81,18 +82,19 @@ class Written:
 
     def find(self, spark: SparkSession, where: str) -> dict[str, list[int]]:
         """The `n` that each way of reading finds; each looks at the table anew."""
-        return {
-            name: sorted(
-                row.n
-                for row in spark.read.format("hudi")
-                .options(**options)
-                .load(str(self.folder))
-                .where(where)
-                .select("n")
-                .collect()
-            )
-            for name, options in READERS.items()
-        }
+        with vectorised(spark, True):
+            return {
+                name: sorted(
+                    row.n
+                    for row in spark.read.format("hudi")
+                    .options(**options)
+                    .load(str(self.folder))
+                    .where(where)
+                    .select("n")
+                    .collect()
+                )
+                for name, options in READERS.items()
+            }
 
 
 def everywhere(numbers: list[int]) -> dict[str, list[int]]:

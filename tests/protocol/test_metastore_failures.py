@@ -66,11 +66,12 @@ HALVES = frozenset({Point.RECORD_HALF, Point.COMMIT_HALF})
 
 @pytest.fixture(autouse=True)
 def points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where points are armed; no heartbeat comes in between what is counted."""
+    """Where points are armed; no heartbeat comes in between what is counted, and no step waits for the ledger's return."""
     folder = tmp_path / "points"
     folder.mkdir()
     monkeypatch.setenv(FOLDER, str(folder))
     monkeypatch.setattr("airflow_provider_slshudi.protocol.work.PULSE_SECONDS", 3600.0)
+    monkeypatch.setattr("airflow_provider_slshudi.protocol.work.REST_SECONDS", 0.0)
     return folder
 
 
