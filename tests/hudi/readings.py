@@ -40,7 +40,7 @@ READINGS: dict[str, Reading] = SNAPSHOTS | {
 
 @contextmanager
 def vectorised(spark: SparkSession, wanted: bool) -> Iterator[None]:
-    """Spark's default is true; Hudi's reader may leave it changed behind."""
+    """Spark's default is true; Hudi's incremental read leaves the session with false."""
     spark.conf.set("spark.sql.parquet.enableVectorizedReader", str(wanted).lower())
     try:
         yield
