@@ -5,6 +5,7 @@ from __future__ import annotations
 from airflow.sdk import Asset, AssetAlias
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.values import scheme_and_place
 
 
 def table_asset(pipeline: Pipeline) -> Asset:
@@ -12,8 +13,7 @@ def table_asset(pipeline: Pipeline) -> Asset:
 
     `hudi://bucket/path`, or `hudi://localhost/path` for a table on a file system.
     """
-    scheme, _, rest = pipeline.table.path.partition(":")  # file:/lake is file:///lake
-    place = rest.removeprefix("//")
+    scheme, place = scheme_and_place(pipeline.table.path)
     return Asset(name=f"hudi_{pipeline.name}", uri=f"hudi://{'localhost' if scheme == 'file' else ''}{place}")
 
 

@@ -74,9 +74,15 @@ def _check_path(value: str) -> str:
             f"expected none of {' '.join(map(repr, odd))} in it: Spark takes * ? [ ] {{ }} \\ for a pattern of paths, "
             "and control characters are no part of a name"
         )
-    if {"", ".", ".."} & set(path.partition(":")[2].removeprefix("//").lstrip("/").split("/")):
+    if {"", ".", ".."} & set(scheme_and_place(path)[1].lstrip("/").split("/")):
         raise ValueError("expected no empty folder's name in it, nor `.` or `..`: one table would have several paths")
     return path
+
+
+def scheme_and_place(path: str) -> tuple[str, str]:
+    """A table's path in two: `file` and `/lake/events` (file:/lake is file:///lake), `s3a` and `bucket/lake/events`."""
+    scheme, _, rest = path.partition(":")
+    return scheme, rest.removeprefix("//")
 
 
 def _check_zone(value: str) -> str:

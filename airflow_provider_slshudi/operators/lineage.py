@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_slshudi import dagfile, settings
+from airflow_provider_slshudi.config.values import scheme_and_place
 from airflow_provider_slshudi.operators.base import PipelineTask
 
 if TYPE_CHECKING:
@@ -119,11 +120,10 @@ def table_name(path: str) -> tuple[str, str]:
 
     Spark's integration names a table by its path in the same way, so that jobs which read it find this one.
     """
-    scheme, _, rest = path.partition(":")
-    rest = rest.removeprefix("//")
+    scheme, place = scheme_and_place(path)
     if scheme == "file":
-        return "file", rest
-    bucket, _, key = rest.partition("/")
+        return scheme, place
+    bucket, _, key = place.partition("/")
     # s3a:// is Hadoop's way to the same store. What is before an @ is nobody's business.
     return f"s3://{bucket.rpartition('@')[2]}", key.lstrip("/")
 

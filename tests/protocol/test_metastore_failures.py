@@ -66,7 +66,7 @@ HALVES = frozenset({Point.RECORD_HALF, Point.COMMIT_HALF})
 
 @pytest.fixture(autouse=True)
 def points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where points are armed; no heartbeat comes in between what is counted, and no step waits for the ledger's return."""
+    """Where points are armed; no heartbeat comes in between what is counted, and no step waits for a ledger."""
     folder = tmp_path / "points"
     folder.mkdir()
     monkeypatch.setenv(FOLDER, str(folder))

@@ -242,11 +242,7 @@ def commit_state_unknown(stage: Stage) -> str:
 @SCENARIOS.of("ManifestError")
 def manifest_error(stage: Stage) -> str:
     """What the append left is deleted before it is recorded."""
-    stage.before()
-    stage.put(50)
-    stage.stops_at(Point.APPEND_ENDED)
-    run = stage.run_now()
-    stage.held(Point.APPEND_ENDED)
+    run = stage.run_held_at(Point.APPEND_ENDED)
     (manifest,) = (stage.table / ".hoodie" / "slshudi").rglob("manifest-*.json")
     manifest.unlink()
     stage.release()
@@ -260,11 +256,7 @@ def manifest_error(stage: Stage) -> str:
 @SCENARIOS.of("TableError")
 def table_error(stage: Stage) -> str:
     """Somebody takes an instant off the timeline while it is opened."""
-    stage.before()
-    stage.put(50)
-    stage.stops_at(Point.OPEN_REQUESTED)
-    run = stage.run_now()
-    stage.held(Point.OPEN_REQUESTED)
+    run = stage.run_held_at(Point.OPEN_REQUESTED)
     max((stage.table / ".hoodie" / "timeline").glob("*.requested")).unlink()
     stage.release()
     stage.fails(run)

@@ -68,11 +68,7 @@ def batch_under_way(stage: Stage) -> str:
 @SCENARIOS.of("TailUnderWay")
 def tail_under_way(stage: Stage) -> str:
     """A second run begins while the first appends. It is no trouble, and the page shows none."""
-    stage.before()
-    stage.put(50)
-    stage.stops_at(Point.APPEND_LAUNCHED)
-    first = stage.run_now()
-    stage.held(Point.APPEND_LAUNCHED)
+    first = stage.run_held_at(Point.APPEND_LAUNCHED)
     second = stage.run_now()
     until(
         "the second run waits",
@@ -93,11 +89,7 @@ def tail_under_way(stage: Stage) -> str:
 @SCENARIOS.of("Fenced")
 def fenced(stage: Stage) -> str:
     """Somebody has a batch decided, on its page, within one of its steps. It is no trouble, and the page shows none."""
-    stage.before()
-    stage.put(50)
-    stage.stops_at(Point.OPEN_TOLD)
-    run = stage.run_now()
-    stage.held(Point.OPEN_TOLD)
+    run = stage.run_held_at(Point.OPEN_TOLD)
     (live,) = stage.world.ledger.live(stage.name)
     stage.window.open(f"/transactions/{live.id}")
     assert "ROLL_BACK_AND_ABORT" in stage.act(Act.RECOVER)
@@ -126,11 +118,7 @@ def illegal_transition(stage: Stage) -> str:
 @SCENARIOS.of("RangeConflict")
 def range_conflict(stage: Stage) -> str:
     """A planner that lost its lease long ago reserves what another one is about to reserve."""
-    stage.before()
-    stage.put(50)
-    stage.stops_at(Point.PLAN_BEGINNING)
-    run = stage.run_now()
-    stage.held(Point.PLAN_BEGINNING)
+    run = stage.run_held_at(Point.PLAN_BEGINNING)
     ledger = stage.world.ledger
     (shard,) = ledger.shards(stage.name)
     (read,) = ledger.coverage(stage.name)

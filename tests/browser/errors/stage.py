@@ -205,9 +205,14 @@ class Stage:
         self.machine(**{FOLDER: str(self.points)})
         (self.points / point.value).write_text(how, encoding="utf-8")
 
-    def held(self, point: Point) -> None:
-        """Waits until a process stands at the point."""
+    def run_held_at(self, point: Point) -> str:
+        """After a healthy batch and new logs, the id of a run that stands at the point."""
+        self.before()
+        self.put(50)
+        self.stops_at(point)
+        run = self.run_now()
         until(f"a process stands at {point.value}", lambda: any(self.points.glob(f"{point.value}.*")), RUN_SECONDS)
+        return run
 
     def release(self) -> None:
         """Lets it go on."""
