@@ -6,6 +6,8 @@ from enum import Enum
 
 BACKFILL = "backfill"
 """The ledger's name for a backfill, which several runs may carry out."""
+PART = ".part"
+"""What stands between the id of the run that a backfill began with and the number of a later one."""
 DRY_RUN = "backfill, dry run"
 """The ledger's name for a question that starts nothing."""
 

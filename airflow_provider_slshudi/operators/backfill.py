@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from airflow_provider_slshudi.exceptions import ConfigError, CursorError
 from airflow_provider_slshudi.links import PipelineLink
-from airflow_provider_slshudi.notes.acts import DRY_RUN, PARAMS_SOURCE
+from airflow_provider_slshudi.notes.acts import DRY_RUN, PARAMS_SOURCE, PART
 from airflow_provider_slshudi.operators.base import PipelineTask, refuse_unknown_params, who_asked
 from airflow_provider_slshudi.operators.steps import SlsHudiPlanOperator
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.protocol.work import Work
 
 PARAMS = ("cursors", "from", "to", "everything", "dry_run")
-_PART = ".part"
 # Only one spelling per shard: of `0` and `00` one would be forgotten.
 _SHARD = re.compile("0|[1-9][0-9]{0,9}")
 _TIME: TypeAdapter[datetime] = TypeAdapter(AwareDatetime)
@@ -161,7 +160,7 @@ def _dry_run(work: Work, request: BackfillRequest, context: Context) -> str:
 def _first(context: Context) -> str:
     """The DAG and the run that a backfill began with, of which this run is a part."""
     run = context["dag_run"]
-    return f"{run.dag_id}/{run.run_id.partition(_PART)[0]}"
+    return f"{run.dag_id}/{run.run_id.partition(PART)[0]}"
 
 
 def _said(params: Mapping[str, Any]) -> str:
@@ -205,8 +204,8 @@ class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):
             progress.ended(work, _first(context))
             raise AirflowSkipException("all of the backfill is covered or reserved")
         self.log.info("left of the backfill: %s", ", ".join(map(str, left)))
-        first, _, part = context["dag_run"].run_id.partition(_PART)
+        first, _, part = context["dag_run"].run_id.partition(PART)
         number = int(part or 1) + 1
-        self.trigger_run_id, self.conf = f"{first}{_PART}{number}", params
+        self.trigger_run_id, self.conf = f"{first}{PART}{number}", params
         self.note = f"Part {number} of backfill {first}: {len(left)} ranges were left"
         super().execute(context)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.exceptions import LedgerError
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Deed, Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
-from airflow_provider_slshudi.notes.acts import BACKFILL
+from airflow_provider_slshudi.notes.acts import BACKFILL, PART
 from airflow_provider_slshudi.planning.windows import filled, sizes
 from airflow_provider_slshudi.protocol.estimate import BATCHES, pace
 from airflow_provider_slshudi.protocol.work import Work
@@ -64,10 +64,10 @@ def began(work: Work, who: str, said: str, run: str, cursors: Mapping[int, tuple
     name = work.pipeline.name
     try:
         covered = by_shard(work.ledger.coverage(name))
-        about = {}
-        for shard, (begin, end) in cursors.items():
-            groups = sum(map(len, subtract([Range(shard, begin, end)], covered.get(shard, []))))
-            about[str(shard)] = [str(begin), str(end), groups]
+        about = {
+            str(shard): [str(begin), str(end), _unread(Range(shard, begin, end), covered)]
+            for shard, (begin, end) in cursors.items()
+        }
         work.ledger.ask(name, BACKFILL, who, said, run, about)
     except LedgerError as error:
         _log.warning("that the backfill began is not kept: %s", error)
@@ -95,10 +95,7 @@ def progress(ledger: Ledger, pipeline: str) -> list[Progress]:
             int(shard): (int(begin), int(end), groups) for shard, (begin, end, groups) in (deed.about or {}).items()
         }
         groups = {shard: count for shard, (_, _, count) in asked.items()}
-        left = {
-            shard: sum(map(len, subtract([Range(shard, begin, end)], covered.get(shard, []))))
-            for shard, (begin, end, _) in asked.items()
-        }
+        left = {shard: _unread(Range(shard, begin, end), covered) for shard, (begin, end, _) in asked.items()}
         told = filled(groups, density)
         (size, rows), (size_left, rows_left) = sizes(groups, told), sizes(left, told)
         own = [item for item in recent if item.kind is Kind.BACKFILL and item.created >= deed.at]
@@ -110,7 +107,12 @@ def progress(ledger: Ledger, pipeline: str) -> list[Progress]:
     return found
 
 
+def _unread(asked: Range, covered: Mapping[int, Sequence[Range]]) -> int:
+    """Log groups of a range that no batch has committed."""
+    return sum(map(len, subtract([asked], covered.get(asked.shard, []))))
+
+
 def _is_of(transaction: Transaction, deed: Deed) -> bool:
     """Whether a transaction is a part of a backfill: the parts' runs have the first run's name and a number."""
     run = f"{transaction.dag_id}/{transaction.run_id}"
-    return run == deed.run or run.startswith(f"{deed.run}.part")
+    return run == deed.run or run.startswith(f"{deed.run}{PART}")

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from sqlalchemy import Engine
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import LedgerShard
 from airflow_provider_slshudi.local.process import LocalSls
+from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
@@ -88,3 +91,24 @@ def upserts(scenario: Callable[..., Scenario]) -> Callable[..., Scenario]:
         return scenario(shards=1, launcher=launcher, described=partial(customers, type_=type_), **changes)
 
     return make
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    """An empty ledger's, in SQLite."""
+    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
+    migrate(engine)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def work(engine: Engine, tmp_path: Path) -> Work:
+    """A pipeline of two shards that the ledger alone knows: it has no service, and starts no job."""
+    none = cast(Launcher, None)
+    work = Work(
+        ad_events(tmp_path / "table"), Ledger(engine), none, lambda: cast(LogService, None), Run("tail", "run-1")
+    )
+    register(work)
+    work.ledger.save_shards(work.pipeline.name, [LedgerShard(shard, "readwrite", "0", "f", 0) for shard in (0, 1)])
+    return work

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +17,6 @@ from sqlalchemy import Engine, event
 
 from airflow_provider_slshudi.exceptions import DataExpired, ManifestError, PipelineConflict
 from airflow_provider_slshudi.hudi.extra import PIPELINE_KEY, RANGES_KEY, TRANSACTION_KEY
-from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.notes import handover
@@ -71,14 +70,6 @@ class Logstore:
 
     def grow(self, shard: int, begin: int = BASE) -> None:
         self.kept[shard] = begin, self.kept[shard][1] + 10
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
-    migrate(engine)
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture

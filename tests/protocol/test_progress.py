@@ -2,52 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
-from typing import cast
 
 import pytest
 from sqlalchemy import Engine, update
 
 from airflow_provider_slshudi.exceptions import LedgerUnavailable
 from airflow_provider_slshudi.ledger import models
-from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import LedgerShard, RangeTotals
+from airflow_provider_slshudi.ledger.records import RangeTotals
 from airflow_provider_slshudi.ledger.states import Kind
 from airflow_provider_slshudi.protocol import progress
 from airflow_provider_slshudi.protocol.progress import Progress
-from airflow_provider_slshudi.protocol.settle import register
-from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import Range
-from airflow_provider_slshudi.sls.service import LogService
-from airflow_provider_slshudi.spark.launch import Launcher
 from airflow_provider_slshudi.views import words
-from tests.pipelines import ad_events
 
 NAME, GROUP = "ad_events", 1_000
 ASKED = {0: (0, 100), 1: (0, 100)}
 FIRST = "ad_events_backfill/old-logs"
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
-    migrate(engine)
-    yield engine
-    engine.dispose()
-
-
-@pytest.fixture
-def work(engine: Engine, tmp_path: Path) -> Work:
-    nothing = cast(Launcher, None)
-    work = Work(
-        ad_events(tmp_path / "table"), Ledger(engine), nothing, lambda: cast(LogService, None), Run("tail", "run-1")
-    )
-    register(work)
-    work.ledger.save_shards(NAME, [LedgerShard(shard, "readwrite", "0", "f", 0) for shard in (0, 1)])
-    return work
 
 
 def batch(work: Work, engine: Engine, item: Range, part: str, kind: Kind = Kind.BACKFILL, seconds: int = 10) -> None:

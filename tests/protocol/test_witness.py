@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
 
 import pytest
-from sqlalchemy import Engine
 
 from airflow_provider_slshudi.exceptions import LedgerUnavailable
 from airflow_provider_slshudi.hudi.extra import extra_of, ranges_text
-from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import LedgerShard, RangeTotals, SeenInstant, Transaction
+from airflow_provider_slshudi.ledger.records import RangeTotals, SeenInstant, Transaction
 from airflow_provider_slshudi.ledger.states import Kind
 from airflow_provider_slshudi.protocol import witness
 from airflow_provider_slshudi.protocol.evidence import require_agreement
-from airflow_provider_slshudi.protocol.settle import register
-from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import Range
-from airflow_provider_slshudi.sls.service import LogService
-from airflow_provider_slshudi.spark.launch import Launcher
 from tests.model.table import ModelTable
-from tests.pipelines import ad_events
 
 NAME = "ad_events"
 RANGES = [Range(0, 0, 10), Range(0, 10, 15, gap=True), Range(1, 5, 7)]
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
-    migrate(engine)
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture
@@ -42,17 +27,6 @@ def table(tmp_path: Path) -> ModelTable:
     table = ModelTable(tmp_path / "table", lambda _: None)
     table.create_table()
     return table
-
-
-@pytest.fixture
-def work(engine: Engine, tmp_path: Path) -> Work:
-    nothing = cast(Launcher, None)
-    work = Work(
-        ad_events(tmp_path / "table"), Ledger(engine), nothing, lambda: cast(LogService, None), Run("tail", "run-1")
-    )
-    register(work)
-    work.ledger.save_shards(NAME, [LedgerShard(shard, "readwrite", "0", "f", 0) for shard in (0, 1)])
-    return work
 
 
 def prepared(work: Work, instant: str) -> Transaction:
