@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
 """Java's options for tests: each plan runs a few times, and a second compiler and several collecting threads cost a
-third of their CPU. With one compiler a JVM keeps 48 MiB of code, which a hundred tests fill: it then sweeps and compiles
-anew."""
+third of their CPU. With one compiler a JVM keeps 48 MiB of code, which sixty tests fill: it then sweeps and
+compiles anew."""
 
 
 def start_spark() -> SparkSession:
