@@ -201,7 +201,7 @@ def die(found: Place, kind: str) -> Back:
 def main() -> int:
     """Prints a line for each death."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kinds", nargs="*", default=list(DEATHS), choices=[*DEATHS, []])
+    parser.add_argument("kinds", nargs="*", choices=[*DEATHS, []], help="these alone")
     parser.add_argument("--deferrable", action="store_true", help="with a triggerer")
     given = parser.parse_args()
     adopt_orphans()
@@ -210,7 +210,7 @@ def main() -> int:
     with place(home, given.deferrable) as found:
         found.put()
         until("the first batch is committed", found.committed, explain=found.explain)
-        for kind in given.kinds:
+        for kind in given.kinds or DEATHS:
             print(f"{kind}: {die(found, kind)}", flush=True)
     shutil.rmtree(home, ignore_errors=True)
     return 0
