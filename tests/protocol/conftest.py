@@ -20,7 +20,7 @@ from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import Launcher
-from tests.ledgers import ledger_in
+from tests.ledgers import engine_in, ledger_in
 from tests.local.sdk import by_ip
 from tests.pipelines import ad_events, customers
 from tests.scenarios import PROJECT, Scenario, SessionLauncher
@@ -96,10 +96,8 @@ def upserts(scenario: Callable[..., Scenario]) -> Callable[..., Scenario]:
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     """An empty ledger's, in SQLite."""
-    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
-    migrate(engine)
-    yield engine
-    engine.dispose()
+    with engine_in(tmp_path / "ledger.db") as engine:
+        yield engine
 
 
 @pytest.fixture

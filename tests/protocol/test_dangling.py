@@ -16,7 +16,6 @@ from sqlalchemy import Engine, select, update
 from airflow_provider_slshudi.exceptions import BatchUnderWay, LeaseHeld, LedgerAhead, LedgerUnavailable, TailUnderWay
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger import models
-from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
@@ -34,6 +33,7 @@ from airflow_provider_slshudi.protocol.settle import dangling, register, require
 from airflow_provider_slshudi.protocol.waiting import Awaited, awaited, is_over
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.ranges import Range
+from tests.ledgers import engine_in
 from tests.pipelines import ad_events, customers
 from tests.scenarios import Scenario, forget_all_instants
 
@@ -70,12 +70,10 @@ class Step:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
-    migrate(engine)
     pipeline = ad_events(tmp_path / "lake")
-    Ledger(engine).register(NAME, pipeline.source.identity, pipeline.table.path)
-    yield engine
-    engine.dispose()
+    with engine_in(tmp_path / "ledger.db") as engine:
+        Ledger(engine).register(NAME, pipeline.source.identity, pipeline.table.path)
+        yield engine
 
 
 @pytest.fixture
