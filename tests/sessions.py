@@ -6,6 +6,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
+from airflow_provider_slshudi.hudi.client.gateway import keep_names
 from airflow_provider_slshudi.spark.runtime import environment, quiet, session_conf, with_asked
 
 if TYPE_CHECKING:
@@ -32,4 +33,6 @@ def start_spark() -> SparkSession:
     session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     quiet(session.sparkContext._jvm)
+    # What PySpark mentions most: for each column, and for each error that it tells apart.
+    keep_names(session.sparkContext._jvm, "functions", "py4j")
     return session

@@ -77,10 +77,19 @@ Spark makes that secret itself under a local master. A cluster's secret is its o
 def session_conf(master: str, s3: bool = False) -> dict[str, str]:
     """Spark settings that every use of Hudi shares, for this master; `spark.master` itself is not among them.
 
-    With a local master Hudi is on the JVM's own class path (an archive needs it there); any other master sends the
-    jars to its executors. With `s3`, Spark reaches tables at AWS_ENDPOINT_URL if that is set. Raises RuntimeMissing if
-    the jars cannot be fetched.
+    With a local master Hudi is on the JVM's own class path, and comes from the archive; any other master sends the jars
+    to its executors. With `s3`, Spark reaches tables at AWS_ENDPOINT_URL if that is set. Raises RuntimeMissing if the
+    jars cannot be fetched.
     """
+    return _conf(master, s3, _shared(s3) if master.startswith("local") else [])
+
+
+def control_conf(s3: bool = False) -> dict[str, str]:
+    """Spark settings of a JVM that lives for one decision (open, commit, a service, ...) under a local master."""
+    return _conf("local[1]", s3, [*_SHORT_LIVED, *_shared(s3)])
+
+
+def _conf(master: str, s3: bool, options: Sequence[str]) -> dict[str, str]:
     conf = {
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
         "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
@@ -89,7 +98,8 @@ def session_conf(master: str, s3: bool = False) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         # Hadoop has its own umask, 022: a group would share the files that Python makes, but not Java's.
         "spark.hadoop.fs.permissions.umask-mode": owners.umask() or "022",
-        **dict.fromkeys(_JAVA_OPTIONS, shlex.join(_OPTIONS)),
+        "spark.driver.extraJavaOptions": shlex.join([*_OPTIONS, *options]),
+        "spark.executor.extraJavaOptions": shlex.join(_OPTIONS),
         **{f"{_EXECUTOR_ENVIRONMENT}{name}": value for name, value in world().items()},
     }
     paths = [str(jar) for jar in jars(s3)]
@@ -102,19 +112,6 @@ def session_conf(master: str, s3: bool = False) -> dict[str, str]:
         # Hadoop's S3 client does not know the variable that others follow.
         conf["spark.hadoop.fs.s3a.endpoint"] = endpoint
         conf["spark.hadoop.fs.s3a.path.style.access"] = "true"
-    return conf
-
-
-def control_conf(s3: bool = False) -> dict[str, str]:
-    """Spark settings of a JVM that lives for one decision (open, commit, a service, ...) under a local master."""
-    made = archive(s3)
-    shared = _archive_options(made) if made else []
-    return _control_conf(s3, [*shared, "-Xshare:auto"])
-
-
-def _control_conf(s3: bool, options: list[str]) -> dict[str, str]:
-    conf = session_conf("local[1]", s3)
-    conf["spark.driver.extraJavaOptions"] = shlex.join([*_OPTIONS, *_SHORT_LIVED, *options])
     return conf
 
 
@@ -197,7 +194,7 @@ def _train(path: Path, work: Path, s3: bool) -> bool:
         return False
     command = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[1]"]
     options = [f"-XX:SharedArchiveFile={base}", f"-XX:ArchiveClassesAtExit={work / 'top'}"]
-    for key, value in _control_conf(s3, options).items():
+    for key, value in _conf("local[1]", s3, [*_SHORT_LIVED, *options]).items():
         command += ["--conf", f"{key}={value}"]
     command += [str(Path(__file__).parents[1] / "job" / "warmup.py"), str(work / "table")]
     return _runs(command) and _keep(work / "top", path)
@@ -241,9 +238,11 @@ def _archive_path(s3: bool) -> Path:
     return cache_dir() / "archives" / f"{place}-{_digest(*parts)}.jsa"
 
 
-def _archive_options(path: Path) -> list[str]:
+def _shared(s3: bool) -> list[str]:
+    """Java's options to take classes from the archive, if there is one."""
+    made = archive(s3)
     # A mismatch (an extra directory on the class path, say) must only cost time, and print nothing.
-    return [f"-XX:SharedArchiveFile={path}", "-Xlog:disable", "-Xlog:all=error:stderr"]
+    return ["-Xshare:auto", *([f"-XX:SharedArchiveFile={made}", "-Xlog:cds*=off"] if made else [])]
 
 
 def _stamp(path: Path) -> str:

