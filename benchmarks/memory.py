@@ -21,6 +21,8 @@ from exactness import Bench
 from replay import replay
 from watch import Watch
 
+from airflow_provider_slshudi.spark.runtime import DAEMON
+
 MOST_WORKER_BYTES = 500e6
 FLAT = 1.15
 """The largest range may take so many times the memory of the smallest."""
@@ -39,8 +41,8 @@ def _kind(process: psutil.Process) -> str:
     """`worker`, `driver` or `driver JVM` of the append."""
     line = process.cmdline()
     above = process.parent()
-    if "pyspark.daemon" in line:
-        return "worker" if above is not None and "pyspark.daemon" in above.cmdline() else ""
+    if DAEMON in line:
+        return "worker" if above is not None and DAEMON in above.cmdline() else ""
     if not any(part.endswith("job/__main__.py") for part in line) or "append" not in line:
         return ""
     return "driver JVM" if line[0].endswith("java") else "driver"

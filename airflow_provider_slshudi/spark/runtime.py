@@ -38,6 +38,7 @@ from airflow_provider_slshudi.spark.packages import (
 )
 
 __all__ = [
+    "DAEMON",
     "HUDI_PACKAGE",
     "LOCAL_CONF",
     "S3_PACKAGE",
@@ -62,6 +63,8 @@ _OPTIONS = ("-Djol.skipHotspotSAAttach=true", *WORLD_OPTIONS)
 _JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 _EXECUTOR_ENVIRONMENT = "spark.executorEnv."
 _TRAIN_SECONDS = 300
+DAEMON = "airflow_provider_slshudi.job.daemon"
+"""The module that Spark starts to fork Python workers (decision 0035)."""
 LOCAL_CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -96,6 +99,7 @@ def _conf(master: str, s3: bool, options: Sequence[str]) -> dict[str, str]:
         "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
         "spark.ui.showConsoleProgress": "false",
+        "spark.python.daemon.module": DAEMON,
         # Hadoop has its own umask, 022: a group would share the files that Python makes, but not Java's.
         "spark.hadoop.fs.permissions.umask-mode": owners.umask() or "022",
         "spark.driver.extraJavaOptions": shlex.join([*_OPTIONS, *options]),

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import psutil
 
+from airflow_provider_slshudi.spark.runtime import DAEMON
 from tests.chaos.place import Place
 from tests.machine import arguments_of
 
@@ -41,7 +42,7 @@ def kind_of(process: psutil.Process) -> str | None:
         return "resident process"
     if "org.apache.spark.deploy.SparkSubmit" in line:
         return "spark-submit JVM"
-    if "pyspark.daemon" in line:
+    if DAEMON in line:
         return "pyspark worker"
     if any(argument.endswith("job/__main__.py") for argument in arguments):
         return "driver"

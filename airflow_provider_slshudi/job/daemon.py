@@ -1,0 +1,50 @@
+"""The process from which Spark forks its Python workers, with all loaded that our tasks use.
+
+PySpark's own daemon compiles PySpark out of a zip. Its workers import what a task needs one by one, read the directory
+of Spark's largest jar before each task, and walk over all loaded modules in search of garbage after each. Here this
+happens once, or not at all. `spark.python.daemon.module` names this module (SPARK-22959).
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+_CORE = re.compile(r"spark-core_[^/]*\.jar$")
+
+
+def lean(path: Sequence[str]) -> list[str]:
+    """Python's search path without Spark's jar, which has no module, and without the zips of the installed PySpark."""
+    kept = [entry for entry in path if not _CORE.search(entry)]
+    found = PathFinder.find_spec("pyspark", [entry for entry in kept if not entry.endswith(".zip")])
+    if found is None or found.origin is None:
+        return kept
+    zips = Path(found.origin).resolve().parent / "python" / "lib"
+    return [entry for entry in kept if Path(entry).resolve().parent != zips]
+
+
+def main() -> None:
+    """Loads what tasks use, and serves Spark until it closes standard input."""
+    kept = lean(sys.path)
+    for entry in {*sys.path} - {*kept}:
+        sys.path_importer_cache.pop(entry, None)
+    sys.path[:] = kept
+    # What cannot be imported here is the task's matter, whose error says so.
+    with suppress(ImportError):
+        from airflow_provider_slshudi.job import append, upsert  # noqa: F401
+    from pyspark import worker  # noqa: F401
+    from pyspark.daemon import manager
+
+    # Workers look for garbage in what their task made alone, and share the memory of everything else.
+    gc.collect()
+    gc.freeze()
+    manager()  # type: ignore[no-untyped-call]
+
+
+if __name__ == "__main__":
+    main()
