@@ -44,7 +44,7 @@ class SessionLauncher:
                 environment.setenv(name, value)
             match verb:
                 case Verb.APPEND:
-                    verbs.append(context, order)
+                    verbs.append(context, order, secrets)
                 case verb if verb.where is Where.SESSION:
                     verbs.SESSION[verb](self._spark, order)
                 case verb:

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 class SparkLauncher:
     """Runs distributed verbs by `SparkSubmitHook` under the connection's master, in client mode; runs the others, which
-    take seconds, on this machine.
+    take seconds, on this machine, and small batches of a local master in a process that stays.
 
     The driver is a child of this process, whatever the master. It gets secrets in its environment only: process lists
     and Spark's web pages show arguments and configuration. A driver ends with the process that started it, if the
@@ -48,9 +48,12 @@ class SparkLauncher:
             JobFailed: the job failed; the message says why.
             ConfigError: the connection cannot be used.
         """
-        if verb.is_distributed:
-            return self._submit(verb, order, secrets)
-        return self._control.run(verb, order, secrets)
+        if not verb.is_distributed:
+            return self._control.run(verb, order, secrets)
+        master, tail = self.master(), deque[str](maxlen=TAIL_LINES)
+        if self._control.by_resident(verb, order, master, secrets, tail):
+            return cpu_told(tail)
+        return self._submit(verb, order, master, secrets)
 
     def kill(self) -> None:
         """Ends the running driver, if there is one."""
@@ -58,8 +61,8 @@ class SparkLauncher:
         if self._hook is not None:
             self._hook.on_kill()
 
-    def _submit(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> float | None:
-        made = submission(verb, order, self.master())
+    def _submit(self, verb: Verb, order: JobOrder, master: str, secrets: Mapping[str, str]) -> float | None:
+        made = submission(verb, order, master)
         hook = self._hook = _Hook(
             self._show,
             conf=made.conf,

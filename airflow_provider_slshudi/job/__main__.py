@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import traceback
@@ -42,7 +43,7 @@ def main(arguments: list[str]) -> None:
                 gateway = Gateway.of(spark)
                 require_world(gateway.jvm)
                 show_page(spark)
-                verbs.append(spark, order)
+                verbs.append(spark, order, os.environ)
         case verb if verb.where is Where.SESSION:
             session = SparkSession.builder.getOrCreate()
             gateway = Gateway.of(session.sparkContext)
@@ -51,7 +52,8 @@ def main(arguments: list[str]) -> None:
             verbs.SESSION[verb](session, order)
             session.stop()
         case verb:
-            with control_context() as gateway:
+            with control_context() as spark:
+                gateway = Gateway.of(spark)
                 verbs.CONTROL[verb](gateway, order)
     show_cpu(gateway.cpu_seconds())
     leave(gateway.jvm)
@@ -70,7 +72,7 @@ def show_page(spark: SparkContext) -> None:
 
 
 @contextmanager
-def control_context() -> Iterator[Gateway]:
+def control_context() -> Iterator[SparkContext]:
     """A SparkContext on this machine, whatever master spark-submit was given: a commit needs no cluster."""
     from pyspark import SparkConf, SparkContext
 
@@ -79,7 +81,7 @@ def control_context() -> Iterator[Gateway]:
         spark.setLogLevel("WARN")
         quiet(spark._jvm)
         require_world(spark._jvm)
-        yield Gateway.of(spark)
+        yield spark
 
 
 def reason(error: BaseException) -> str:
@@ -96,10 +98,14 @@ def reason(error: BaseException) -> str:
     return " ".join(text.split())[:2000]
 
 
+def is_own(error: BaseException) -> bool:
+    """Whether an error is one of the package's, raised here or by a task."""
+    return isinstance(error, SlsHudiError) or bool(_OWN.search(str(error)))
+
+
 def last_words(error: BaseException) -> str:
     """The text that a failed job prints: its reason, after the trace if the error is not the package's own."""
-    is_own = isinstance(error, SlsHudiError) or _OWN.search(str(error))
-    trace = "" if is_own else "".join(traceback.format_exception(error))
+    trace = "" if is_own(error) else "".join(traceback.format_exception(error))
     return f"{trace}{REASON}{reason(error)}"
 
 

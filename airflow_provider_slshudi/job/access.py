@@ -42,6 +42,11 @@ class Access:
         spark.setLocalProperty(_PROPERTY, _joined(content, half).hex())
         return cls(source.project, source.logstore, half)
 
+    @staticmethod
+    def revoke(spark: SparkContext) -> None:
+        """Takes it from the tasks that this thread starts from now on."""
+        spark.setLocalProperty(_PROPERTY, None)  # type: ignore[arg-type]
+
     def __call__(self) -> LogService:
         """The log service, within a task."""
         from pyspark import TaskContext

@@ -18,16 +18,19 @@ import threading
 import time
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.exceptions import SlsHudiError
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.job import verbs
-from airflow_provider_slshudi.job.__main__ import control_context, last_words, show_cpu
+from airflow_provider_slshudi.job.__main__ import control_context, is_own, last_words, show_cpu
+from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.spark.resident import GO, HANDSHAKE_SECONDS, READY, Outcome, receive, same_user, send
 from airflow_provider_slshudi.spark.runtime import leave
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 # Now and then a new JVM replaces the old one, with whatever that one has gathered.
 _REQUESTS = 1000
@@ -37,8 +40,8 @@ _GLANCE_SECONDS = 1.0
 class Server:
     """Serves the requests of one identity."""
 
-    def __init__(self, gateway: Gateway, identity: str) -> None:
-        self._gateway, self._identity = gateway, identity
+    def __init__(self, spark: SparkContext, identity: str) -> None:
+        self._spark, self._gateway, self._identity = spark, Gateway.of(spark), identity
         self._jvm = os.getppid()
         self._told = 0.0
 
@@ -64,19 +67,20 @@ class Server:
     def _answer(self, connection: socket.socket) -> bool | None:
         """Serves one request; whether this process may go on, None if it accepted no request."""
         with connection.makefile("rb") as requests:
-            asked = self._accepted(connection, requests)
-            if asked is None:
+            accepted = self._accepted(connection, requests)
+            if accepted is None:
                 return None
+            asked, secrets = accepted
             over = threading.Event()
             watched = connection.dup(), float(asked["deadline"]), over
             threading.Thread(target=_watch, args=watched, daemon=True).start()
             lines, fit = _Lines(connection), True
             try:
                 with redirect_stdout(lines), redirect_stderr(lines):
-                    self._run(Verb(asked["verb"]), JobOrder(**asked["order"]), float(asked["deadline"]))
+                    self._run(Verb(asked["verb"]), JobOrder(**asked["order"]), float(asked["deadline"]), secrets)
                 outcome = Outcome.DONE
             except Exception as error:
-                outcome, fit = Outcome.FAILED, isinstance(error, SlsHudiError)
+                outcome, fit = Outcome.FAILED, is_own(error)
                 print(last_words(error), file=lines)
             over.set()
             with redirect_stdout(lines):
@@ -93,8 +97,8 @@ class Server:
         spent, self._told = taken - self._told, taken
         return spent
 
-    def _accepted(self, connection: socket.socket, requests: io.IOBase) -> dict[str, Any] | None:
-        """The request, once its client has said go."""
+    def _accepted(self, connection: socket.socket, requests: io.IOBase) -> tuple[dict[str, Any], dict[str, str]] | None:
+        """The request, once its client has said go, and the secrets that the client then gave."""
         connection.settimeout(HANDSHAKE_SECONDS)
         try:
             asked = receive(requests)
@@ -102,19 +106,25 @@ class Server:
                 send(connection, {"refused": "it serves another user, version or environment"})
                 return None
             send(connection, {"pid": os.getpid(), "group": os.getpgrp()})
-            return asked if requests.readline() == GO else None
+            return (asked, receive(requests)) if requests.readline() == GO else None
         except (OSError, ValueError, KeyError):
             return None
 
-    def _run(self, verb: Verb, order: JobOrder, deadline: float) -> None:
+    def _run(self, verb: Verb, order: JobOrder, deadline: float, secrets: dict[str, str]) -> None:
         def in_time() -> None:
             if clock() >= deadline:
                 raise TimeoutError(f"the deadline of the {verb.value} has passed, and it has changed nothing")
 
         in_time()
-        if verb.is_distributed:
+        if verb is Verb.APPEND:
+            try:
+                verbs.append(self._spark, order, secrets, self._told)
+            finally:
+                Access.revoke(self._spark)
+        elif verb.is_distributed:
             raise ValueError(f"a resident process does no {verb.value}")
-        verbs.CONTROL[verb](self._gateway, order)
+        else:
+            verbs.CONTROL[verb](self._gateway, order)
 
 
 class _Lines(io.TextIOBase):
@@ -156,17 +166,18 @@ def _listen(path: Path) -> socket.socket:
 def main(arguments: list[str]) -> None:
     """Serves, then ends the driver."""
     path, identity, idle = Path(arguments[0]), arguments[1], float(arguments[2])
-    with control_context() as gateway:
+    with control_context() as spark:
+        jvm = spark._jvm
         listener = _listen(path)
         mine = path.stat().st_ino
         print(READY, flush=True)
         with listener:
-            Server(gateway, identity).serve(listener, idle)
+            Server(spark, identity).serve(listener, idle)
             with suppress(OSError):
                 if path.stat().st_ino == mine:
                     path.unlink()
                     path.with_suffix(".log").unlink()
-    leave(gateway.jvm)
+    leave(jvm)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
@@ -80,8 +80,11 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
     print(f"opened instant {instant} for transaction {order.transaction}")
 
 
-def append(spark: SparkContext, order: JobOrder) -> None:
-    """Carries out the batch order that the transaction left on the table, with the pipeline as it was then."""
+def append(spark: SparkContext, order: JobOrder, secrets: Mapping[str, str], cpu_before: float = 0.0) -> None:
+    """Carries out the batch order that the transaction left on the table, with the pipeline as it was then.
+
+    `secrets` hold the connection to the log service. `cpu_before`: CPU seconds of this process that others told.
+    """
     from airflow_provider_slshudi.job import dropping, replay
     from airflow_provider_slshudi.job.access import Access
     from airflow_provider_slshudi.job.append import append
@@ -91,6 +94,7 @@ def append(spark: SparkContext, order: JobOrder) -> None:
     batch = _claim(storage, order).order()
     pipeline = Pipeline.model_validate(batch.pipeline)
     gateway = Gateway.of(spark)
+    gateway.cpu_before = cpu_before
     reach(Point.APPEND_STARTED)
     if batch.replay is not None:
         manifest = replay.replay(spark, gateway, storage, batch)
@@ -98,7 +102,7 @@ def append(spark: SparkContext, order: JobOrder) -> None:
         manifest = dropping.drop(spark, gateway, storage, batch, batch.drop)
     else:
         write = append if pipeline.table.upsert is None else upsert
-        access = Access.grant(spark, pipeline.source, os.environ)
+        access = Access.grant(spark, pipeline.source, secrets)
         manifest = write(spark, gateway, storage, batch, access)
     reach(Point.APPEND_LEFT_MANIFEST)
     print(f"instant {order.instant}: {handover.rows_of(manifest.stats)} rows in {len(manifest.stats)} files")

@@ -91,6 +91,7 @@ class JobOrder:
         extra: commit only, the SHA-256 of what goes into the commit's extra metadata.
         creates: open only, whether to make the table if it is missing.
         duties: open only, the duties that the table should keep; empty where it keeps them already.
+        size: append only, about how many raw bytes it reads; None where nobody can tell.
         until: when the job must be over, by `processes.clock`; 0 where it has no deadline.
         claim: the claim under which it changes the table's timeline, see `notes.driver`; empty where it needs none.
     """
@@ -105,6 +106,7 @@ class JobOrder:
     claim: str = ""
     creates: bool = False
     duties: str = ""
+    size: float | None = None
 
     def to_json(self) -> str:
         """As text."""

@@ -10,6 +10,7 @@ from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Selection
 from airflow_provider_slshudi.notes.job import Verb
+from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol import columns, cost, duties, unnamed
 from airflow_provider_slshudi.protocol.decisions import InstantState
@@ -73,12 +74,21 @@ def append(work: Work, id_: str, token: int) -> None:
             found=seen.state.value,
             wanted=InstantState.REQUESTED.value,
         )
-    order = work.order(transaction=id_, token=token, instant=transaction.instant or "")
+    order = work.order(transaction=id_, token=token, instant=transaction.instant or "", size=_size(work, transaction))
     with work.heartbeat(id_, token):
         reach(Point.APPEND_LAUNCHED)
         secrets = {} if transaction.kind is Kind.REPLAY else work.connect().connection.to_env()
         work.launcher.run(Verb.APPEND, order, secrets)
         reach(Point.APPEND_ENDED)
+
+
+def _size(work: Work, transaction: Transaction) -> float | None:
+    """About how many raw bytes the batch reads; None for what reads the table, or a shard that told nothing so far."""
+    if transaction.kind not in (Kind.TAIL, Kind.BACKFILL):
+        return None
+    ranges, density = work.ledger.ranges(transaction.id), work.ledger.density(work.pipeline.name)
+    known = all(item.gap or item.shard in density for item in ranges)
+    return estimate(ranges, density) if known else None
 
 
 def record(work: Work, id_: str, token: int) -> Transaction:

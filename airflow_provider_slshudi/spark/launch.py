@@ -23,11 +23,15 @@ from airflow_provider_slshudi.spark.runtime import LOCAL_CONF, control_conf, env
 
 APPLICATION = str(Path(__file__).parents[1] / "job" / "__main__.py")
 TAIL_LINES = 40
+RESIDENT = "resident"
+"""In the place of a master: the settings of a resident process, which are the same for all that it does."""
 # A driver's own timer has this long to work before its launcher ends it: far less than the lease outlasts its time.
 TIMER_SECONDS = 1.0
 _GLANCE_SECONDS = 1.0
 # A resident process ends a job that has no time limit of its own after this long.
 RESIDENT_JOB_SECONDS = 900.0
+RESIDENT_APPEND_BYTES = 64 << 20
+"""Raw bytes of the largest batch that a resident process appends: others wait while it is busy (decision 0036)."""
 # SIGKILL and SIGTERM: first as the kernel reports them of a child, then as a shell or Java does.
 _KILLED = (-9, -15, 137, 143)
 
@@ -59,6 +63,8 @@ def submission(verb: Verb, order: JobOrder, master: str) -> Submission:
     # A verb whose executors read the table's files by Spark needs Hudi's and the file system's jars there.
     reads = verb.where is Where.SESSION or (verb is Verb.APPEND and bool(pipeline.checks))
     conf = session_conf(master, on_s3) if reads else control_conf(on_s3)
+    if master == RESIDENT:
+        return Submission(_name(verb, order, pipeline), conf, [verb.value], environment())
     if verb is Verb.APPEND and not reads:
         # Executors run Python alone: they need neither Hudi's jars nor its class for their serializer.
         for key in ("spark.serializer", "spark.kryo.registrator", "spark.sql.extensions"):
@@ -69,8 +75,23 @@ def submission(verb: Verb, order: JobOrder, master: str) -> Submission:
     if verb.is_distributed:
         # A second attempt beside a running one would write files that the commit may not see in time to delete.
         conf = with_asked(conf, pipeline.spark.conf) | {"spark.speculation": "false"}
-    name = f"slshudi {verb.value} {pipeline.name} {order.instant or order.transaction}".strip()
-    return Submission(name, conf, [verb.value], environment())
+    return Submission(_name(verb, order, pipeline), conf, [verb.value], environment())
+
+
+def stays(verb: Verb, order: JobOrder, master: str) -> bool:
+    """Whether a resident process can do a job as well as a driver of its own under `master`.
+
+    It can append a small batch under a local master, where it is a matter of Python alone and nobody asks for settings.
+    """
+    if verb is not Verb.APPEND:
+        return not verb.is_distributed
+    pipeline = Pipeline.model_validate(order.pipeline)
+    small = order.size is not None and order.size <= RESIDENT_APPEND_BYTES
+    return small and master.startswith("local") and not pipeline.checks and not pipeline.spark.conf
+
+
+def _name(verb: Verb, order: JobOrder, pipeline: Pipeline) -> str:
+    return f"slshudi {verb.value} {pipeline.name} {order.instant or order.transaction}".strip()
 
 
 class SubprocessLauncher:
@@ -79,7 +100,7 @@ class SubprocessLauncher:
     Args:
         master: the master of distributed verbs.
         say: takes each line that the job prints.
-        resident: whether a process that stays runs the verbs that are not distributed (see `spark.resident`).
+        resident: whether a process that stays may run the job (see `spark.resident`).
     """
 
     def __init__(
@@ -93,29 +114,33 @@ class SubprocessLauncher:
     def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> float | None:
         """Runs the job and waits for it; returns and raises as `Launcher.run`."""
         master = self._master if verb.is_distributed else "local[2]"
-        made = submission(verb, order, master)
-        if verb is Verb.COMMIT or order.until:
-            end_stopped()
         tail: deque[str] = deque(maxlen=TAIL_LINES)
-        if not self._by_resident(made, verb, order, secrets, tail):
-            self._by_child(made, order, master, secrets, tail)
+        if not self.by_resident(verb, order, master, secrets, tail):
+            self._by_child(submission(verb, order, master), order, master, secrets, tail)
         return cpu_told(tail)
 
-    def _by_resident(
-        self, made: Submission, verb: Verb, order: JobOrder, secrets: Mapping[str, str], tail: deque[str]
+    def by_resident(
+        self, verb: Verb, order: JobOrder, master: str, secrets: Mapping[str, str], tail: deque[str]
     ) -> bool:
-        """Whether a resident process ran the job, whose last lines go to `tail`; False if nothing has begun."""
-        variables = {**os.environ, **made.environment}
-        fits = not verb.is_distributed and not secrets and FOLDER not in variables and idle_seconds(variables) > 0
+        """Whether a resident process ran the job, whose last lines go to `tail`; False if nothing has begun.
+
+        Raises JobFailed if the job failed.
+        """
+        if verb is Verb.COMMIT or order.until:
+            end_stopped()
+        variables = {**os.environ, **environment()}
+        crashes = FOLDER in variables or FOLDER in secrets
+        fits = stays(verb, order, master) and not crashes and idle_seconds(variables) > 0
         if self._resident is None or not fits:
             return False
+        made = submission(verb, order, RESIDENT)
 
         def heard(line: str) -> None:
             tail.append(line)
             self._tell(line)
 
         seconds = order.until - clock() if order.until else RESIDENT_JOB_SECONDS
-        outcome = self._resident.run(made.conf, variables, verb, order, seconds, heard)
+        outcome = self._resident.run(made.conf, variables, verb, order, secrets, seconds, heard)
         if outcome in (Outcome.FAILED, Outcome.UNKNOWN):
             raise job_failed(made.name, verb, 1 if outcome is Outcome.FAILED else None, tail)
         return outcome is Outcome.DONE

@@ -107,12 +107,14 @@ class Resident:
         environment: Mapping[str, str],
         verb: Verb,
         order: JobOrder,
+        secrets: Mapping[str, str],
         seconds: float,
         heard: Callable[[str], None],
     ) -> Outcome:
         """Lets the resident process of these settings and this environment run the job; `heard` takes its lines.
 
-        A job that has not ended after `seconds` ends with its process.
+        The process gets the `secrets` once it has accepted, and keeps them in memory. A job that has not ended after
+        `seconds` ends with its process.
         """
         deadline = clock() + seconds
         asked = {"verb": verb.value, "order": asdict(order), "deadline": deadline}
@@ -132,6 +134,7 @@ class Resident:
                 # The process ends itself at the deadline; if it cannot, this ends it a little later.
                 connection.settimeout(max(0.0, deadline - clock()) + HANDSHAKE_SECONDS)
                 connection.sendall(GO)
+                send(connection, secrets)
                 heard(f"slshudi {verb.value}: by resident process {accepted['pid']}")
                 return _follow(answers, heard)
             except (OSError, ValueError) as error:

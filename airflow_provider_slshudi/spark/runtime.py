@@ -89,7 +89,8 @@ def session_conf(master: str, s3: bool = False) -> dict[str, str]:
 
 def control_conf(s3: bool = False) -> dict[str, str]:
     """Spark settings of a JVM that lives for one decision (open, commit, a service, ...) under a local master."""
-    return _conf("local[1]", s3, [*_SHORT_LIVED, *_shared(s3)])
+    # Whatever defaults say: a second attempt beside a running one may write files after the commit.
+    return _conf("local[1]", s3, [*_SHORT_LIVED, *_shared(s3)]) | {"spark.speculation": "false"}
 
 
 def _conf(master: str, s3: bool, options: Sequence[str]) -> dict[str, str]:

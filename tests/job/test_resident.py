@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import stat
 import subprocess
@@ -34,6 +33,7 @@ from airflow_provider_slshudi.spark.launch import SubprocessLauncher, submission
 from airflow_provider_slshudi.spark.resident import Outcome, Place, Resident
 from airflow_provider_slshudi.storage import Storage
 from tests.pipelines import ad_events
+from tests.residents import apart, drivers, jvm
 from tests.waiting import until
 
 pytestmark = pytest.mark.long
@@ -51,17 +51,10 @@ time.sleep(600)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where this module's resident processes are found: nobody else's, and short enough for a socket's name."""
+    """Where this module's resident processes are found."""
     tmp_path_factory.getbasetemp()  # before it would be made in the folder that goes
-    made = Path(tempfile.mkdtemp(prefix="sls-", dir="/tmp"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TMPDIR", str(made))
-        patch.setattr(tempfile, "tempdir", str(made))
-        patch.delenv(resident.IDLE, raising=False)
-        yield made / f"slshudi-{os.geteuid()}"
-    for process in drivers(made):
-        process.kill()
-    shutil.rmtree(made)
+    with apart() as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -71,22 +64,6 @@ def nothing_stands_still(folder: Path) -> Iterator[None]:
     for process in drivers(folder):
         if process.status() == psutil.STATUS_STOPPED:
             process.kill()
-
-
-def drivers(folder: Path) -> list[psutil.Process]:
-    """The JVMs and interpreters of resident processes found at `folder`."""
-    found = []
-    for process in psutil.process_iter(["cmdline", "status"]):
-        words = process.info["cmdline"] or []
-        is_driver = any("job/resident.py" in word for word in words) and words[0] != "/bin/sh"
-        if is_driver and process.info["status"] != psutil.STATUS_ZOMBIE and any(str(folder) in word for word in words):
-            found.append(process)
-    return found
-
-
-def jvm(folder: Path) -> psutil.Process:
-    [found] = [process for process in drivers(folder) if process.name() == "java"]
-    return found
 
 
 class Told:
@@ -316,7 +293,7 @@ def test_a_commit_does_not_outlive_its_deadline(folder: Path, tmp_path: Path, wh
 
     started = time.monotonic()
     environment = {**os.environ, **made.environment}
-    outcome = Resident().run(made.conf, environment, Verb.COMMIT, order, 1.0, heard)
+    outcome = Resident().run(made.conf, environment, Verb.COMMIT, order, {}, 1.0, heard)
     assert outcome is Outcome.UNKNOWN and time.monotonic() - started < 30
     until("the driver ends", lambda: not any(process in drivers(folder) for process in running))
     assert phase(tmp_path / "a", order) is Phase.INFLIGHT

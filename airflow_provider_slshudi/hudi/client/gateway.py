@@ -20,6 +20,9 @@ _FIRST_CLASS = "org.apache.hudi.metadata.HoodieMetadataPayload"
 class Gateway:
     """A way to Hudi's classes; with a SparkContext also to its write client."""
 
+    cpu_before = 0.0
+    """CPU seconds that are another job's; a process that stays does several."""
+
     def __init__(self, jvm: Any, hadoop_conf: Any, jsc: Any = None) -> None:
         self.jvm, self.jsc = jvm, jsc
         keep_names(jvm, "java", "org")
@@ -58,7 +61,9 @@ class Gateway:
         """CPU seconds that the JVM and this interpreter have taken so far; None where the system does not tell."""
         try:
             taken = self.jvm.java.lang.ProcessHandle.current().info().totalCpuDuration()
-            return taken.get().toMillis() / 1000 + time.process_time() if taken.isPresent() else None
+            if not taken.isPresent():
+                return None
+            return float(taken.get().toMillis() / 1000 + time.process_time() - self.cpu_before)
         except Py4JError:
             return None
 

@@ -1,0 +1,161 @@
+"""Small batches are appended by the process that stays: what it does, what it leaves to a driver, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from airflow_provider_slshudi.exceptions import JobFailed
+from airflow_provider_slshudi.hudi.timeline import Phase
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
+from airflow_provider_slshudi.protocol.decisions import Decision
+from airflow_provider_slshudi.spark.launch import RESIDENT_APPEND_BYTES, SubprocessLauncher, stays
+from airflow_provider_slshudi.views import history
+from tests.pipelines import ad_events, upserted_often
+from tests.protocol.checks import assert_exact, phase
+from tests.protocol.states import settled
+from tests.residents import apart, drivers, jvm
+from tests.scenarios import Scenario
+from tests.waiting import until
+
+pytestmark = pytest.mark.long
+
+APPENDS = """
+import json, sys
+from airflow_provider_slshudi.spark.launch import SubprocessLauncher
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
+order, secrets = json.load(sys.stdin)
+SubprocessLauncher(say=lambda line: print(line, flush=True), resident=True).run(Verb.APPEND, JobOrder(**order), secrets)
+"""
+
+
+class Told:
+    """A launcher that keeps what was said, and by whom each verb was run."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.runs: list[tuple[Verb, bool]] = []
+        self._launcher = SubprocessLauncher(say=self.lines.append, resident=True)
+
+    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> float | None:
+        before = len(self.lines)
+        try:
+            return self._launcher.run(verb, order, secrets)
+        finally:
+            self.runs.append((verb, any("by resident process" in line for line in self.lines[before:])))
+
+    def appends(self) -> list[bool]:
+        """Of each append, whether a process that stays ran it."""
+        return [stayed for verb, stayed in self.runs if verb is Verb.APPEND]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where this module's resident processes are found."""
+    tmp_path_factory.getbasetemp()  # before it would be made in the folder that goes
+    with apart() as made:
+        yield made
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+def shown_of(processes: list[psutil.Process]) -> str:
+    """All that a system shows of processes and their children: arguments and environments."""
+    whole = {*processes, *(child for process in processes for child in process.children(recursive=True))}
+    return " ".join(word for process in whole for word in (*process.cmdline(), *process.environ().values()))
+
+
+@pytest.mark.parametrize("described", [ad_events, upserted_often], ids=["append", "upsert"])
+def test_a_batch_whose_size_is_known_and_small_needs_no_start_of_spark(
+    folder: Path, scenario: Callable[..., Scenario], told: Told, described: Callable[..., Any]
+) -> None:
+    pipeline = scenario(shards=1, launcher=told, described=described)
+    for number in range(3):
+        pipeline.put(10, first=10 * number)
+        assert pipeline.batch(f"run-{number}").state is State.COMMITTED
+    assert told.appends() == [False, True, True], "nobody knows how large the first one is"
+    last, _, first = history.batches(pipeline.work.ledger.history(pipeline.work.pipeline.name, 3))
+    took = [batch.cost.cpu["append"] for batch in (first, last)]
+    assert took[0] is not None and took[1] is not None
+    assert 0 < took[1] < 0.7 * took[0], "what other jobs of the process took is theirs"
+    shown = shown_of(drivers(folder)) + "".join(path.read_text() for path in folder.glob("*.log"))
+    assert "job.daemon" in shown and pipeline.work.connect().connection.access_key_secret not in shown
+
+
+def test_rows_of_both_ways_are_counted_exactly(folder: Path, scenario: Callable[..., Scenario], told: Told) -> None:
+    pipeline = scenario(launcher=told)
+    for number in range(3):
+        pipeline.put(20, first=20 * number)
+        pipeline.batch(f"run-{number}")
+    assert_exact(pipeline, 60)
+    assert told.appends() == [False, True, True, True]
+
+
+def test_what_a_task_refuses_is_told_and_the_process_goes_on(
+    folder: Path, scenario: Callable[..., Scenario], told: Told
+) -> None:
+    pipeline = scenario(shards=1, misfits="fail", launcher=told)
+    pipeline.put(9, first=1)
+    pipeline.batch("run-1")
+    pipeline.put(1, first=10)  # its clicks are no number
+    with pytest.raises(JobFailed, match=r"ValueMisfit: column clicks: 'none' of log .* is no bigint"):
+        pipeline.batch("run-2")
+    before = jvm(folder).pid
+    assert settled(pipeline, "run-3") == [Decision.ROLL_BACK_AND_ABORT]
+    assert told.appends() == [False, True] and jvm(folder).pid == before
+
+
+def test_an_append_ends_with_the_task_that_asked_for_it_and_is_undone(
+    folder: Path, scenario: Callable[..., Scenario], told: Told
+) -> None:
+    pipeline = scenario(launcher=told)
+    pipeline.put(20)
+    pipeline.batch("run-1")
+    pipeline.put(20, first=20)
+    opened = pipeline.open(pipeline.by("run-2"))
+    running = [*drivers(folder), *(child for found in drivers(folder) for child in found.children(recursive=True))]
+    jvm(folder).suspend()  # so that the append is not over before its task is
+    order = pipeline.work.order(transaction=opened.id, token=opened.token, instant=opened.instant, size=1.0)
+    secrets = pipeline.work.connect().connection.to_env()
+    with subprocess.Popen(
+        [sys.executable, "-c", APPENDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as task:
+        assert task.stdin is not None and task.stdout is not None
+        task.stdin.write(json.dumps([vars(order), secrets]))
+        task.stdin.close()
+        next(line for line in task.stdout if "by resident process" in line)
+        task.kill()
+    until("all of the process ends", lambda: not any(process.is_running() for process in running))
+    assert phase(pipeline, opened) is not Phase.COMPLETED
+    assert settled(pipeline, "run-3") == [Decision.ROLL_BACK_AND_ABORT]
+    assert_exact(pipeline, 40)
+
+
+@pytest.mark.parametrize(
+    ("size", "master", "changes", "stayed"),
+    [
+        (RESIDENT_APPEND_BYTES, "local[2]", {}, True),
+        (RESIDENT_APPEND_BYTES + 1, "local[2]", {}, False),
+        (None, "local[2]", {}, False),
+        (1.0, "spark://host:7077", {}, False),
+        (1.0, "local[2]", {"spark": {"conf": {"spark.driver.memory": "4g"}}}, False),
+        (1.0, "local[2]", {"checks": [{"name": "dear", "every": "price > 1"}]}, False),
+    ],
+    ids=["small", "larger", "unknown", "a cluster's", "own settings", "checks"],
+)
+def test_what_stays_and_what_has_a_driver_of_its_own(
+    tmp_path: Path, size: float | None, master: str, changes: dict[str, Any], stayed: bool
+) -> None:
+    order = JobOrder(ad_events(tmp_path, **changes).model_dump(mode="json"), size=size)
+    assert stays(Verb.APPEND, order, master) is stayed
