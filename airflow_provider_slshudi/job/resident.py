@@ -1,9 +1,9 @@
 """The application of a resident process, see `spark.resident`: `SOCKET IDENTITY IDLE_SECONDS`.
 
-It serves one request at a time. It ends after IDLE_SECONDS without a request that it accepted, after many requests, or
-after one that failed with an error that is not the package's own. While a request runs, a thread watches its client and
-its deadline. If the client is gone or the deadline has passed, it kills the whole process group, with the JVM and its
-work, so that no job goes on behind the back of whoever decides next.
+It serves one request at a time. It ends after IDLE_SECONDS without a request that it accepted, after many requests,
+after one that failed with an error that is not the package's own, or after an append that failed. While a request runs,
+a thread watches its client and its deadline. If the client is gone or the deadline has passed, it kills the whole
+process group, with the JVM and its work, so that no job goes on behind the back of whoever decides next.
 """
 
 from __future__ import annotations
@@ -85,8 +85,12 @@ class Server:
             over.set()
             with redirect_stdout(lines):
                 show_cpu(self._spent())
+            ends = outcome is Outcome.FAILED and asked["verb"] == Verb.APPEND.value
             with suppress(OSError):
-                send(connection, {"outcome": outcome.value})
+                send(connection, {"outcome": outcome.value, "ends": ends})
+            if ends:
+                # Spark lets the other tasks of a failed job go on, and what they write would come after a rollback.
+                os.killpg(os.getpgrp(), signal.SIGKILL)
             return fit
 
     def _spent(self) -> float | None:

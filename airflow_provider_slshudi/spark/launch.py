@@ -28,8 +28,10 @@ RESIDENT = "resident"
 # A driver's own timer has this long to work before its launcher ends it: far less than the lease outlasts its time.
 TIMER_SECONDS = 1.0
 _GLANCE_SECONDS = 1.0
-# A resident process ends a job that has no time limit of its own after this long.
+# A resident process ends a job that has no time limit of its own after this long. An append that a slow service holds
+# up would be begun again and again.
 RESIDENT_JOB_SECONDS = 900.0
+RESIDENT_APPEND_SECONDS = 86_400.0
 RESIDENT_APPEND_BYTES = 64 << 20
 """Raw bytes of the largest batch that a resident process appends: others wait while it is busy (decision 0036)."""
 # SIGKILL and SIGTERM: first as the kernel reports them of a child, then as a shell or Java does.
@@ -139,7 +141,8 @@ class SubprocessLauncher:
             tail.append(line)
             self._tell(line)
 
-        seconds = order.until - clock() if order.until else RESIDENT_JOB_SECONDS
+        longest = RESIDENT_APPEND_SECONDS if verb is Verb.APPEND else RESIDENT_JOB_SECONDS
+        seconds = order.until - clock() if order.until else longest
         outcome = self._resident.run(made.conf, variables, verb, order, secrets, seconds, heard)
         if outcome in (Outcome.FAILED, Outcome.UNKNOWN):
             raise job_failed(made.name, verb, 1 if outcome is Outcome.FAILED else None, tail)

@@ -45,7 +45,7 @@ GO = b"go\n"
 _START_SECONDS = 60.0
 _DRIVER = str(Path(__file__).parents[1] / "job" / "resident.py")
 _PACKAGE = Path(__file__).parents[1]
-# Java, Hadoop, Spark, Python, S3 and this package read these variables; LC_ALL stands for LANG and the like.
+# Java, Hadoop, Spark, Python, S3, the log service's client and this package read these; LC_ALL stands for LANG.
 _PREFIXES = (
     "AWS_",
     "HADOOP_",
@@ -59,7 +59,9 @@ _PREFIXES = (
     "SPARK_",
     "XDG_",
 )
-_NAMES = frozenset({"HOME", "LC_ALL", "PATH", "TMPDIR", "TZ"})
+_NAMES = frozenset(
+    {"HOME", "LC_ALL", "PATH", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE", "TMPDIR", "TZ"},
+)
 _log = logging.getLogger(__name__)
 
 
@@ -292,6 +294,9 @@ def _follow(answers: io.IOBase, heard: Callable[[str], None]) -> Outcome:
     while True:
         message = receive(answers)
         if "outcome" in message:
+            if message["ends"]:
+                # Until its end, which closes the connection, tasks of it may write.
+                answers.read()
             return Outcome(message["outcome"])
         heard(str(message["line"]))
 

@@ -206,7 +206,7 @@ def test_another_version_or_environment_is_refused_before_anything_begins(folder
     environment = {**os.environ, **made.environment}
     here = resident.identity(made.conf, environment)
     assert here == resident.identity(made.conf, {**environment, "AIRFLOW_CTX_TASK_ID": "open"})
-    for name in ("AWS_PROFILE", "JAVA_HOME", "HADOOP_CONF_DIR", "https_proxy"):
+    for name in ("AWS_PROFILE", "JAVA_HOME", "HADOOP_CONF_DIR", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "https_proxy"):
         assert here != resident.identity(made.conf, {**environment, name: "/other"}), name
     assert here != resident.identity({**made.conf, "spark.hadoop.fs.s3a.endpoint": "x"}, environment)
     assert Place(folder, here).socket.exists()

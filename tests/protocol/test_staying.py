@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +70,15 @@ def told() -> Told:
     return Told()
 
 
-def shown_of(processes: list[psutil.Process]) -> str:
-    """All that a system shows of processes and their children: arguments and environments."""
-    whole = {*processes, *(child for process in processes for child in process.children(recursive=True))}
-    return " ".join(word for process in whole for word in (*process.cmdline(), *process.environ().values()))
+def everybody(folder: Path) -> set[psutil.Process]:
+    """The resident processes with their Python workers."""
+    found = drivers(folder)
+    return {*found, *(child for process in found for child in process.children(recursive=True))}
+
+
+def shown_of(processes: Iterable[psutil.Process]) -> str:
+    """All that a system shows of processes: arguments and environments."""
+    return " ".join(word for process in processes for word in (*process.cmdline(), *process.environ().values()))
 
 
 @pytest.mark.parametrize("described", [ad_events, upserted_often], ids=["append", "upsert"])
@@ -89,7 +94,7 @@ def test_a_batch_whose_size_is_known_and_small_needs_no_start_of_spark(
     took = [batch.cost.cpu["append"] for batch in (first, last)]
     assert took[0] is not None and took[1] is not None
     assert 0 < took[1] < 0.7 * took[0], "what other jobs of the process took is theirs"
-    shown = shown_of(drivers(folder)) + "".join(path.read_text() for path in folder.glob("*.log"))
+    shown = shown_of(everybody(folder)) + "".join(path.read_text() for path in folder.glob("*.log"))
     assert "job.daemon" in shown and pipeline.work.connect().connection.access_key_secret not in shown
 
 
@@ -102,18 +107,19 @@ def test_rows_of_both_ways_are_counted_exactly(folder: Path, scenario: Callable[
     assert told.appends() == [False, True, True, True]
 
 
-def test_what_a_task_refuses_is_told_and_the_process_goes_on(
+def test_what_a_task_refuses_is_told_and_no_other_task_of_it_goes_on(
     folder: Path, scenario: Callable[..., Scenario], told: Told
 ) -> None:
     pipeline = scenario(shards=1, misfits="fail", launcher=told)
     pipeline.put(9, first=1)
     pipeline.batch("run-1")
     pipeline.put(1, first=10)  # its clicks are no number
+    before = everybody(folder)
     with pytest.raises(JobFailed, match=r"ValueMisfit: column clicks: 'none' of log .* is no bigint"):
         pipeline.batch("run-2")
-    before = jvm(folder).pid
+    assert told.appends() == [False, True]
+    until("all of the process ends", lambda: not any(process.is_running() for process in before))
     assert settled(pipeline, "run-3") == [Decision.ROLL_BACK_AND_ABORT]
-    assert told.appends() == [False, True] and jvm(folder).pid == before
 
 
 def test_an_append_ends_with_the_task_that_asked_for_it_and_is_undone(
@@ -124,7 +130,7 @@ def test_an_append_ends_with_the_task_that_asked_for_it_and_is_undone(
     pipeline.batch("run-1")
     pipeline.put(20, first=20)
     opened = pipeline.open(pipeline.by("run-2"))
-    running = [*drivers(folder), *(child for found in drivers(folder) for child in found.children(recursive=True))]
+    running = everybody(folder)
     jvm(folder).suspend()  # so that the append is not over before its task is
     order = pipeline.work.order(transaction=opened.id, token=opened.token, instant=opened.instant, size=1.0)
     secrets = pipeline.work.connect().connection.to_env()
