@@ -11,7 +11,7 @@ import gc
 import re
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -34,8 +34,8 @@ def main() -> None:
     for entry in {*sys.path} - {*kept}:
         sys.path_importer_cache.pop(entry, None)
     sys.path[:] = kept
-    # What cannot be imported here is the task's matter, whose error says so.
-    with suppress(ImportError):
+    # What cannot be imported here is the task's matter, whose error says so. Spark reads a port from standard output.
+    with suppress(Exception), redirect_stdout(sys.stderr):
         from airflow_provider_slshudi.job import append, upsert  # noqa: F401
     from pyspark import worker  # noqa: F401
     from pyspark.daemon import manager

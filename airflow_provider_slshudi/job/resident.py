@@ -82,10 +82,11 @@ class Server:
             except Exception as error:
                 outcome, fit = Outcome.FAILED, is_own(error)
                 print(last_words(error), file=lines)
-            over.set()
+            ends = outcome is Outcome.FAILED and asked["verb"] == Verb.APPEND.value
+            if not ends:
+                over.set()
             with redirect_stdout(lines):
                 show_cpu(self._spent())
-            ends = outcome is Outcome.FAILED and asked["verb"] == Verb.APPEND.value
             with suppress(OSError):
                 send(connection, {"outcome": outcome.value, "ends": ends})
             if ends:
@@ -162,7 +163,8 @@ def _listen(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(made))
     made.chmod(0o600)
-    listener.listen(16)
+    # Nobody is accepted while a job runs. If no more fit, others would take this process for gone.
+    listener.listen(4096)
     made.rename(path)
     return listener
 

@@ -84,12 +84,14 @@ def stays(verb: Verb, order: JobOrder, master: str) -> bool:
     """Whether a resident process can do a job as well as a driver of its own under `master`.
 
     It can append a small batch under a local master, where it is a matter of Python alone and nobody asks for settings.
+    A small upsert of a Copy-On-Write table may write gigabytes.
     """
     if verb is not Verb.APPEND:
         return not verb.is_distributed
     pipeline = Pipeline.model_validate(order.pipeline)
     small = order.size is not None and order.size <= RESIDENT_APPEND_BYTES
-    return small and master.startswith("local") and not pipeline.checks and not pipeline.spark.conf
+    rewrites = pipeline.table.upsert is not None and pipeline.table.type == "copy_on_write"
+    return small and not rewrites and master.startswith("local") and not pipeline.checks and not pipeline.spark.conf
 
 
 def _name(verb: Verb, order: JobOrder, pipeline: Pipeline) -> str:

@@ -60,8 +60,12 @@ _PREFIXES = (
     "XDG_",
 )
 _NAMES = frozenset(
-    {"HOME", "LC_ALL", "PATH", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE", "TMPDIR", "TZ"},
+    {"HOME", "LC_ALL", "PATH", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE", "TMPDIR", "TZ", "_JAVA_OPTIONS"},
 )
+# Airflow's connections and keys: whoever asks gives what the job needs.
+_OTHERS = "AIRFLOW_"
+# A process of another container names processes and files otherwise.
+_NAMESPACES = [Path(f"/proc/self/ns/{name}") for name in ("pid", "mnt")]
 _log = logging.getLogger(__name__)
 
 
@@ -135,14 +139,19 @@ class Resident:
             try:
                 # The process ends itself at the deadline; if it cannot, this ends it a little later.
                 connection.settimeout(max(0.0, deadline - clock()) + HANDSHAKE_SECONDS)
-                connection.sendall(GO)
-                send(connection, secrets)
+                try:
+                    connection.sendall(GO + json.dumps(secrets).encode() + b"\n")
+                except OSError as error:
+                    # It begins nothing before it has read all of this, and may serve somebody else by now.
+                    _log.info("the resident process did not wait (%s), so the job has one of its own", error)
+                    return Outcome.NOT_BEGUN
                 heard(f"slshudi {verb.value}: by resident process {accepted['pid']}")
                 return _follow(answers, heard)
             except (OSError, ValueError) as error:
-                # It may stand still and wake when nobody expects it.
-                with suppress(OSError):
-                    os.killpg(int(accepted["group"]), signal.SIGKILL)
+                if isinstance(error, TimeoutError):
+                    # It may stand still and wake when nobody expects it; else it ends itself once nobody listens.
+                    with suppress(OSError):
+                        os.killpg(int(accepted["group"]), signal.SIGKILL)
                 heard(f"{REASON}the resident process did not say how the {verb.value} ended: {error}")
                 return Outcome.UNKNOWN
             finally:
@@ -176,10 +185,10 @@ class Resident:
         return connection, answer
 
     def _reach(self, place: Place, conf: Mapping[str, str], environment: Mapping[str, str]) -> socket.socket:
-        with suppress(OSError):
+        with suppress(FileNotFoundError, ConnectionRefusedError):
             return _connect(place)
         with _starting(place):
-            with suppress(OSError):
+            with suppress(FileNotFoundError, ConnectionRefusedError):
                 return _connect(place)
             _start(place, conf, environment)
             return _connect(place)
@@ -218,7 +227,8 @@ def identity(conf: Mapping[str, str], environment: Mapping[str, str]) -> str:
         if name in _NAMES or name.startswith(_PREFIXES) or name.lower().endswith("_proxy")
     }
     rights = [os.geteuid(), os.getegid(), sorted(os.getgroups()), owners.umask()]
-    parts = [__version__, files, sys.executable, rights, sorted(conf.items()), sorted(chosen.items())]
+    where = [str(path.readlink()) for path in _NAMESPACES if path.is_symlink()]
+    parts = [__version__, files, sys.executable, rights, where, sorted(conf.items()), sorted(chosen.items())]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -331,7 +341,7 @@ def _start(place: Place, conf: Mapping[str, str], environment: Mapping[str, str]
     with place.log.open("wb") as log:
         starter = subprocess.Popen(
             ["/bin/sh", "-c", '"$@" &', "sh", *command],
-            env=dict(environment),
+            env={name: value for name, value in environment.items() if not name.startswith(_OTHERS)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -11,8 +12,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -145,8 +148,8 @@ def test_each_job_tells_what_the_process_took_since_the_one_before(folder: Path,
 def test_nobody_else_reaches_it(folder: Path, tmp_path: Path) -> None:
     Told().launcher.run(Verb.OPEN, opening(tmp_path / "a"), {})
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    [socket] = folder.glob("*.sock")
-    assert stat.S_IMODE(socket.stat().st_mode) == 0o600 and socket.owner() == Path("/proc/self").owner()
+    [path] = folder.glob("*.sock")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and path.owner() == Path("/proc/self").owner()
 
 
 def test_a_folder_that_others_can_enter_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,3 +325,40 @@ def test_it_ends_by_itself_once_idle(folder: Path, tmp_path: Path, monkeypatch: 
     until("the drivers end", is_over)
     assert len(list(folder.glob("*.sock"))) == sockets - 1
     assert resident.idle_seconds({resident.IDLE: "0"}) == 0 == resident.idle_seconds({resident.IDLE: "soon"})
+
+
+def test_a_task_that_came_too_late_with_its_go_begins_nothing_and_ends_nobody(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Told().launcher.run(Verb.OPEN, opening(tmp_path / "a"), {})
+    running = drivers(folder)
+    order = opening(tmp_path / "b")
+    made = submission(Verb.OPEN, order, "local[2]")
+    accepted = Resident._accepted
+
+    def late(self: Resident, *given: Any) -> Any:
+        """Stands still until the process has turned to others."""
+        connection, answer = accepted(self, *given)
+        connection.shutdown(socket.SHUT_WR)
+        return connection, answer
+
+    monkeypatch.setattr(Resident, "_accepted", late)
+    outcome = Resident().run(made.conf, {**os.environ, **made.environment}, Verb.OPEN, order, {}, 60.0, print)
+    assert outcome is Outcome.NOT_BEGUN and not (tmp_path / "b").exists()
+    assert drivers(folder) == running
+
+
+def test_those_who_wait_for_a_busy_process_do_not_take_it_for_gone(folder: Path, tmp_path: Path) -> None:
+    order = opening(tmp_path / "a")
+    Told().launcher.run(Verb.OPEN, order, {})
+    made = submission(Verb.OPEN, order, "local[2]")
+    place = Place(folder, resident.identity(made.conf, {**os.environ, **made.environment}))
+    running = drivers(folder)
+    for process in running:
+        process.suspend()
+    with ExitStack() as waiting:
+        for _ in range(100):
+            waiting.enter_context(resident._connect(place))
+    for process in running:
+        process.resume()
+    assert drivers(folder) == running

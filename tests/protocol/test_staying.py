@@ -19,7 +19,7 @@ from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.spark.launch import RESIDENT_APPEND_BYTES, SubprocessLauncher, stays
 from airflow_provider_slshudi.views import history
-from tests.pipelines import ad_events, upserted_often
+from tests.pipelines import ad_events, customers, upserted_often
 from tests.protocol.checks import assert_exact, phase
 from tests.protocol.states import settled
 from tests.residents import apart, drivers, jvm
@@ -35,6 +35,9 @@ from airflow_provider_slshudi.notes.job import JobOrder, Verb
 order, secrets = json.load(sys.stdin)
 SubprocessLauncher(say=lambda line: print(line, flush=True), resident=True).run(Verb.APPEND, JobOrder(**order), secrets)
 """
+
+
+PLANTED = "a-secret-of-another-connection"
 
 
 class Told:
@@ -61,7 +64,8 @@ class Told:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where this module's resident processes are found."""
     tmp_path_factory.getbasetemp()  # before it would be made in the folder that goes
-    with apart() as made:
+    with apart() as made, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW_CONN_SLS_DEFAULT", f"sls://somebody:{PLANTED}@host")
         yield made
 
 
@@ -95,7 +99,8 @@ def test_a_batch_whose_size_is_known_and_small_needs_no_start_of_spark(
     assert took[0] is not None and took[1] is not None
     assert 0 < took[1] < 0.7 * took[0], "what other jobs of the process took is theirs"
     shown = shown_of(everybody(folder)) + "".join(path.read_text() for path in folder.glob("*.log"))
-    assert "job.daemon" in shown and pipeline.work.connect().connection.access_key_secret not in shown
+    secret = pipeline.work.connect().connection.access_key_secret
+    assert "job.daemon" in shown and secret not in shown and PLANTED not in shown
 
 
 def test_rows_of_both_ways_are_counted_exactly(folder: Path, scenario: Callable[..., Scenario], told: Told) -> None:
@@ -165,3 +170,11 @@ def test_what_stays_and_what_has_a_driver_of_its_own(
 ) -> None:
     order = JobOrder(ad_events(tmp_path, **changes).model_dump(mode="json"), size=size)
     assert stays(Verb.APPEND, order, master) is stayed
+
+
+@pytest.mark.parametrize(("type_", "stayed"), [("merge_on_read", True), ("copy_on_write", False)])
+def test_an_upsert_that_may_rewrite_a_whole_table_has_a_driver_of_its_own(
+    tmp_path: Path, type_: str, stayed: bool
+) -> None:
+    order = JobOrder(customers(tmp_path, type_).model_dump(mode="json"), size=1.0)
+    assert stays(Verb.APPEND, order, "local[2]") is stayed
