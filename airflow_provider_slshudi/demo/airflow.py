@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import psutil
 import requests
+from cryptography.fernet import Fernet
 
 from airflow_provider_slshudi.exceptions import RuntimeMissing, SlsHudiError, TransientError
 from airflow_provider_slshudi.processes import ends_with_parent
@@ -99,6 +100,7 @@ class LocalAirflow:
             RuntimeMissing: one of them ended, with its last words, or did not become well in time.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
+        self._make_key()
         self._make_database()
         for name in self._components:
             self._children[name] = self._run(name, COMPONENTS[name])
@@ -184,6 +186,17 @@ class LocalAirflow:
                 )
             time.sleep(0.3)
         return state
+
+    def _make_key(self) -> None:
+        """Makes the configuration with the key of connections and triggers.
+
+        Where there is none, each component makes one when it starts, and may read another's when half of it is there:
+        then one encrypts what another cannot read.
+        """
+        config = self.directory / "airflow.cfg"
+        if not config.exists():
+            config.touch(mode=0o600)
+            config.write_text(f"[core]\nfernet_key = {Fernet.generate_key().decode()}\n", encoding="utf-8")
 
     def _make_database(self) -> None:
         """Copies the empty database of this Airflow version, made once: migrating a new one takes ten seconds."""
