@@ -66,6 +66,8 @@ def submission(verb: Verb, order: JobOrder, master: str) -> Submission:
     reads = verb.where is Where.SESSION or (verb is Verb.APPEND and bool(pipeline.checks))
     conf = session_conf(master, on_s3) if reads else control_conf(on_s3)
     if master == RESIDENT:
+        # It outlives its jobs: a second attempt of a stage or task may write files after the commit.
+        conf |= {"spark.speculation": "false", "spark.stage.maxConsecutiveAttempts": "1"}
         return Submission(_name(verb, order, pipeline), conf, [verb.value], environment())
     if verb is Verb.APPEND and not reads:
         # Executors run Python alone: they need neither Hudi's jars nor its class for their serializer.

@@ -89,9 +89,7 @@ def session_conf(master: str, s3: bool = False) -> dict[str, str]:
 
 def control_conf(s3: bool = False) -> dict[str, str]:
     """Spark settings of a JVM that lives for one decision (open, commit, a service, ...) under a local master."""
-    # Whatever defaults say: a second attempt beside a running one may write files after the commit.
-    once = {"spark.speculation": "false", "spark.stage.maxConsecutiveAttempts": "1"}
-    return _conf("local[1]", s3, [*_SHORT_LIVED, *_shared(s3)]) | once
+    return _conf("local[1]", s3, [*_SHORT_LIVED, *_shared(s3)])
 
 
 def _conf(master: str, s3: bool, options: Sequence[str]) -> dict[str, str]:

@@ -32,7 +32,7 @@ from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.points import FOLDER, Point
 from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.spark import resident
-from airflow_provider_slshudi.spark.launch import SubprocessLauncher, submission
+from airflow_provider_slshudi.spark.launch import RESIDENT, SubprocessLauncher, submission
 from airflow_provider_slshudi.spark.resident import Outcome, Place, Resident
 from airflow_provider_slshudi.storage import Storage
 from tests.pipelines import ad_events
@@ -205,7 +205,7 @@ def test_two_tasks_at_once_are_both_served(folder: Path, tmp_path: Path) -> None
 def test_another_version_or_environment_is_refused_before_anything_begins(folder: Path, tmp_path: Path) -> None:
     order = opening(tmp_path / "a")
     Told().launcher.run(Verb.OPEN, order, {})
-    made = submission(Verb.OPEN, order, "local[2]")
+    made = submission(Verb.OPEN, order, RESIDENT)
     environment = {**os.environ, **made.environment}
     here = resident.identity(made.conf, environment)
     assert here == resident.identity(made.conf, {**environment, "AIRFLOW_CTX_TASK_ID": "open"})
@@ -284,7 +284,7 @@ def test_whoever_commits_next_ends_one_that_stands_still_and_would_wake_later(fo
 @pytest.mark.parametrize("whole", [False, True], ids=["its JVM stands still", "all of it stands still"])
 def test_a_commit_does_not_outlive_its_deadline(folder: Path, tmp_path: Path, whole: bool) -> None:
     order = prepared(tmp_path / "a")
-    made = submission(Verb.COMMIT, order, "local[2]")
+    made = submission(Verb.COMMIT, order, RESIDENT)
     running, lines = drivers(folder), list[str]()
     java = jvm(folder)
     java.suspend()
@@ -333,7 +333,7 @@ def test_a_task_that_came_too_late_with_its_go_begins_nothing_and_ends_nobody(
     Told().launcher.run(Verb.OPEN, opening(tmp_path / "a"), {})
     running = drivers(folder)
     order = opening(tmp_path / "b")
-    made = submission(Verb.OPEN, order, "local[2]")
+    made = submission(Verb.OPEN, order, RESIDENT)
     accepted = Resident._accepted
 
     def late(self: Resident, *given: Any) -> Any:
@@ -351,7 +351,7 @@ def test_a_task_that_came_too_late_with_its_go_begins_nothing_and_ends_nobody(
 def test_those_who_wait_for_a_busy_process_do_not_take_it_for_gone(folder: Path, tmp_path: Path) -> None:
     order = opening(tmp_path / "a")
     Told().launcher.run(Verb.OPEN, order, {})
-    made = submission(Verb.OPEN, order, "local[2]")
+    made = submission(Verb.OPEN, order, RESIDENT)
     place = Place(folder, resident.identity(made.conf, {**os.environ, **made.environment}))
     running = drivers(folder)
     for process in running:

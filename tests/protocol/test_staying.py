@@ -17,7 +17,7 @@ from airflow_provider_slshudi.hudi.timeline import Phase
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.protocol.decisions import Decision
-from airflow_provider_slshudi.spark.launch import RESIDENT_APPEND_BYTES, SubprocessLauncher, stays
+from airflow_provider_slshudi.spark.launch import RESIDENT, RESIDENT_APPEND_BYTES, SubprocessLauncher, stays, submission
 from airflow_provider_slshudi.spark.runtime import DAEMON
 from airflow_provider_slshudi.views import history
 from tests.pipelines import ad_events, customers, upserted_often
@@ -189,3 +189,10 @@ def test_an_upsert_that_may_rewrite_a_whole_table_has_a_driver_of_its_own(
 ) -> None:
     order = JobOrder(customers(tmp_path, type_).model_dump(mode="json"), size=1.0)
     assert stays(Verb.APPEND, order, "local[2]") is stayed
+
+
+def test_a_cluster_that_loses_an_executor_may_try_a_stage_again(tmp_path: Path) -> None:
+    order = JobOrder(customers(tmp_path).model_dump(mode="json"))
+    once = "spark.stage.maxConsecutiveAttempts"
+    assert submission(Verb.APPEND, order, RESIDENT).conf[once] == "1"
+    assert once not in submission(Verb.APPEND, order, "spark://host:7077").conf
