@@ -441,5 +441,16 @@ class JobDenied(JobFailed, TerminalError):
     """A Spark job failed since its user may not use a file of the table; the message names file, owner and user."""
 
 
+class ExecutorUnfit(TerminalError):
+    """An executor's Python cannot run this package, or runs another version of it; nothing was read.
+
+    Attributes: host.
+    """
+
+    def __init__(self, message: str, *, host: str) -> None:
+        super().__init__(message)
+        self.host = host
+
+
 class RuntimeMissing(TerminalError):
     """Java, the Hudi bundle, or another part of the machine is missing or of the wrong version."""

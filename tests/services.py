@@ -14,8 +14,10 @@ import tempfile
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import pytest
@@ -82,26 +84,47 @@ def postgres_server() -> Iterator[PostgresServer]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+@dataclass(frozen=True)
+class SparkCluster:
+    """A standalone cluster: its master, the address of its page, and the folder of its settings with its secret."""
+
+    master: str
+    web: str
+    settings: Path
+
+    def page(self) -> str:
+        """What the master tells of workers and applications, as JSON."""
+        return _page(f"{self.web}/json/")
+
+
 @contextmanager
-def spark_cluster(environment: Mapping[str, str]) -> Iterator[str]:
-    """The URL of a Spark standalone master with one worker of two cores; both have `environment` over ours."""
+def spark_cluster(environment: Mapping[str, str], workers: int = 1) -> Iterator[SparkCluster]:
+    """A Spark standalone cluster with `workers` of two cores each; all have `environment` over ours.
+
+    It has a secret and encrypts: drivers need `settings` as their SPARK_CONF_DIR.
+    """
     home = Path(runtime.environment()["SPARK_HOME"])
-    variables = {**os.environ, **runtime.environment(), **environment, "SPARK_LOCAL_IP": "127.0.0.1"}
     with tempfile.TemporaryDirectory(prefix="slshudi-spark-") as directory, ExitStack() as processes:
-        port, web, worker_web = _free_port(), _free_port(), _free_port()
-        master = f"spark://127.0.0.1:{port}"
+        port, web = _free_port(), _free_port()
+        settings = Path(directory, "conf")
+        settings.mkdir()
+        secret = {"spark.authenticate": "true", "spark.authenticate.secret": token_hex()}
+        secret["spark.network.crypto.enabled"] = "true"
+        lines = [f"{name} {value}\n" for name, value in secret.items()]
+        (settings / "spark-defaults.conf").write_text("".join(lines))
+        variables = {**os.environ, **runtime.environment(), **environment, "SPARK_LOCAL_IP": "127.0.0.1"}
+        variables["SPARK_CONF_DIR"] = str(settings)
+        cluster = SparkCluster(f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{web}", settings)
         package = "org.apache.spark.deploy"
-        for name, arguments in (
-            ("master.Master", ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web)]),
-            (
-                "worker.Worker",
-                ["--cores", "2", "--memory", "2g", "--webui-port", str(worker_web), "--work-dir", directory, master],
-            ),
-        ):
+        started = [("master.Master", ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web)])]
+        for number in range(workers):
+            room = ["--work-dir", str(Path(directory, f"worker-{number}")), "--webui-port", str(_free_port())]
+            started.append(("worker.Worker", ["--cores", "2", "--memory", "2g", *room, cluster.master]))
+        for number, (name, arguments) in enumerate(started):
             command = [str(home / "bin" / "spark-class"), f"{package}.{name}", *arguments]
-            processes.enter_context(_service(command, variables, Path(directory) / f"{name}.log"))
-        until("the Spark worker answers", lambda: '"state" : "ALIVE"' in _page(f"http://127.0.0.1:{web}/json/"))
-        yield master
+            processes.enter_context(_service(command, variables, Path(directory) / f"{number}.log"))
+        until("the Spark workers answer", lambda: cluster.page().count('"state" : "ALIVE"') == workers)
+        yield cluster
 
 
 @contextmanager

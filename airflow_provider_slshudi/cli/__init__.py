@@ -19,6 +19,7 @@ from airflow_provider_slshudi.cli import (
     doctor,
     init,
     ledger,
+    pack,
     plan,
     quarantine,
     recover,
@@ -60,7 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("demo", help="the whole way on this machine, with a proof")
     commands.add_parser("local-sls", help="an SLS-compatible server on this machine, in the foreground")
-    for command in (init, status, doctor, plan, backfill, ledger, recover, abandon, verify, quarantine, schema, table):
+    proofs = verify, quarantine, schema, table
+    for command in (init, status, doctor, plan, backfill, ledger, recover, abandon, *proofs, pack):
         command.add_to(commands)
     return parser
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from airflow_provider_slshudi.config.columns import Column
 from airflow_provider_slshudi.config.maintenance import Maintenance
@@ -74,10 +75,21 @@ class Batch(Model):
 
 
 class Spark(Model):
-    """How the append job is submitted: an Airflow connection and further Spark settings, none of them secret."""
+    """How the append job is submitted: an Airflow connection and further Spark settings, none of them secret.
+
+    `archive` is what `slshudi pack` made, a path or a URI that the cluster reads; null: executors have the package.
+    """
 
     connection: str = "spark_default"
     conf: dict[str, str] = Field(default_factory=dict)
+    archive: str | None = None
+
+    @field_validator("archive")
+    @classmethod
+    def _is_an_archive(cls, archive: str | None) -> str | None:
+        if archive is not None and not re.fullmatch(r"(/|[a-z][a-z0-9+.-]*:/)[^#,]*\.(tar\.gz|tgz)", archive):
+            raise ValueError("expected an absolute path or a URI that ends in .tar.gz, without # and commas")
+        return archive
 
     @model_validator(mode="after")
     def _no_secrets(self) -> Spark:

@@ -10,7 +10,7 @@ from airflow.configuration import conf
 
 from airflow_provider_slshudi import settings as ours
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.doctor import machine, master, settings
+from airflow_provider_slshudi.doctor import archive, machine, master, settings
 from airflow_provider_slshudi.doctor.database import Database
 from airflow_provider_slshudi.doctor.finding import Check, Finding, Seen, ok, run
 from airflow_provider_slshudi.doctor.source import Logstore
@@ -75,6 +75,8 @@ def _of(pipeline: Pipeline, database: Database) -> list[Check]:
     logstore = Logstore(lambda: SlsHook(source.connection).service(source.project, source.logstore, PERSON))
     checks = logstore.checks()
     checks.append(Check("Spark", lambda: master.answers(SparkLauncher(pipeline.spark.connection).master())))
+    if (packed := pipeline.spark.archive) is not None:
+        checks.append(Check("executors", lambda: archive.fits(packed)))
     if not table.startswith("file:"):
         checks.append(Check("S3", lambda: machine.jars(True)))
     checks += Place(table, lambda: database.has_written(pipeline.name)).checks("table")

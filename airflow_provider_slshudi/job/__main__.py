@@ -16,6 +16,7 @@ from airflow_provider_slshudi.hudi.client.gateway import Gateway, driver_jvm, st
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.notes.job import CPU, PAGE, REASON, JobOrder, Verb, Where
 from airflow_provider_slshudi.processes import end_with_parent
+from airflow_provider_slshudi.spark import executors
 from airflow_provider_slshudi.spark.runtime import leave, quiet, require_world
 from airflow_provider_slshudi.storage import denied
 
@@ -91,6 +92,8 @@ def reason(error: BaseException) -> str:
     """
     found = _OWN.findall(str(error))
     text = str(found[-1]) if found else f"{type(error).__name__}: {error}"
+    if not found and (unfit := executors.lacking(text)):
+        text = f"{type(unfit).__name__}: {unfit}"
     path = None if found or isinstance(error, SlsHudiError) else owners.refused_in_java(text)
     if path is not None:
         refusal = denied("Hudi", path)

@@ -8,12 +8,16 @@ happens once, or not at all. `spark.python.daemon.module` names this module (SPA
 from __future__ import annotations
 
 import gc
+import os
 import re
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
+
+from airflow_provider_slshudi.exceptions import ExecutorUnfit
+from airflow_provider_slshudi.spark import executors
 
 _CORE = re.compile(r"spark-core_[^/]*\.jar$")
 
@@ -28,17 +32,34 @@ def lean(path: Sequence[str]) -> list[str]:
     return [entry for entry in kept if Path(entry).resolve().parent != zips]
 
 
+def _load(spark: str) -> None:
+    """Imports what tasks use; ends this process where it is an unfit executor's."""
+    if executors.EXPECTED not in os.environ:
+        # On the driver's own machine, what cannot be imported is the task's matter, whose error says so.
+        with suppress(Exception):
+            from airflow_provider_slshudi.job import append, upsert
+        return
+    try:
+        executors.require_fit(os.environ, spark)
+        from airflow_provider_slshudi.job import append, upsert  # noqa: F401
+    except Exception as error:
+        found = error if isinstance(error, ExecutorUnfit) else executors.unfit(f"{type(error).__name__}: {error}")
+        # Spark shows the text in lines of its own, so in one.
+        sys.exit(f"{ExecutorUnfit.__module__}.{ExecutorUnfit.__name__}: {' '.join(str(found).split())}")
+
+
 def main() -> None:
     """Loads what tasks use, and serves Spark until it closes standard input."""
     kept = lean(sys.path)
     for entry in {*sys.path} - {*kept}:
         sys.path_importer_cache.pop(entry, None)
     sys.path[:] = kept
-    # What cannot be imported here is the task's matter, whose error says so. Spark reads a port from standard output.
-    with suppress(Exception), redirect_stdout(sys.stderr):
-        from airflow_provider_slshudi.job import append, upsert  # noqa: F401
-    from pyspark import worker  # noqa: F401
+    from pyspark import __version__, worker  # noqa: F401
     from pyspark.daemon import manager
+
+    # Spark reads a port from standard output, and takes standard error into the task's error if there is none.
+    with redirect_stdout(sys.stderr):
+        _load(__version__)
 
     # Workers look for garbage in what their task made alone, and share the memory of everything else.
     gc.collect()

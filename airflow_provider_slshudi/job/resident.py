@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.job.__main__ import control_context, is_own, last_words, show_cpu
-from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.spark.resident import GO, HANDSHAKE_SECONDS, READY, Outcome, receive, same_user, send
@@ -122,10 +121,7 @@ class Server:
 
         in_time()
         if verb is Verb.APPEND:
-            try:
-                verbs.append(self._spark, order, secrets, self._told)
-            finally:
-                Access.revoke(self._spark)
+            verbs.append(self._spark, order, secrets, self._told)
         elif verb.is_distributed:
             raise ValueError(f"a resident process does no {verb.value}")
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
@@ -86,7 +87,7 @@ def append(spark: SparkContext, order: JobOrder, secrets: Mapping[str, str], cpu
     `secrets` hold the connection to the log service. `cpu_before`: CPU seconds of this process that others told.
     """
     from airflow_provider_slshudi.job import dropping, replay
-    from airflow_provider_slshudi.job.access import Access
+    from airflow_provider_slshudi.job.access import granted
     from airflow_provider_slshudi.job.append import append
     from airflow_provider_slshudi.job.upsert import upsert
 
@@ -102,8 +103,8 @@ def append(spark: SparkContext, order: JobOrder, secrets: Mapping[str, str], cpu
         manifest = dropping.drop(spark, gateway, storage, batch, batch.drop)
     else:
         write = append if pipeline.table.upsert is None else upsert
-        access = Access.grant(spark, pipeline.source, secrets)
-        manifest = write(spark, gateway, storage, batch, access)
+        with granted(spark, pipeline.source, secrets) as access:
+            manifest = write(spark, gateway, storage, batch, access)
     reach(Point.APPEND_LEFT_MANIFEST)
     print(f"instant {order.instant}: {handover.rows_of(manifest.stats)} rows in {len(manifest.stats)} files")
 
@@ -364,12 +365,12 @@ CONTROL: dict[Verb, _Act] = {
 def verify(spark: SparkSession, order: JobOrder) -> None:
     """Carries out the verification that the order names."""
     from airflow_provider_slshudi.job import verify
-    from airflow_provider_slshudi.job.access import Access
+    from airflow_provider_slshudi.job.access import granted
 
     pipeline, storage = _table(order)
     asks = asks_service(storage, order.transaction)
-    access = Access.grant(spark.sparkContext, pipeline.source, os.environ) if asks else None
-    verify.verify(spark, pipeline, storage, order.transaction, access)
+    with granted(spark.sparkContext, pipeline.source, os.environ) if asks else nullcontext() as access:
+        verify.verify(spark, pipeline, storage, order.transaction, access)
 
 
 SESSION: dict[Verb, Callable[[SparkSession, JobOrder], None]] = {

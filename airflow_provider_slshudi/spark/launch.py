@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
@@ -18,8 +19,16 @@ from airflow_provider_slshudi.exceptions import JobDenied, JobFailed, TableDenie
 from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb, Where, cpu_told
 from airflow_provider_slshudi.points import FOLDER
 from airflow_provider_slshudi.processes import clock, ends_with_parent
+from airflow_provider_slshudi.spark import executors
 from airflow_provider_slshudi.spark.resident import Outcome, Resident, end_stopped, idle_seconds
-from airflow_provider_slshudi.spark.runtime import LOCAL_CONF, control_conf, environment, session_conf, with_asked
+from airflow_provider_slshudi.spark.runtime import (
+    LOCAL_CONF,
+    cluster_conf,
+    control_conf,
+    environment,
+    session_conf,
+    with_asked,
+)
 
 APPLICATION = str(Path(__file__).parents[1] / "job" / "__main__.py")
 TAIL_LINES = 40
@@ -76,6 +85,9 @@ def submission(verb: Verb, order: JobOrder, master: str) -> Submission:
         if not master.startswith("local"):
             for key in LOCAL_CONF:
                 conf.pop(key, None)
+            conf |= cluster_conf(master)
+    if verb.is_distributed and not master.startswith("local"):
+        conf |= executors.conf(pipeline.spark.archive, version("pyspark"))
     if verb.is_distributed:
         # A second attempt beside a running one would write files that the commit may not see in time to delete.
         conf = with_asked(conf, pipeline.spark.conf) | {"spark.speculation": "false"}

@@ -44,6 +44,7 @@ __all__ = [
     "S3_PACKAGE",
     "archive",
     "cache_dir",
+    "cluster_conf",
     "control_conf",
     "environment",
     "jars",
@@ -62,18 +63,15 @@ _SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _OPTIONS = ("-Djol.skipHotspotSAAttach=true", *WORLD_OPTIONS)
 _JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 _EXECUTOR_ENVIRONMENT = "spark.executorEnv."
+_ARCHIVES = "spark.archives"
 _TRAIN_SECONDS = 300
 DAEMON = "airflow_provider_slshudi.job.daemon"
 """The module that Spark starts to fork Python workers (decision 0035)."""
-LOCAL_CONF = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.authenticate": "true",
-    "spark.network.crypto.enabled": "true",
-}
+_SECRET_CONF = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+LOCAL_CONF = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **_SECRET_CONF}
 """Settings for a local master only: nobody on loopback finds a port that answers without a secret.
 
-Spark makes that secret itself under a local master. A cluster's secret is its operator's matter.
+Spark makes that secret itself under a local master.
 """
 
 
@@ -90,6 +88,15 @@ def session_conf(master: str, s3: bool = False) -> dict[str, str]:
 def control_conf(s3: bool = False) -> dict[str, str]:
     """Spark settings of a JVM that lives for one decision (open, commit, a service, ...) under a local master."""
     return _conf("local[1]", s3, [*_SHORT_LIVED, *_shared(s3)])
+
+
+def cluster_conf(master: str) -> dict[str, str]:
+    """Settings by which driver and executors know one another, where Spark makes their secret itself.
+
+    A standalone cluster has one secret, in its operator's spark-defaults.conf.
+    https://spark.apache.org/docs/3.5.9/security.html#spark-rpc-communication-protocol-between-spark-processes
+    """
+    return {} if master.startswith("spark:") else dict(_SECRET_CONF)
 
 
 def _conf(master: str, s3: bool, options: Sequence[str]) -> dict[str, str]:
@@ -112,6 +119,7 @@ def _conf(master: str, s3: bool, options: Sequence[str]) -> dict[str, str]:
         conf |= {**LOCAL_CONF, "spark.ui.enabled": "false"}
     else:
         conf["spark.jars"] = ",".join(paths)
+        conf |= cluster_conf(master)
     if s3 and (endpoint := os.environ.get("AWS_ENDPOINT_URL")):
         # Hadoop's S3 client does not know the variable that others follow.
         conf["spark.hadoop.fs.s3a.endpoint"] = endpoint
@@ -123,6 +131,8 @@ def with_asked(conf: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, s
     """`conf` with the settings that a pipeline asks for; these do not replace ours that every JVM needs."""
     options = {key: f"{asked[key]} {conf[key]}" for key in _JAVA_OPTIONS if key in asked and key in conf}
     kept = {key: value for key, value in conf.items() if key.startswith(_EXECUTOR_ENVIRONMENT)}
+    if _ARCHIVES in conf and _ARCHIVES in asked:
+        kept[_ARCHIVES] = f"{conf[_ARCHIVES]},{asked[_ARCHIVES]}"
     # A JVM takes the last of an option that is given twice.
     return {**conf, **asked, **options, **kept}
 

@@ -50,6 +50,10 @@ ADVICE: Mapping[str, Advice] = {
     "RuntimeMissing": Advice(
         "Install, set or take away what the message names, on the machine where it failed.", run=True
     ),
+    "ExecutorUnfit": _again(
+        "Install this package on the host that the message names, or make the archive anew and name it in the "
+        "pipeline's file."
+    ),
     "SourceUnavailable": _nothing(),
     "SourceThrottled": _nothing("Nothing: it passes by itself. If it goes on, raise the quota."),
     "SourceRefused": _again("Correct the key, its permissions, the names or the clock, as the message says."),

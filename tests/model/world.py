@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cache, partial
@@ -350,7 +350,7 @@ class World:
             patch.setattr(module, name, self._of_table(name, lambda pipeline: pipeline.table.path))
         patch.setattr(append, "decode", whole)
         patch.setattr(verbs, "Gateway", types.SimpleNamespace(of=lambda spark: _Gateway()))
-        patch.setattr(access.Access, "grant", lambda spark, source, environment: lambda: self.source)
+        patch.setattr(access, "granted", lambda spark, source, environment: nullcontext(lambda: self.source))
         patch.setattr(reading, "Reader", ModelReader)
         patch.setattr(reading, "together", in_turn)
         patch.setattr(tasks, "_runner", lambda task: lambda part, token: (task(part, token), 0.0))

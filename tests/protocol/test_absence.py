@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from airflow_provider_slshudi.exceptions import (
     TimelineUnreadable,
 )
 from airflow_provider_slshudi.hudi.timeline import Phase
+from airflow_provider_slshudi.job import access
 from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
@@ -148,13 +150,13 @@ def test_an_append_reads_the_source_of_its_order_whatever_the_file_says_by_now(
     opened = pipeline.open(pipeline.by("run-1"))
     changed = edited(pipeline.work, source={**pipeline.work.pipeline.source.model_dump(), "logstore": "another"})
     read = []
-    whole = Access.grant
+    whole = access.granted
 
-    def granted(spark: Any, source: Source, environ: Mapping[str, str]) -> Access:
+    def granted(spark: Any, source: Source, environ: Mapping[str, str]) -> AbstractContextManager[Access]:
         read.append(source.logstore)
         return whole(spark, source, environ)
 
-    monkeypatch.setattr(Access, "grant", granted)
+    monkeypatch.setattr(access, "granted", granted)
     order = changed.order(transaction=opened.id, token=opened.token, instant=str(opened.instant))
     pipeline.work.launcher.run(Verb.APPEND, order, pipeline.work.connect().connection.to_env())
     assert read == [pipeline.work.pipeline.source.logstore]

@@ -28,10 +28,10 @@ def test_batches_and_a_recommit_with_postgresql_a_cluster_and_s3(
     events = tmp_path / "events"
     events.mkdir()
     logged = {"conf": {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}}
-    with postgres() as ledger_url, s3_store("lake") as aws, spark_cluster(aws) as master:
-        for name, value in aws.items():
+    with postgres() as ledger_url, s3_store("lake") as aws, spark_cluster(aws) as cluster:
+        for name, value in {**aws, "SPARK_CONF_DIR": str(cluster.settings)}.items():
             monkeypatch.setenv(name, value)
-        launcher = SubprocessLauncher(master)
+        launcher = SubprocessLauncher(cluster.master)
         checks = [{"name": "some", "batch": "count(*) > 100"}]
         location = "s3a://lake/tests/ad_events"
         pipeline = scenario(ledger_url=ledger_url, location=location, launcher=launcher, checks=checks, spark=logged)
@@ -41,7 +41,7 @@ def test_batches_and_a_recommit_with_postgresql_a_cluster_and_s3(
         pipeline.put(200, first=300)
         prepared = pipeline.prepare(pipeline.by("run-2"))
         with pytest.raises(CommitStateUnknown):
-            dying = DyingLauncher(Point.COMMIT_STARTED, master)
+            dying = DyingLauncher(Point.COMMIT_STARTED, cluster.master)
             steps.commit(pipeline.by("run-2", launcher=dying), prepared.id, prepared.token)
         assert [item.decision for item in settle(pipeline.by("run-3"), lambda run: True)] == [Decision.RECOMMIT]
 

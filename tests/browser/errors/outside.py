@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.sls import cursors
+from airflow_provider_slshudi.spark.executors import pack
 from tests.browser.errors.passing import UPSERTS
 from tests.browser.errors.play import Scenarios
 from tests.browser.errors.stage import Stage
 from tests.browser.errors.world import PROJECT
-from tests.services import hive_metastore
+from tests.services import hive_metastore, spark_cluster
 
 SCENARIOS = Scenarios()
 METASTORE = 9083
@@ -74,6 +77,25 @@ def runtime_missing(stage: Stage) -> str:
     stage.machine(SLSHUDI_CACHE="")
     stage.goes_on(within=failure)
     return "set the folder, run now"
+
+
+@SCENARIOS.of("ExecutorUnfit")
+def executor_unfit(stage: Stage) -> str:
+    """A cluster's workers have Python alone, and the pipeline's file names no archive."""
+    home = stage.world.home
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home / "bare"], check=True)
+    with spark_cluster({"PYTHONPATH": ""}) as cluster:
+        host, port = cluster.master.rsplit(":", 1)
+        stage.world.connect("spark_cluster", "spark", host=host, port=int(port))
+        stage.machine(SPARK_CONF_DIR=str(cluster.settings))
+        stage.edit(spark={"connection": "spark_cluster", "conf": {"spark.pyspark.python": f"{home}/bare/bin/python"}})
+        stage.put(100)
+        stage.fails(stage.begin())
+        failure = stage.sees("ExecutorUnfit", "has no airflow_provider_slshudi")
+        pack(home / "slshudi.tar.gz")
+        stage.edit(spark={"archive": f"{home}/slshudi.tar.gz"})
+        stage.goes_on(within=failure)
+    return "make the archive, run now"
 
 
 @SCENARIOS.of("CursorError")

@@ -1,0 +1,26 @@
+"""The archive of a pipeline whose executors have Python alone."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+
+from airflow_provider_slshudi.doctor.finding import Seen, ok, unknown, wrong
+from airflow_provider_slshudi.spark import executors
+
+
+def fits(archive: str) -> Seen:
+    """Whether an archive is there, and holds the code that runs here."""
+    path = archive.removeprefix("file://")
+    if not path.startswith("/"):
+        return unknown(f"{archive} is not on this machine; executors compare it with the driver before they read")
+    mend = f"`slshudi pack {path}`"
+    try:
+        held = executors.packed(Path(path))
+    except (OSError, ValueError) as error:
+        return wrong(f"{path} cannot be used: {error}", mend)
+    here = executors.facts(version("pyspark"))
+    differ = [f"{name} {held.get(name)} and not {text}" for name, text in here.items() if held.get(name) != text]
+    if differ:
+        return wrong(f"{path} was made with {'; '.join(differ)}", mend)
+    return ok(f"{path} holds what runs here, for {here['Python']}")

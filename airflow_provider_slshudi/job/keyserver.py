@@ -1,0 +1,157 @@
+"""Tells a driver's tasks a secret, over TLS with a certificate that is made for it and known to nobody else.
+
+Whoever has the token is told the secret, as long as the driver serves it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import socket
+import ssl
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+TOKEN_BYTES = 32
+SECONDS = 10.0
+"""How long each side waits for the other."""
+_AT_ONCE = 64
+_TRIES = 3
+_PAUSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a secret is told, and the certificate (PEM) that proves it."""
+
+    host: str
+    port: int
+    certificate: str = field(repr=False)
+
+    def ask(self, token: bytes) -> bytes:
+        """The secret.
+
+        Raises:
+            OSError: nobody answers with this certificate, or the token is not the one that is wanted.
+        """
+        for left in reversed(range(_TRIES)):
+            try:
+                return self._asked(token)
+            except OSError as error:
+                if not left:
+                    raise OSError(
+                        f"the driver's port for keys, {self.host}:{self.port}, cannot be used from here: {error}"
+                    ) from error
+                time.sleep(_PAUSE_SECONDS)
+        raise AssertionError
+
+    def _asked(self, token: bytes) -> bytes:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        # The certificate itself is what is known, not the names in it.
+        context.check_hostname = False
+        context.load_verify_locations(cadata=self.certificate)
+        with (
+            socket.create_connection((self.host, self.port), SECONDS) as plain,
+            context.wrap_socket(plain) as connection,
+            connection.makefile("rb") as answer,
+        ):
+            connection.sendall(token)
+            told = answer.read()
+        if not told:
+            raise ConnectionError("it refused the token")
+        return told
+
+
+class KeyServer:
+    """Tells a secret to whoever has `token`, from the start until `close`.
+
+    Args:
+        secret: what to tell; not empty.
+        host: the name by which others reach this machine.
+        bind: the address to listen at.
+        port: the port, 0 for any that is free.
+    """
+
+    def __init__(self, secret: bytes, host: str, bind: str, port: int = 0) -> None:
+        self.token = secrets.token_bytes(TOKEN_BYTES)
+        self._secret = secret
+        certificate, self._context = _identity()
+        self._listener = socket.create_server((bind, port), family=_family(bind), backlog=1024)
+        self.address = Address(host, self._listener.getsockname()[1], certificate)
+        self._room = threading.BoundedSemaphore(_AT_ONCE)
+        self._closed = False
+        threading.Thread(target=self._serve, name="slshudi-keys", daemon=True).start()
+
+    def close(self) -> None:
+        """Tells nobody anything any more."""
+        self._closed = True
+        with suppress(OSError):
+            # Wakes the thread that waits for somebody.
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while not self._closed:
+            self._room.acquire()
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                self._room.release()
+                # Out of file descriptors, say: others wait in the backlog.
+                time.sleep(0.0 if self._closed else 0.1)
+                continue
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, plain: socket.socket) -> None:
+        try:
+            with plain, suppress(OSError):
+                plain.settimeout(SECONDS)
+                with self._context.wrap_socket(plain, server_side=True) as connection:
+                    given = b""
+                    while len(given) < TOKEN_BYTES and (more := connection.recv(TOKEN_BYTES - len(given))):
+                        given += more
+                    if hmac.compare_digest(given, self.token) and not self._closed:
+                        connection.sendall(self._secret)
+        finally:
+            self._room.release()
+
+
+def _family(bind: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in bind else socket.AF_INET
+
+
+def _identity() -> tuple[str, ssl.SSLContext]:
+    """A new certificate, and the context of a server that has its key."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "slshudi driver")])
+    # Clocks of a cluster's machines may differ by days, and a driver may work for days.
+    now, around = datetime.now(timezone.utc), timedelta(days=366)
+    number, from_, to = x509.random_serial_number(), now - around, now + around
+    made = x509.CertificateBuilder(name, name, key.public_key(), number, from_, to)
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    certificate = made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    plain = serialization.NoEncryption()
+    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    # OpenSSL reads a key from a file only; it is gone before anybody can connect, and good for this server alone.
+    handle, path = tempfile.mkstemp(prefix="slshudi-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(certificate + private)
+        context.load_cert_chain(path)
+    finally:
+        with suppress(OSError):
+            Path(path).unlink()
+    return certificate.decode(), context

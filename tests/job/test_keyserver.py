@@ -1,0 +1,120 @@
+"""A driver's secret is told to those with its token, over TLS, and to nobody else."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_slshudi.job import keyserver
+from airflow_provider_slshudi.job.keyserver import KeyServer
+
+SECRET = b"the log service's key"
+
+
+@pytest.fixture
+def server() -> Iterator[KeyServer]:
+    made = KeyServer(SECRET, "127.0.0.1", "127.0.0.1")
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyserver, "_PAUSE_SECONDS", 0.01)
+
+
+def test_whoever_has_the_token_is_told_also_many_at_once(server: KeyServer) -> None:
+    told: list[bytes] = []
+    asking = [threading.Thread(target=lambda: told.append(server.address.ask(server.token))) for _ in range(100)]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join()
+    assert told == [SECRET] * 100
+
+
+@pytest.mark.parametrize("token", [bytes(32), b"\x01" * 32])
+def test_another_token_is_told_nothing(server: KeyServer, token: bytes) -> None:
+    with pytest.raises(OSError, match=rf"port for keys, 127.0.0.1:{server.address.port}, cannot be used"):
+        server.address.ask(token)
+
+
+def test_nothing_that_passes_the_wire_is_the_secret_or_the_token(server: KeyServer) -> None:
+    """Somebody who only listens, at the wire, has neither, not even with the certificate's file at hand."""
+    seen = bytearray()
+    with socket.create_server(("127.0.0.1", 0)) as between:
+
+        def pump(source: socket.socket, sink: socket.socket) -> None:
+            with suppress(OSError):
+                while part := source.recv(65536):
+                    seen.extend(part)
+                    sink.sendall(part)
+                sink.shutdown(socket.SHUT_WR)
+
+        def carry() -> None:
+            client, _ = between.accept()
+            with client, socket.create_connection(("127.0.0.1", server.address.port)) as behind:
+                back = threading.Thread(target=pump, args=(behind, client))
+                back.start()
+                pump(client, behind)
+                back.join()
+
+        carrying = threading.Thread(target=carry)
+        carrying.start()
+        assert replace(server.address, port=between.getsockname()[1]).ask(server.token) == SECRET
+        carrying.join()
+    assert len(seen) > 500
+    assert SECRET not in seen and server.token not in seen
+
+
+def test_a_driver_with_another_certificate_is_not_asked(server: KeyServer) -> None:
+    other = KeyServer(b"a lie", "127.0.0.1", "127.0.0.1")
+    try:
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            replace(server.address, port=other.address.port).ask(server.token)
+    finally:
+        other.close()
+
+
+def test_an_old_protocol_is_refused(server: KeyServer) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with socket.create_connection(("127.0.0.1", server.address.port)) as plain, pytest.raises(OSError):
+        context.wrap_socket(plain)
+
+
+def test_those_who_say_nothing_keep_nobody_from_being_told(server: KeyServer) -> None:
+    with suppress(OSError):
+        silent = [socket.create_connection(("127.0.0.1", server.address.port)) for _ in range(30)]
+        assert server.address.ask(server.token) == SECRET
+        for connection in silent:
+            connection.close()
+
+
+def test_a_closed_server_tells_nothing_and_gives_its_port_back() -> None:
+    made = KeyServer(SECRET, "127.0.0.1", "127.0.0.1")
+    made.close()
+    with pytest.raises(OSError, match="cannot be used from here"):
+        made.address.ask(made.token)
+    again = KeyServer(SECRET, "127.0.0.1", "127.0.0.1", made.address.port)
+    assert again.address.ask(again.token) == SECRET
+    again.close()
+
+
+def test_the_private_key_is_in_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    made = KeyServer(SECRET, "127.0.0.1", "127.0.0.1")
+    made.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_travels_shows_neither_token_nor_secret(server: KeyServer) -> None:
+    assert server.address.certificate not in repr(server.address)

@@ -1,0 +1,142 @@
+"""What executors must have in common with the driver, and the archive that gives it to them."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import airflow_provider_slshudi
+from airflow_provider_slshudi.config.pipeline import Spark
+from airflow_provider_slshudi.exceptions import ConfigError, ExecutorUnfit, RuntimeMissing
+from airflow_provider_slshudi.spark import executors
+from airflow_provider_slshudi.spark.runtime import with_asked
+
+ON_EXECUTORS = ("sls", "rows", "notes", "planning", "types", "config", "hudi", "job")
+"""The rooms whose code runs within tasks; of `hudi`, its `client` does not."""
+ON_DRIVERS_ALONE = {"pyspark", "py4j", "airflow_provider_slshudi", "aliyun"}
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("pack") / "slshudi.tar.gz"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(executors, "_COMPRESSION", 0)
+        executors.pack(target)
+    return target
+
+
+def test_all_that_the_packed_distributions_need_is_packed() -> None:
+    packed = {canonicalize_name(name) for name in executors.DISTRIBUTIONS}
+    for name in packed:
+        for text in importlib.metadata.requires(name) or ():
+            wanted = Requirement(text)
+            if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
+                assert canonicalize_name(wanted.name) in packed, f"{name} needs {text}"
+
+
+def test_all_that_tasks_import_is_packed() -> None:
+    names = importlib.metadata.packages_distributions()
+    packed = {canonicalize_name(name) for name in (*executors.DISTRIBUTIONS, *executors.OPTIONAL)}
+    root = Path(airflow_provider_slshudi.__file__).parent
+    files = [path for room in ON_EXECUTORS for path in (root / room).rglob("*.py") if "client" not in path.parts]
+    found = set()
+    for node in (node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(str(node.module))
+    tops = {name.split(".")[0] for name in found} - sys.stdlib_module_names - ON_DRIVERS_ALONE
+    # `cryptography` makes the certificate of a driver.
+    lacking = {top for top in tops if not {canonicalize_name(of) for of in names.get(top, ["?"])} & packed}
+    assert lacking == {"cryptography"}
+    assert {"pyarrow", "pydantic", "ptars"} <= tops
+
+
+def test_a_python_with_nothing_else_runs_tasks_from_the_archive(archive: Path, tmp_path: Path) -> None:
+    with tarfile.open(archive) as packed:
+        names = packed.getnames()
+        packed.extractall(tmp_path / "slshudi", filter="data")
+    assert not [name for name in names if name.startswith(("..", "/")) or "/tests/" in name]
+    spark = Path(sys.modules["pyspark"].__path__[0]) / "python" / "lib"
+    code = (
+        "import airflow_provider_slshudi.job.append as a, airflow_provider_slshudi.job.upsert, "
+        "airflow_provider_slshudi.job.recount, airflow_provider_slshudi.job.dropping, pyarrow; "
+        "print(a.__file__, pyarrow.__file__)"
+    )
+    path = ":".join(["slshudi", *map(str, spark.glob("*.zip"))])
+    ran = subprocess.run(
+        [sys.executable, "-S", "-c", code], cwd=tmp_path, env={"PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert all(place.startswith(str(tmp_path)) for place in ran.stdout.split())
+
+
+def test_the_same_content_gives_the_same_archive(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executors, "_COMPRESSION", 0)
+    executors.pack(tmp_path / "again.tar.gz")
+    assert (tmp_path / "again.tar.gz").read_bytes() == archive.read_bytes()
+    assert [path.name for path in tmp_path.iterdir()] == ["again.tar.gz"]
+
+
+def test_what_is_not_installed_cannot_be_packed_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executors, "DISTRIBUTIONS", ("no-such-distribution",))
+    with pytest.raises(RuntimeMissing, match="no-such-distribution is not installed here"):
+        executors.pack(tmp_path / "file.tar.gz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "DISTRIBUTIONS", ())
+    with pytest.raises(ConfigError, match="cannot be written"):
+        executors.pack(tmp_path / "none" / "file.tar.gz")
+
+
+@pytest.mark.parametrize("changed", ["Python", "PySpark", "airflow_provider_slshudi"])
+def test_an_executor_that_differs_in_one_thing_is_refused_by_name(changed: str) -> None:
+    wanted = executors.facts("3.5.9")
+    executors.require_fit({executors.EXPECTED: json.dumps(wanted)}, "3.5.9")
+    wanted[changed] = "another"
+    with pytest.raises(ExecutorUnfit, match=rf"{changed} .* and not another\. Nothing was read") as refused:
+        executors.require_fit({executors.EXPECTED: json.dumps(wanted)}, "3.5.9")
+    assert refused.value.host
+
+
+def test_an_archive_that_is_no_file_here_is_named_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is no file .*/none\.tar\.gz; make it with `slshudi pack"):
+        executors.conf(f"{tmp_path}/none.tar.gz", "3.5.9")
+
+
+def test_an_archive_elsewhere_is_the_cluster_s_matter() -> None:
+    made = executors.conf("hdfs:///apps/slshudi.tar.gz", "3.5.9")
+    assert made["spark.archives"] == "hdfs:///apps/slshudi.tar.gz#slshudi"
+    assert with_asked(made, {"spark.archives": "/mine.zip#mine"})["spark.archives"].split(",") == [
+        "hdfs:///apps/slshudi.tar.gz#slshudi",
+        "/mine.zip#mine",
+    ]
+    assert with_asked(made, {"spark.pyspark.python": "/opt/python"})["spark.pyspark.python"] == "/opt/python"
+
+
+@pytest.mark.parametrize("wrong", ["relative.tar.gz", "/a.zip", "/a#b.tar.gz", "/a,b.tar.gz", ""])
+def test_a_wrong_name_of_an_archive_is_refused(wrong: str) -> None:
+    with pytest.raises(ValueError, match="expected an absolute path or a URI"):
+        Spark(archive=wrong)
+
+
+def test_other_errors_of_spark_say_nothing_about_executors() -> None:
+    assert executors.lacking("Job aborted: java.lang.OutOfMemoryError") is None
+    said = 'Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 1): Cannot run program "python3.11": error=2, No such'
+    found = executors.lacking(said)
+    assert found is not None and found.host == "10.0.0.7"
