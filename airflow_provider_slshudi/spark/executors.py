@@ -61,12 +61,20 @@ _TASK = re.compile(r"\(TID \d+\) \((\S+) executor")
 
 
 def facts(spark: str) -> dict[str, str]:
-    """What must be the same in driver and executors; `spark` is PySpark's version."""
+    """What must be the same in driver and executors; `spark` is PySpark's version.
+
+    The text is free of what YARN's shells would take for their own: quotes, spaces, dollars.
+    """
     return {
-        "Python": f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}",
+        "Python": f"{sys.implementation.name}-{sys.version_info.major}.{sys.version_info.minor}",
         "PySpark": spark,
         "airflow_provider_slshudi": _code(),
     }
+
+
+def told(known: Mapping[str, str]) -> str:
+    """Facts as the value of the variable `EXPECTED`."""
+    return ",".join(f"{name}={text}" for name, text in known.items())
 
 
 @cache
@@ -85,7 +93,7 @@ def conf(archive: str | None, spark: str) -> dict[str, str]:
         ConfigError: the archive is a file of this machine, and is not there.
     """
     made = {
-        f"spark.executorEnv.{EXPECTED}": json.dumps(facts(spark)),
+        f"spark.executorEnv.{EXPECTED}": told(facts(spark)),
         # Whatever Python a pipeline wants for executors, the driver runs with this one.
         "spark.pyspark.driver.python": sys.executable,
     }
@@ -114,8 +122,8 @@ def require_fit(environ: Mapping[str, str], spark: str) -> None:
     Raises:
         ExecutorUnfit: it differs from the driver's.
     """
-    wanted: dict[str, str] = json.loads(environ.get(EXPECTED, "{}"))
-    found = facts(spark) if wanted else {}
+    wanted = dict(item.split("=", 1) for item in environ[EXPECTED].split(","))
+    found = facts(spark)
     if differ := [f"{name} {found.get(name)} and not {text}" for name, text in wanted.items() if found[name] != text]:
         raise unfit("; ".join(differ))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
-import json
+import re
 import subprocess
 import sys
 import tarfile
@@ -107,11 +107,16 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize("changed", ["Python", "PySpark", "airflow_provider_slshudi"])
 def test_an_executor_that_differs_in_one_thing_is_refused_by_name(changed: str) -> None:
     wanted = executors.facts("3.5.9")
-    executors.require_fit({executors.EXPECTED: json.dumps(wanted)}, "3.5.9")
+    executors.require_fit({executors.EXPECTED: executors.told(wanted)}, "3.5.9")
     wanted[changed] = "another"
     with pytest.raises(ExecutorUnfit, match=rf"{changed} .* and not another\. Nothing was read") as refused:
-        executors.require_fit({executors.EXPECTED: json.dumps(wanted)}, "3.5.9")
+        executors.require_fit({executors.EXPECTED: executors.told(wanted)}, "3.5.9")
     assert refused.value.host
+
+
+def test_shells_of_yarn_take_what_executors_are_told_as_it_is() -> None:
+    made = executors.conf(None, "3.5.9")[f"spark.executorEnv.{executors.EXPECTED}"]
+    assert re.fullmatch(r"[\w.=,-]+", made)
 
 
 def test_an_archive_that_is_no_file_here_is_named_before_anything_starts(tmp_path: Path) -> None:
