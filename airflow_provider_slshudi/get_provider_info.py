@@ -38,7 +38,12 @@ _SLS = {
         "credentials": {
             "label": "Credentials",
             "schema": _TEXT,
-            "description": "Instead of key and secret: file:/path of a JSON file that is renewed, or ecs:ROLE",
+            "description": "Instead of key and secret: file:/path of a JSON file that is renewed, ecs:ROLE, or rrsa",
+        },
+        "assume_role": {
+            "label": "Assume role",
+            "schema": _TEXT,
+            "description": "The ARN of a RAM role, of another account too, that whoever has these credentials assumes",
         },
         "project": {
             "label": "Project to test",

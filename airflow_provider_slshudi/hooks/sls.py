@@ -21,8 +21,8 @@ class SlsHook(BaseHook):
     """The log service: host is the endpoint, login the AccessKey ID, password its secret.
 
     Extra: `region`, `auth_version` (v1 or v4), `security_token` (of temporary credentials), `credentials` (the source
-    that gives and renews keys, instead of login and password). `project` and `logstore` are for the test button, and
-    for `slshudi init` to offer.
+    that gives and renews keys, instead of login and password), `assume_role` (a role's ARN). `project` and `logstore`
+    are for the test button, and for `slshudi init` to offer.
     """
 
     conn_name_attr = "sls_conn_id"
@@ -53,6 +53,7 @@ class SlsHook(BaseHook):
             extra.get("region") or "",
             extra.get("auth_version") or "v1",
             extra.get("credentials") or "",
+            extra.get("assume_role") or "",
         )
 
     def service(self, project: str, logstore: str, patience: Patience | None = None) -> LogService:

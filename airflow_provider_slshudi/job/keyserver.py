@@ -1,6 +1,6 @@
-"""Tells a driver's tasks a secret, over TLS with a certificate that is made for it and known to nobody else.
+"""Tells a driver's tasks secrets, over TLS with a certificate that is made for it and known to nobody else.
 
-Whoever has the token is told the secret, as long as the driver serves it.
+Whoever has the token is answered, as long as the driver serves.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import ssl
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -22,27 +23,28 @@ TOKEN_BYTES = 32
 SECONDS = 10.0
 """How long each side waits for the other."""
 _AT_ONCE = 64
+_LONGEST = 4096
 _TRIES = 3
 _PAUSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a secret is told, and the certificate (PEM) that proves it."""
+    """Where secrets are told, and the certificate (PEM) that proves it."""
 
     host: str
     port: int
     certificate: str = field(repr=False)
 
-    def ask(self, token: bytes) -> bytes:
-        """The secret.
+    def ask(self, token: bytes, question: str = "") -> bytes:
+        """The answer to a question of one line.
 
         Raises:
             OSError: nobody answers with this certificate, or the token is not the one that is wanted.
         """
         for left in reversed(range(_TRIES)):
             try:
-                return self._asked(token)
+                return self._asked(token, question)
             except OSError as error:
                 if not left:
                     raise OSError(
@@ -51,7 +53,7 @@ class Address:
                 time.sleep(_PAUSE_SECONDS)
         raise AssertionError
 
-    def _asked(self, token: bytes) -> bytes:
+    def _asked(self, token: bytes, question: str) -> bytes:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         # The certificate itself is what is known, not the names in it.
@@ -62,7 +64,7 @@ class Address:
             context.wrap_socket(plain) as connection,
             connection.makefile("rb") as answer,
         ):
-            connection.sendall(token)
+            connection.sendall(token + question.encode() + b"\n")
             told = answer.read()
         if not told:
             raise ConnectionError("it refused the token")
@@ -70,18 +72,18 @@ class Address:
 
 
 class KeyServer:
-    """Tells a secret to whoever has `token`, from the start until `close`.
+    """Answers whoever has `token`, from the start until `close`.
 
     Args:
-        secret: what to tell; not empty.
+        answer: gives the answer, not empty, to a question; in a thread for each.
         host: the name by which others reach this machine.
         bind: the address to listen at.
         port: the port, 0 for any that is free.
     """
 
-    def __init__(self, secret: bytes, host: str, bind: str, port: int = 0) -> None:
+    def __init__(self, answer: Callable[[str], bytes], host: str, bind: str, port: int = 0) -> None:
         self.token = secrets.token_bytes(TOKEN_BYTES)
-        self._secret = secret
+        self._tell = answer
         certificate, self._context = _identity()
         self._listener = socket.create_server((bind, port), family=_family(bind), backlog=1024)
         self.address = Address(host, self._listener.getsockname()[1], certificate)
@@ -113,12 +115,14 @@ class KeyServer:
         try:
             with plain, suppress(OSError):
                 plain.settimeout(SECONDS)
-                with self._context.wrap_socket(plain, server_side=True) as connection:
-                    given = b""
-                    while len(given) < TOKEN_BYTES and (more := connection.recv(TOKEN_BYTES - len(given))):
-                        given += more
-                    if hmac.compare_digest(given, self.token) and not self._closed:
-                        connection.sendall(self._secret)
+                with (
+                    self._context.wrap_socket(plain, server_side=True) as connection,
+                    connection.makefile("rb") as given,
+                ):
+                    known = hmac.compare_digest(given.read(TOKEN_BYTES), self.token)
+                    question = given.readline(_LONGEST)
+                    if known and question.endswith(b"\n") and not self._closed:
+                        connection.sendall(self._tell(question[:-1].decode("utf-8", "replace")))
         finally:
             self._room.release()
 

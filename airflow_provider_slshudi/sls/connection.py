@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.sls.credentials import Credentials, Fixed, Provider, provider_of
+from airflow_provider_slshudi.sls.sts import AssumedRole
 
 AuthVersion = Literal["v1", "v4"]
 
@@ -20,6 +22,7 @@ _VARIABLES = {
     "region": "SLSHUDI_SLS_REGION",
     "auth_version": "SLSHUDI_SLS_AUTH_VERSION",
     "credentials": "SLSHUDI_SLS_CREDENTIALS",
+    "assume_role": "SLSHUDI_SLS_ASSUME_ROLE",
 }
 _KEYS = ("access_key_id", "access_key_secret")
 
@@ -30,8 +33,8 @@ class SlsConnection:
 
     `endpoint` is a host, `host:port` or `https://host[:port]`; `security_token` belongs to temporary (STS) keys; only
     `auth_version` v4 signs `region`, and needs it. `credentials`, in place of keys, says where temporary ones are
-    fetched again and again: `file:/path/of/keys.json` or `ecs:name-of-a-RAM-role`. Raises ConfigError for a connection
-    that cannot work.
+    fetched again and again: `file:/path/of/keys.json`, `ecs:name-of-a-RAM-role` or `rrsa`. `assume_role` is the ARN of
+    a role that whoever has those assumes. Raises ConfigError for a connection that cannot work.
     """
 
     endpoint: str
@@ -41,6 +44,7 @@ class SlsConnection:
     region: str = ""
     auth_version: AuthVersion = "v1"
     credentials: str = ""
+    assume_role: str = ""
 
     def __post_init__(self) -> None:
         if self.credentials:
@@ -51,6 +55,9 @@ class SlsConnection:
         if self.credentials and (self.access_key_id or self.access_key_secret or self.security_token):
             message = "the SLS connection has keys and says where credentials come from: keep one of them"
             raise _wrong("credentials", message, self.credentials)
+        if self.assume_role and not re.fullmatch(r"acs:ram::\d+:role/\S+", self.assume_role):
+            message = f"assume_role {self.assume_role!r}: expected a role's ARN, acs:ram::ACCOUNT:role/NAME"
+            raise _wrong("assume_role", message, self.assume_role)
         if self.auth_version not in ("v1", "v4"):
             raise _wrong("auth_version", f"auth_version is v1 or v4, not {self.auth_version!r}", self.auth_version)
         if self.auth_version == "v4" and not self.region:
@@ -63,9 +70,9 @@ class SlsConnection:
 
     def provider(self) -> Provider:
         """The provider of this connection's credentials."""
-        if self.credentials:
-            return provider_of(self.credentials)
-        return Fixed(Credentials(self.access_key_id, self.access_key_secret, self.security_token))
+        own = Fixed(Credentials(self.access_key_id, self.access_key_secret, self.security_token))
+        found = provider_of(self.credentials) if self.credentials else own
+        return AssumedRole(found, self.assume_role) if self.assume_role else found
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> SlsConnection:

@@ -62,7 +62,7 @@ class FromFile:
 
     def __call__(self) -> Credentials:
         """What the file says now. Raises OSError and ConfigError."""
-        return _parse(Path(self.path).read_bytes(), self.path)
+        return parse(Path(self.path).read_bytes(), self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +80,21 @@ class FromRole:
         lifetime = {"X-aliyun-ecs-metadata-token-ttl-seconds": "60"}
         token = _ask("PUT", f"{self.metadata}/latest/api/token", lifetime).decode("ascii", "replace").strip()
         where = f"{self.metadata}/latest/meta-data/ram/security-credentials/{quote(self.role, safe='')}"
-        return _parse(_ask("GET", where, {"X-aliyun-ecs-metadata-token": token}), where)
+        return parse(_ask("GET", where, {"X-aliyun-ecs-metadata-token": token}), where)
 
 
 def provider_of(text: str) -> Provider:
-    """The provider that `file:/path/of/keys.json` or `ecs:role-name` names. Raises ConfigError."""
+    """The provider that `file:/path/of/keys.json`, `ecs:role-name` or `rrsa` names. Raises ConfigError."""
     kind, _, name = text.partition(":")
     if kind == "file" and Path(name).is_absolute():
         return FromFile(name)
     if kind == "ecs" and name:
         return FromRole(name)
-    message = f"credentials {text!r}: expected file:/path/of/keys.json or ecs:name-of-a-RAM-role"
+    if text == "rrsa":
+        from airflow_provider_slshudi.sls.sts import PodRole
+
+        return PodRole()
+    message = f"credentials {text!r}: expected file:/path/of/keys.json, ecs:name-of-a-RAM-role or rrsa"
     raise ConfigError(message, source="SLS connection", field="credentials", value=text)
 
 
@@ -154,7 +158,8 @@ def _ask(method: str, url: str, headers: Mapping[str, str]) -> bytes:
     return answer.data
 
 
-def _parse(text: bytes, source: str) -> Credentials:
+def parse(text: bytes, source: str) -> Credentials:
+    """Credentials out of Alibaba Cloud's JSON. Raises ConfigError, without quoting the text, which may hold keys."""
     try:
         found: Any = json.loads(text)
         given = [found[name] for name in ("AccessKeyId", "AccessKeySecret")]

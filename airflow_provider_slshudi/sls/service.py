@@ -10,7 +10,7 @@ from airflow_provider_slshudi.exceptions import ConfigError, SourceCorrupt, Sour
 from airflow_provider_slshudi.sls import answers, cursors
 from airflow_provider_slshudi.sls.answers import Doubt, Pull, Shard
 from airflow_provider_slshudi.sls.connection import SlsConnection
-from airflow_provider_slshudi.sls.credentials import Keeper, Provider
+from airflow_provider_slshudi.sls.credentials import Keeper
 from airflow_provider_slshudi.sls.faults import TASK, Patience, advice, error_class, retry
 from airflow_provider_slshudi.sls.pace import Pacer
 from airflow_provider_slshudi.sls.transport import Answer, NoAnswer, Transport
@@ -28,8 +28,8 @@ class LogService:
     """The shards and log groups of one logstore. Does not pickle: its credentials must not travel with tasks.
 
     `patience` says how long a call is repeated before it raises SourceUnavailable, SourceThrottled or SourceCorrupt;
-    `compression` is asked for in pulls; `provider` gives credentials in place of the connection's own. Every call also
-    raises SourceRefused, and ConfigError where it gets no credentials.
+    `compression` is asked for in pulls; `credentials` are kept for several services, in place of the connection's own.
+    Every call also raises SourceRefused, and ConfigError where it gets no credentials.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class LogService:
         *,
         patience: Patience = TASK,
         compression: Compression = "lz4",
-        provider: Provider | None = None,
+        credentials: Keeper | None = None,
     ) -> None:
         for name, value in (("project", project), ("logstore", logstore)):
             if not value or "/" in value:
                 raise ConfigError(f"{value!r} is no name of a {name}", source="SLS source", field=name, value=value)
         self.connection, self.project, self.logstore = connection, project, logstore
         self.patience, self.compression = patience, compression
-        self._credentials = Keeper(provider or connection.provider())
+        self._credentials = credentials or Keeper(connection.provider())
         self._transport = Transport(connection, project)
 
     def __repr__(self) -> str:

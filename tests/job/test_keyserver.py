@@ -20,7 +20,7 @@ SECRET = b"the log service's key"
 
 @pytest.fixture
 def server() -> Iterator[KeyServer]:
-    made = KeyServer(SECRET, "127.0.0.1", "127.0.0.1")
+    made = KeyServer(lambda question: SECRET + question.encode(), "127.0.0.1", "127.0.0.1")
     yield made
     made.close()
 
@@ -44,6 +44,12 @@ def test_whoever_has_the_token_is_told_also_many_at_once(server: KeyServer) -> N
 def test_another_token_is_told_nothing(server: KeyServer, token: bytes) -> None:
     with pytest.raises(OSError, match=rf"port for keys, 127.0.0.1:{server.address.port}, cannot be used"):
         server.address.ask(token)
+
+
+def test_a_question_is_answered(server: KeyServer) -> None:
+    assert server.address.ask(server.token, " who?") == SECRET + b" who?"
+    with pytest.raises(OSError, match="cannot be used"):
+        server.address.ask(server.token, "long" * 2000)
 
 
 def test_nothing_that_passes_the_wire_is_the_secret_or_the_token(server: KeyServer) -> None:
@@ -75,7 +81,7 @@ def test_nothing_that_passes_the_wire_is_the_secret_or_the_token(server: KeyServ
 
 
 def test_a_driver_with_another_certificate_is_not_asked(server: KeyServer) -> None:
-    other = KeyServer(b"a lie", "127.0.0.1", "127.0.0.1")
+    other = KeyServer(lambda question: b"a lie", "127.0.0.1", "127.0.0.1")
     try:
         with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
             replace(server.address, port=other.address.port).ask(server.token)
@@ -100,18 +106,18 @@ def test_those_who_say_nothing_keep_nobody_from_being_told(server: KeyServer) ->
 
 
 def test_a_closed_server_tells_nothing_and_gives_its_port_back() -> None:
-    made = KeyServer(SECRET, "127.0.0.1", "127.0.0.1")
+    made = KeyServer(lambda question: SECRET + question.encode(), "127.0.0.1", "127.0.0.1")
     made.close()
     with pytest.raises(OSError, match="cannot be used from here"):
         made.address.ask(made.token)
-    again = KeyServer(SECRET, "127.0.0.1", "127.0.0.1", made.address.port)
+    again = KeyServer(lambda question: SECRET + question.encode(), "127.0.0.1", "127.0.0.1", made.address.port)
     assert again.address.ask(again.token) == SECRET
     again.close()
 
 
 def test_the_private_key_is_in_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    made = KeyServer(SECRET, "127.0.0.1", "127.0.0.1")
+    made = KeyServer(lambda question: SECRET + question.encode(), "127.0.0.1", "127.0.0.1")
     made.close()
     assert not list(tmp_path.iterdir())
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import io
+import json
 import socket
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.serializers import CloudPickleSerializer
 
+from airflow_provider_slshudi.job import access
+from airflow_provider_slshudi.job.access import _Teller
+from airflow_provider_slshudi.notes.job import Verb
+from airflow_provider_slshudi.protocol import steps
 from airflow_provider_slshudi.protocol.verify import verify
+from airflow_provider_slshudi.sls.connection import SlsConnection
 from tests.scenarios import Scenario
 from tests.upserts import Change, put
 
@@ -101,3 +108,28 @@ def test_a_drivers_block_port_answers_nobody_without_sparks_secret(
     assert tasks
     for name in tasks:
         assert Outsider(manager.blockManagerId().port()).block(sc.applicationId(), name) == b""
+
+
+def test_a_batch_whose_key_changes_between_driver_and_service_goes_on(
+    scenario: Callable[..., Scenario], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file has an old key when the append begins; the tasks' first pull is refused, and the next is not."""
+    made = scenario()
+    made.put(40)
+    right = made.work.connect().connection
+    file = tmp_path / "keys.json"
+    file.write_text(json.dumps({"AccessKeyId": "old", "AccessKeySecret": "old"}))
+    whole = access._Teller.__call__
+
+    def answered(self: _Teller, question: str) -> bytes:
+        answer = whole(self, question)
+        keys = {"AccessKeyId": right.access_key_id, "AccessKeySecret": right.access_key_secret}
+        file.write_text(json.dumps(keys))
+        return answer
+
+    monkeypatch.setattr(access._Teller, "__call__", answered)
+    rotating = SlsConnection(right.endpoint, "", "", "", right.region, right.auth_version, f"file:{file}")
+    opened = made.open(made.work)
+    order = made.work.order(transaction=opened.id, token=opened.token, instant=str(opened.instant))
+    made.work.launcher.run(Verb.APPEND, order, rotating.to_env())
+    assert steps.record(made.work, opened.id, opened.token).rows == 40

@@ -31,7 +31,7 @@ from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.local.faultplan import Kind
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.connection import SlsConnection
-from airflow_provider_slshudi.sls.credentials import Credentials
+from airflow_provider_slshudi.sls.credentials import Credentials, Keeper
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.reader import Reader
 from airflow_provider_slshudi.sls.service import LogService
@@ -104,7 +104,7 @@ def soak(directory: Path, logs: int, failing: float, seed: int) -> Outcome:
         outcome.put = _put(server, logs)
         connection = server.connection()
         connect = partial(
-            LogService, connection, PROJECT, LOGSTORE, patience=Patience(30.0), provider=Issued(connection)
+            LogService, connection, PROJECT, LOGSTORE, patience=Patience(30.0), credentials=Keeper(Issued(connection))
         )
         service = connect()
         server.faults = plan(failing, seed)

@@ -1,0 +1,78 @@
+"""Credentials that only the driver fetches: tasks ask it for them, and for others once theirs are no good."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.job import keyserver
+from airflow_provider_slshudi.job.access import _Driver, _Teller
+from airflow_provider_slshudi.job.keyserver import KeyServer
+from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.credentials import EARLY, Keeper
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "keys.json"
+
+
+def write(file: Path, key: str, seconds: float | None = None) -> None:
+    end = None if seconds is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
+    file.write_text(json.dumps({"AccessKeyId": key, "AccessKeySecret": "opensesame", "Expiration": end}))
+
+
+@contextmanager
+def told(file: Path) -> Iterator[_Driver]:
+    server = KeyServer(_Teller(SlsConnection("host", "", "", credentials=f"file:{file}")), "127.0.0.1", "127.0.0.1")
+    try:
+        yield _Driver(server.address, server.token)
+    finally:
+        server.close()
+
+
+def test_a_task_gets_what_the_driver_has_and_not_where_it_comes_from(file: Path) -> None:
+    write(file, "first")
+    with told(file) as driver:
+        assert driver().access_key_id == "first"
+    assert driver.service == {"endpoint": "host", "region": "", "auth_version": "v1"}
+
+
+def test_refused_credentials_are_replaced_if_the_driver_finds_others(file: Path) -> None:
+    write(file, "first")
+    with told(file) as driver:
+        keeper = Keeper(driver)
+        first = keeper.get()
+        assert not keeper.refused(first)
+        write(file, "second")
+        assert keeper.refused(first)
+        assert keeper.get().access_key_id == "second"
+
+
+def test_others_are_asked_for_before_they_expire(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(file, "first", EARLY + 100)
+    now = time.time()
+    with told(file) as driver:
+        keeper = Keeper(driver)
+        assert keeper.get().access_key_id == "first"
+        write(file, "second", 3600)
+        assert keeper.get().access_key_id == "first"
+        monkeypatch.setattr(time, "time", lambda: now + 110)
+        assert keeper.get().access_key_id == "second"
+
+
+def test_a_driver_without_credentials_says_why(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyserver, "_PAUSE_SECONDS", 0.01)
+    with told(file) as driver:
+        with pytest.raises(OSError, match=r"the driver gets no credentials: .*keys\.json"):
+            driver()
+        file.write_text("opensesame")
+        with pytest.raises(ConfigError, match=r"keys\.json holds no credentials") as error:
+            driver()
+        assert "opensesame" not in str(error.value)
