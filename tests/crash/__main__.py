@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +20,10 @@ from tests.crash.matrix import each_its_own, run_case
 from tests.crash.scheduler import Place
 from tests.local.sdk import by_ip
 from tests.scenarios import PROJECT
+from tests.services import s3_store
 from tests.sessions import start_spark
+
+BUCKET = "crash"
 
 
 @dataclass
@@ -53,6 +58,7 @@ def main() -> int:
     parser.add_argument("--point", choices=[point.value for point in Point], action="append")
     parser.add_argument("--victim", choices=[victim.value for victim in Victim], action="append")
     parser.add_argument("--step", choices=[step.value for step in Step], action="append")
+    parser.add_argument("--s3", action="store_true", help="tables in an S3 store instead of on this disk")
     parser.add_argument("--list", action="store_true", help="only name the cases")
     chosen = parser.parse_args()
     cases = [
@@ -66,10 +72,14 @@ def main() -> int:
         print(*cases, f"{len(cases)} cases", sep="\n")
         return 0
     outcome, began = Outcome(), time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="slshudi-crash-") as name, LocalSls(Path(name) / "sls") as server:
+    with ExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory(prefix="slshudi-crash-"))
+        server = stack.enter_context(LocalSls(Path(name) / "sls"))
         by_ip(server.connection()).create_project(PROJECT, "tests")
-        spark = start_spark()
-        worlds = each_its_own(Path(name), spark, server)
+        if chosen.s3:
+            os.environ.update(stack.enter_context(s3_store(BUCKET)))
+        spark = start_spark(chosen.s3)
+        worlds = each_its_own(Path(name), spark, server, f"s3a://{BUCKET}" if chosen.s3 else "")
         for case in cases:
             if case.victim is not Victim.SCHEDULER:
                 outcome.run(case, lambda case: run_case(worlds, case))

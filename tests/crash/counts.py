@@ -6,6 +6,7 @@ A pipeline's tables are the main one and, where logs that do not fit go there, t
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -19,6 +20,8 @@ from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.storage import Storage
 
+S3_KEY = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
+_TIMELINE = ".hoodie/timeline"
 _DATA_FILE = re.compile(r"\.?(?P<id>[^_]+)_(?:[^_]+_)?(?P<instant>\d+)\.(?P<kind>parquet|log\.[\d_-]+)")
 _COMPLETED = re.compile(r"(\d+)_\d+\.([a-z]+)")
 
@@ -46,15 +49,13 @@ def lost_and_doubled(work: Work, logs: int) -> tuple[int, int]:
 
 def completed_files(table: Storage) -> dict[str, int]:
     """How many completed files each instant has."""
-    names = (file.name for file in Path(table.full(".hoodie/timeline")).iterdir())
+    names = table.names(_TIMELINE) or []
     return Counter(match[1] for name in names if (match := _COMPLETED.fullmatch(name)))
 
 
 def data_files(table: Storage) -> set[str]:
     """The data files in the table's folders, whoever wrote them: base files and log files."""
-    root = Path(table.full(""))
-    files = (file.relative_to(root) for file in root.rglob("*") if _DATA_FILE.fullmatch(file.name))
-    return {str(file) for file in files if ".hoodie" not in file.parts}
+    return {path for path, _ in table.walk() if _DATA_FILE.fullmatch(Path(path).name)}
 
 
 def listed_files(table: Storage) -> set[str]:
@@ -84,10 +85,12 @@ def replaced_files(table: Storage) -> set[str]:
 
 
 def _commits(table: Storage) -> list[dict[str, Any]]:
-    timeline = Path(table.full(".hoodie/timeline"))
-    commits = [_record(file.read_bytes()) for action in CHANGES for file in timeline.glob(f"*_*.{action}")]
-    for file in timeline.glob("history/*.parquet"):
-        rows = pq.read_table(file, columns=["action", "metadata"]).to_pylist()
+    completed = [name for name in table.names(_TIMELINE) or [] if "_" in name and name.rpartition(".")[2] in CHANGES]
+    commits = [_record(table.read(f"{_TIMELINE}/{name}") or b"") for name in completed]
+    for path in table.files(f"{_TIMELINE}/history"):
+        if not path.endswith(".parquet"):
+            continue
+        rows = pq.read_table(io.BytesIO(table.read(path) or b""), columns=["action", "metadata"]).to_pylist()
         commits += [_record(row["metadata"]) for row in rows if row["action"] in CHANGES]
     return commits
 
@@ -146,9 +149,18 @@ def column(table: Storage, name: str) -> list[Any]:
     """A column of all rows, as hudi-rs reads them."""
     from hudi import HudiReadOptions, HudiTableBuilder
 
-    reader = HudiTableBuilder.from_base_uri(as_url(table.uri)).build()
+    builder = HudiTableBuilder.from_base_uri(as_url(table.uri))
+    reader = builder.with_storage_options(reader_options(table)).build()
     options = HudiReadOptions(projection=[name])
     return [value for batch in reader.read_stream(options) for value in batch.column(name).to_pylist()]
+
+
+def reader_options(table: Storage) -> dict[str, str]:
+    """What hudi-rs has to be told of a table's store."""
+    if table.uri.startswith("file:"):
+        return {}
+    names = {"aws_endpoint": "AWS_ENDPOINT_URL", **{name.lower(): name for name in S3_KEY}}
+    return {option: os.environ[name] for option, name in names.items()} | {"aws_allow_http": "true"}
 
 
 def _record(content: bytes) -> dict[str, Any]:

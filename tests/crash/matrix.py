@@ -36,13 +36,16 @@ def run_case(worlds: Callable[[Step], World], case: Case) -> str:
         return f"step ended {code}, then {', '.join(decided) or 'nothing to decide'}"
 
 
-def each_its_own(folder: Path, spark: SparkSession, server: LocalSls) -> Callable[[Step], World]:
-    """The worlds of the steps, each made when it is first asked for; what compacts upserts, everything else appends."""
+def each_its_own(folder: Path, spark: SparkSession, server: LocalSls, lake: str = "") -> Callable[[Step], World]:
+    """The worlds of the steps, each made when it is first asked for; what compacts upserts, everything else appends.
+
+    Tables lie in `folder`, or below `lake`, the URI of a place in an object store.
+    """
 
     @cache
     def made(upserts: bool) -> World:
         name = "upserts" if upserts else "lines"
-        return World(folder / name, spark, server, name, upserts)
+        return World(folder / name, spark, server, name, upserts, lake)
 
     return lambda step: made(step is Step.COMPACT)
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyarrow import fs
 from sqlalchemy import Engine, update
 
 from airflow_provider_slshudi.exceptions import JobFailed
 from airflow_provider_slshudi.hudi.actions import action
+from airflow_provider_slshudi.hudi.client.gateway import hadoop_path
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
@@ -27,6 +29,7 @@ from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.storage import Storage
 from tests.crash.cases import Step
 from tests.crash.counts import faults, tables
 from tests.crash.held import HeldStep, Holds
@@ -158,13 +161,20 @@ _REWRITING: dict[Step, tuple[Callable[[Work], Rewritten], Point, str]] = {
 class World:
     """A log service, a Spark session for what is healthy, and a template of a pipeline to copy.
 
-    A tenth of the logs does not fit: unless rows have keys, every case is one of two tables.
+    A tenth of the logs does not fit: unless rows have keys, every case is one of two tables. Tables lie in `folder`, or
+    below `lake` in an object store.
     """
 
     def __init__(
-        self, folder: Path, spark: SparkSession, server: LocalSls, logstore: str = "crash", upserts: bool = False
+        self,
+        folder: Path,
+        spark: SparkSession,
+        server: LocalSls,
+        logstore: str = "crash",
+        upserts: bool = False,
+        lake: str = "",
     ) -> None:
-        self.folder, self.server, self.logs = folder, server, 0
+        self.folder, self.server, self.logs, self._lake = folder, server, 0, lake
         self._spark, self._logstore, self._upserts = spark, logstore, upserts
         client = by_ip(server.connection())
         client.create_logstore(PROJECT, logstore, ttl=7, shard_count=2)
@@ -181,19 +191,21 @@ class World:
     @contextmanager
     def line(self, name: str) -> Iterator[Line]:
         """A pipeline with one batch committed and logs waiting; its files go where the block ends well."""
-        folder, table = self.folder / name, self._template.work.storage.full("")
-        shutil.copytree(table, folder / "table")
-        if not self._upserts:
-            shutil.copytree(f"{table}_quarantine", folder / "table_quarantine")
+        folder = self.folder / name
+        folder.mkdir()
+        for table in tables(self._template.work):
+            _copy(table, table.uri.replace(f"/{_TEMPLATE}/", f"/{name}/"))
         shutil.copy(self._template.folder / "ledger.db", folder / "ledger.db")
         with self._line(name) as line:
             self.put(_LOGS)
             yield line
+            for table in tables(line.work):
+                table.filesystem.delete_dir(table.full(""))
         shutil.rmtree(folder)
 
     def spark_faults(self, work: Work) -> list[str]:
         """What Spark counts differently than logs were put, in both tables together."""
-        spark, paths = self._spark, [table.full("") for table in tables(work)]
+        spark, paths = self._spark, [hadoop_path(table.uri) for table in tables(work)]
         rows = [row for path in paths for row in spark.read.format("hudi").load(path).select(_KEY).collect()]
         found = len(rows), len({row[0] for row in rows})
         return [] if found == (self.logs, self.logs) else [f"Spark reads {found} rows, keys; {self.logs} were put"]
@@ -204,10 +216,11 @@ class World:
         folder.mkdir(parents=True, exist_ok=True)
         url = f"sqlite:///{folder / 'ledger.db'}"
         source = {"project": PROJECT, "logstore": self._logstore}
+        table = f"{self._lake}/{self.folder.name}/{name}/table" if self._lake else folder / "table"
         if self._upserts:
-            pipeline = upserted_often(folder / "table", source=source)
+            pipeline = upserted_often(table, source=source)
         else:
-            pipeline = served_often(folder / "table", source=source, misfits="quarantine")
+            pipeline = served_often(table, source=source, misfits="quarantine")
         engine = open_engine(url)
         migrate(engine)
         _move(engine, pipeline.table.path)
@@ -222,6 +235,15 @@ class World:
             yield Line(self, folder, Scenario(work, by_ip(self.server.connection())), url)
         finally:
             engine.dispose()
+
+
+def _copy(table: Storage, uri: str) -> None:
+    """Copies a table, folders without files too where there are such."""
+    target = Storage(uri)
+    if table.filesystem.type_name == "local":
+        shutil.copytree(table.full(""), target.full(""))
+    else:
+        fs.copy_files(table.full(""), target.full(""), table.filesystem, target.filesystem)
 
 
 def _move(engine: Engine, table: str) -> None:
