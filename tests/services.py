@@ -98,7 +98,7 @@ class SparkCluster:
 
 
 @contextmanager
-def spark_cluster(environment: Mapping[str, str], workers: int = 1) -> Iterator[SparkCluster]:
+def spark_cluster(environment: Mapping[str, str], workers: int = 1, secret: str = "") -> Iterator[SparkCluster]:
     """A Spark standalone cluster with `workers` of two cores each; all have `environment` over ours.
 
     It has a secret and encrypts: drivers need `settings` as their SPARK_CONF_DIR.
@@ -108,9 +108,9 @@ def spark_cluster(environment: Mapping[str, str], workers: int = 1) -> Iterator[
         port, web = _free_port(), _free_port()
         settings = Path(directory, "conf")
         settings.mkdir()
-        secret = {"spark.authenticate": "true", "spark.authenticate.secret": token_hex()}
-        secret["spark.network.crypto.enabled"] = "true"
-        lines = [f"{name} {value}\n" for name, value in secret.items()]
+        known = {"spark.authenticate": "true", "spark.authenticate.secret": secret or token_hex()}
+        known["spark.network.crypto.enabled"] = "true"
+        lines = [f"{name} {value}\n" for name, value in known.items()]
         (settings / "spark-defaults.conf").write_text("".join(lines))
         variables = {**os.environ, **runtime.environment(), **environment, "SPARK_LOCAL_IP": "127.0.0.1"}
         variables["SPARK_CONF_DIR"] = str(settings)
@@ -128,11 +128,11 @@ def spark_cluster(environment: Mapping[str, str], workers: int = 1) -> Iterator[
 
 
 @contextmanager
-def s3_store(bucket: str) -> Iterator[dict[str, str]]:
+def s3_store(bucket: str, secret: str = "") -> Iterator[dict[str, str]]:
     """The AWS_* environment of an S3 store with an empty bucket."""
     from pyarrow import fs
 
-    key = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "tests-secret", "AWS_REGION": "us-east-1"}
+    key = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": secret or "tests-secret", "AWS_REGION": "us-east-1"}
     with tempfile.TemporaryDirectory(prefix="slshudi-s3-") as directory:
         names = ("master.port", "volume.port", "filer.port", "s3.port")
         # Each port's number plus 10,000 is taken for gRPC. Processes that look at once begin at different numbers.
@@ -142,6 +142,8 @@ def s3_store(bucket: str) -> Iterator[dict[str, str]]:
         command += [
             "-filer",
             "-s3",
+            # It has one port for all who start it on a machine.
+            "-s3.port.iceberg=0",
             "-master.volumeSizeLimitMB=64",
             *(f"-{name}={port}" for name, port in ports.items()),
         ]
