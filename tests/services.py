@@ -142,14 +142,18 @@ def s3_store(bucket: str, secret: str = "") -> Iterator[dict[str, str]]:
         command += [
             "-filer",
             "-s3",
-            # It has one port for all who start it on a machine.
+            # Each of these has one port for all who start a store on a machine.
             "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
             "-master.volumeSizeLimitMB=64",
             *(f"-{name}={port}" for name, port in ports.items()),
         ]
-        with _service(command, {**os.environ, **key}, Path(directory) / "log"):
+        log = Path(directory) / "log"
+        with _service(command, {**os.environ, **key}, log) as process:
             endpoint = f"http://127.0.0.1:{ports['s3.port']}"
-            until("the S3 store answers", lambda: _reachable(ports["s3.port"]))
+            until("the S3 store answers", lambda: _reachable(ports["s3.port"]) or process.poll() is not None)
+            if process.poll() is not None:
+                pytest.fail(f"the S3 store ended: {log.read_text()[-3000:]}")
             store = fs.S3FileSystem(
                 access_key=key["AWS_ACCESS_KEY_ID"],
                 secret_key=key["AWS_SECRET_ACCESS_KEY"],
@@ -187,11 +191,11 @@ def hive_metastore(port: int = 0) -> Iterator[str]:
 
 
 @contextmanager
-def _service(command: list[str], environment: Mapping[str, str], log: Path) -> Iterator[None]:
+def _service(command: list[str], environment: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as out:
         process = subprocess.Popen(command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         try:
