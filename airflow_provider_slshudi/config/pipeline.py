@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from typing import Annotated, Literal
 
@@ -22,6 +21,7 @@ from airflow_provider_slshudi.config.values import (
     Size,
     Uri,
     every,
+    is_archive,
     listed,
     parse_size,
     pause,
@@ -87,8 +87,8 @@ class Spark(Model):
     @field_validator("archive")
     @classmethod
     def _is_an_archive(cls, archive: str | None) -> str | None:
-        if archive is not None and not re.fullmatch(r"(/|[a-z][a-z0-9+.-]*:/)[^#,]*\.(tar\.gz|tgz)", archive):
-            raise ValueError("expected an absolute path or a URI that ends in .tar.gz, without # and commas")
+        if archive is not None and not is_archive(archive):
+            raise ValueError("expected an absolute path or a URI that ends in .tar.gz, without spaces and , # ? %")
         return archive
 
     @model_validator(mode="after")

@@ -149,3 +149,8 @@ class Model(BaseModel):
     """A part of a pipeline: takes known fields only, and never changes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def is_archive(text: str) -> bool:
+    """Whether Spark takes the text for one archive's place: it reads it as an address, in a list."""
+    return re.fullmatch(r"(/|[a-z][a-z0-9+.-]*:/)[^\s#,?%]*\.(tar\.gz|tgz)", text) is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from airflow_provider_slshudi.doctor.finding import Seen, ok, unknown, wrong
 from airflow_provider_slshudi.spark import executors
@@ -11,8 +12,9 @@ from airflow_provider_slshudi.spark import executors
 
 def fits(archive: str) -> Seen:
     """Whether an archive is there, and holds the code that runs here."""
-    path = archive.removeprefix("file://")
-    if not path.startswith("/"):
+    place = urlsplit(archive)
+    path = place.path
+    if place.scheme not in ("", "file"):
         return unknown(f"{archive} is not on this machine; executors compare it with the driver before they read")
     mend = f"`slshudi pack {path}`"
     try:

@@ -54,10 +54,15 @@ def bar(storage: Storage, instant: str) -> None:
     """Puts a file in the place of a rolled back instant's marker folder, so that its tasks begin no more files.
 
     Hudi's own tasks do not ask for an order, but leave a marker before each file, and cannot do so below a file. An
-    object store has no folders, so it does not stop them. Tasks may have begun files between the rollback's listing and
-    this call: then the marker folder exists again, and this deletes the files that its markers name.
+    object store has no folders: there a file would stop nobody, and some stores refuse it beside markers. Tasks may
+    have begun files between the rollback's listing and this call: then the marker folder exists again, and this deletes
+    the files that its markers name.
     """
     place = folder(instant)
+    if storage.filesystem.type_name != "local":
+        storage.delete_files(marked(storage, instant))
+        storage.delete_folder(place)
+        return
     for left in reversed(range(_TRIES)):
         storage.delete_files(marked(storage, instant))
         try:

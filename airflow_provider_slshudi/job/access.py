@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import json
 import secrets
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.config.pipeline import Source
 from airflow_provider_slshudi.exceptions import ConfigError, SourceUnavailable
 from airflow_provider_slshudi.job.keyserver import TOKEN_BYTES, Address, KeyServer
 from airflow_provider_slshudi.sls.connection import SlsConnection
-from airflow_provider_slshudi.sls.credentials import Credentials, Keeper
+from airflow_provider_slshudi.sls.credentials import EARLY, Credentials, Keeper
 from airflow_provider_slshudi.sls.service import LogService
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 PORT = "spark.slshudi.access.port"
 """Spark's setting for the port at which a driver tells its executors the credentials; any that is free by default."""
 _PROPERTY = "slshudi.sls.half"
+_RENEW_SECONDS = 10.0
 _kept: dict[bytes, tuple[SlsConnection, Keeper]] = {}
 """What this process was told last, by its token."""
 
@@ -70,42 +73,70 @@ class Access:
 
 
 class _Driver:
-    """Gives the credentials that the driver has, and what it knows of the service besides."""
+    """Gives the credentials that the driver has, and what it knows of the service besides.
+
+    The driver tells how long they last, not until when: clocks differ.
+    """
 
     def __init__(self, address: Address, token: bytes) -> None:
-        self._address, self._token, self._last = address, token, ""
+        self._address, self._token = address, token
+        self._last: Credentials | None = None
         self.service: dict[str, Any] = {}
 
     def __call__(self) -> Credentials:
-        told: dict[str, Any] = json.loads(self._address.ask(self._token, self._last))
+        last = self._last
+        good = last is not None and (last.expires is None or time.time() < last.expires - EARLY)
+        # Whoever asks although those that it has are good for longer was refused with them.
+        question = last.access_key_id if last is not None and good else ""
+        told: dict[str, Any] = json.loads(self._address.ask(self._token, question))
         if told.get("wrong"):
             raise ConfigError(told["wrong"], source="SLS connection", field="credentials")
         if told.get("missing"):
             raise OSError(told["missing"])
         self.service = told["service"]
-        given = Credentials(**told["credentials"])
-        self._last = given.access_key_id
-        return given
+        seconds = told["seconds"]
+        expires = None if seconds is None else time.time() + seconds
+        self._last = Credentials(**told["keys"], expires=expires)
+        return self._last
 
 
 class _Teller:
-    """Answers executors; the question is the id of the key that the asker has, and that is no good to it any more."""
+    """Answers executors; the question is the id of the key with which the asker was refused, or empty."""
 
     def __init__(self, connection: SlsConnection) -> None:
         self._connection, self._keeper = connection, Keeper(connection.provider())
+        self._renewed = float("-inf")
+        self._lock = threading.Lock()
+
+    def first(self) -> None:
+        """Fetches credentials before anybody asks for them. Raises OSError and ConfigError."""
+        self._keeper.get()
 
     def __call__(self, question: str) -> bytes:
         try:
             given = self._keeper.get()
-            if given.access_key_id == question and self._keeper.refused(given):
+            if given.access_key_id == question and self._may_renew() and self._keeper.refused(given):
                 given = self._keeper.get()
         except ConfigError as error:
             return json.dumps({"wrong": str(error)}).encode()
         except OSError as error:
             return json.dumps({"missing": f"the driver gets no credentials: {error}"}).encode()
+        except Exception as error:  # its text may be anybody's
+            return json.dumps({"missing": f"the driver gets no credentials: {type(error).__name__}"}).encode()
         known = self._connection
         service = {"endpoint": known.endpoint, "region": known.region, "auth_version": known.auth_version}
-        return json.dumps({"service": service, "credentials": asdict(given)}).encode()
+        keys = {name: getattr(given, name) for name in ("access_key_id", "access_key_secret", "security_token")}
+        seconds = None if given.expires is None else given.expires - time.time()
+        return json.dumps({"service": service, "keys": keys, "seconds": seconds}).encode()
+
+    def _may_renew(self) -> bool:
+        """Whether a refusal may lead to the provider again: many workers are refused at once."""
+        with self._lock:
+            now = time.monotonic()
+            may = now - self._renewed > _RENEW_SECONDS
+            if may:
+                self._renewed = now
+            return may
 
 
 @contextmanager
@@ -113,12 +144,15 @@ def granted(spark: SparkContext, source: Source, environ: Mapping[str, str]) -> 
     """Gives the connection in `environ` to the tasks that this thread starts within the block.
 
     Raises:
-        ConfigError: `environ` has no connection.
+        ConfigError: `environ` has no connection, or one without credentials; or the port cannot be used.
+        SourceUnavailable: there are no credentials for now.
     """
-    teller, conf = _Teller(SlsConnection.from_env(environ)), spark.getConf()
-    host = (conf.get("spark.driver.host") or "127.0.0.1").strip("[]")
-    bind = (conf.get("spark.driver.bindAddress") or host).strip("[]")
-    server = KeyServer(teller, host, bind, int(conf.get(PORT) or 0))
+    teller = _Teller(SlsConnection.from_env(environ))
+    try:
+        teller.first()
+    except OSError as error:
+        raise SourceUnavailable(str(error), project=source.project, logstore=source.logstore) from error
+    server = _server(spark, teller)
     half = secrets.token_bytes(TOKEN_BYTES)
     spark.setLocalProperty(_PROPERTY, _joined(server.token, half).hex())
     try:
@@ -126,6 +160,25 @@ def granted(spark: SparkContext, source: Source, environ: Mapping[str, str]) -> 
     finally:
         spark.setLocalProperty(_PROPERTY, None)  # type: ignore[arg-type]
         server.close()
+
+
+def _server(spark: SparkContext, teller: _Teller) -> KeyServer:
+    conf = spark.getConf()
+    host = bind = "127.0.0.1"
+    if not str(spark.master).startswith("local"):
+        host = (conf.get("spark.driver.host") or host).strip("[]")
+        bind = (conf.get("spark.driver.bindAddress") or host).strip("[]")
+    wanted = conf.get(PORT) or "0"
+    try:
+        return KeyServer(teller, host, bind, int(wanted))
+    except (OSError, ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"the driver cannot listen at {bind}, port {wanted} or one of the next, to give credentials to executors: "
+            f"{error}",
+            source="spark.conf",
+            field=PORT,
+            value=wanted,
+        ) from error
 
 
 def _joined(first: bytes, second: bytes) -> bytes:

@@ -13,7 +13,9 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
+from importlib import import_module
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 
 from airflow_provider_slshudi.exceptions import ExecutorUnfit
@@ -41,11 +43,21 @@ def _load(spark: str) -> None:
         return
     try:
         executors.require_fit(os.environ, spark)
+        _join_google()
         from airflow_provider_slshudi.job import append, upsert  # noqa: F401
     except Exception as error:
         found = error if isinstance(error, ExecutorUnfit) else executors.unfit(f"{type(error).__name__}: {error}")
         # Spark shows the text in lines of its own, so in one.
         sys.exit(f"{ExecutorUnfit.__module__}.{ExecutorUnfit.__name__}: {' '.join(str(found).split())}")
+
+
+def _join_google() -> None:
+    """Makes our `google.protobuf` one of an executor's own package `google`, if that has one with an `__init__`."""
+    ours = Path(executors.__file__).parents[2] / "google"
+    if ours.is_dir() and find_spec("google") is not None:
+        path = import_module("google").__path__
+        if str(ours) not in path:
+            path.append(str(ours))
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ Whoever has the token is answered, as long as the driver serves.
 
 from __future__ import annotations
 
+import errno
 import hmac
 import os
 import secrets
@@ -21,8 +22,12 @@ from pathlib import Path
 
 TOKEN_BYTES = 32
 SECONDS = 10.0
-"""How long each side waits for the other."""
-_AT_ONCE = 64
+"""How long an asker waits for each part of the answer."""
+_ASKED_SECONDS = 5.0
+"""So long an asker may take for the whole of its question."""
+_AT_ONCE = 256
+_PORTS = 17
+"""So many ports are tried from one that is fixed, as Spark does for its own (`spark.port.maxRetries`)."""
 _LONGEST = 4096
 _TRIES = 3
 _PAUSE_SECONDS = 1.0
@@ -48,7 +53,8 @@ class Address:
             except OSError as error:
                 if not left:
                     raise OSError(
-                        f"the driver's port for keys, {self.host}:{self.port}, cannot be used from here: {error}"
+                        f"the driver's port for credentials, {self.host}:{self.port} (spark.slshudi.access.port; any "
+                        f"port where it is not set), cannot be used from this executor: {error}"
                     ) from error
                 time.sleep(_PAUSE_SECONDS)
         raise AssertionError
@@ -78,16 +84,20 @@ class KeyServer:
         answer: gives the answer, not empty, to a question; in a thread for each.
         host: the name by which others reach this machine.
         bind: the address to listen at.
-        port: the port, 0 for any that is free.
+        port: the first port to try, 0 for any that is free.
+
+    Raises:
+        OSError: no port is free.
     """
 
     def __init__(self, answer: Callable[[str], bytes], host: str, bind: str, port: int = 0) -> None:
         self.token = secrets.token_bytes(TOKEN_BYTES)
         self._tell = answer
         certificate, self._context = _identity()
-        self._listener = socket.create_server((bind, port), family=_family(bind), backlog=1024)
+        self._listener = _listener(bind, port)
         self.address = Address(host, self._listener.getsockname()[1], certificate)
         self._room = threading.BoundedSemaphore(_AT_ONCE)
+        self._askers: set[socket.socket] = set()
         self._closed = False
         threading.Thread(target=self._serve, name="slshudi-keys", daemon=True).start()
 
@@ -98,37 +108,61 @@ class KeyServer:
             # Wakes the thread that waits for somebody.
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        for asker in list(self._askers):
+            with suppress(OSError):
+                asker.shutdown(socket.SHUT_RDWR)
 
     def _serve(self) -> None:
         while not self._closed:
             self._room.acquire()
             try:
                 connection, _ = self._listener.accept()
-            except OSError:
+                self._askers.add(connection)
+                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+            except (OSError, RuntimeError):
                 self._room.release()
-                # Out of file descriptors, say: others wait in the backlog.
+                # Out of file descriptors or threads, say: others wait in the backlog.
                 time.sleep(0.0 if self._closed else 0.1)
-                continue
-            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
     def _answer(self, plain: socket.socket) -> None:
         try:
             with plain, suppress(OSError):
-                plain.settimeout(SECONDS)
-                with (
-                    self._context.wrap_socket(plain, server_side=True) as connection,
-                    connection.makefile("rb") as given,
-                ):
-                    known = hmac.compare_digest(given.read(TOKEN_BYTES), self.token)
-                    question = given.readline(_LONGEST)
-                    if known and question.endswith(b"\n") and not self._closed:
-                        connection.sendall(self._tell(question[:-1].decode("utf-8", "replace")))
+                plain.settimeout(_ASKED_SECONDS)
+                with self._context.wrap_socket(plain, server_side=True) as connection:
+                    given = _question(connection, time.monotonic() + _ASKED_SECONDS)
+                    if hmac.compare_digest(given[:TOKEN_BYTES], self.token):
+                        told = self._tell(given[TOKEN_BYTES:].decode("utf-8", "replace"))
+                        if not self._closed:
+                            connection.settimeout(SECONDS)
+                            connection.sendall(told)
         finally:
+            self._askers.discard(plain)
             self._room.release()
 
 
-def _family(bind: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in bind else socket.AF_INET
+def _question(connection: ssl.SSLSocket, deadline: float) -> bytes:
+    """Token and question, without the end of the line. Raises OSError where they do not come in time."""
+    given = b""
+    # The token may hold any byte.
+    while b"\n" not in given[TOKEN_BYTES:]:
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        more = connection.recv(_LONGEST)
+        given += more
+        if not more or len(given) > _LONGEST:
+            raise ConnectionError("no question")
+    return given[: given.index(b"\n", TOKEN_BYTES)]
+
+
+def _listener(bind: str, port: int) -> socket.socket:
+    family = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+    both = family == socket.AF_INET6 and bind in ("::", "0::0") and socket.has_dualstack_ipv6()
+    for number in range(port, port + _PORTS if port else 1):
+        try:
+            return socket.create_server((bind, number), family=family, backlog=1024, dualstack_ipv6=both)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or number == port + _PORTS - 1:
+                raise
+    raise AssertionError
 
 
 def _identity() -> tuple[str, ssl.SSLContext]:

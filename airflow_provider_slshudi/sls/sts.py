@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ import urllib3
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.sls import credentials as made
 from airflow_provider_slshudi.sls.credentials import Credentials, Provider
+from airflow_provider_slshudi.sls.pools import pool
 
 ENDPOINT = "https://sts.aliyuncs.com"
 """The service for all regions: https://www.alibabacloud.com/help/en/ram/developer-reference/api-sts-2015-04-01-endpoint"""
@@ -32,8 +34,9 @@ SESSION = "slshudi"
 """The name under which ActionTrail shows what the role does."""
 _SECONDS = 3600
 _TIMEOUT = 10.0
-# What a role's trust policy, a wrong name or a wrong token leads to; everything else may pass.
-_REFUSED = ("NoPermission", "EntityNotExist", "InvalidParameter", "AuthenticationFail", "Forbidden", "Invalid")
+# What a person has to correct; everything else may pass, a clock or a token that is renewed at this moment too.
+_KEYS = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "IncompleteSignature")
+_NAMES = ("NoPermission", "EntityNotExist", "InvalidParameter", "AuthenticationFail", "Forbidden")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,10 @@ class PodRole:
                 value="rrsa",
             )
         # Kubernetes writes a new token into the file before the old one expires.
-        token = Path(file).read_text(encoding="utf-8").strip()
+        try:
+            token = Path(file).read_text(encoding="ascii").strip()
+        except UnicodeDecodeError:
+            raise OSError(f"{file} holds no token") from None
         asked = {
             "Action": "AssumeRoleWithOIDC",
             "RoleArn": role,
@@ -114,8 +120,9 @@ def _asked(asked: dict[str, str], role: str, secret: str | None = None) -> Crede
     endpoint = os.environ.get(ENDPOINT_VARIABLE, "") or ENDPOINT
     if "://" not in endpoint:
         endpoint = f"https://{endpoint}"
+    place = urllib3.util.parse_url(endpoint)
     try:
-        answer = urllib3.request(
+        answer = pool(str(place.scheme), str(place.host), 1).request(
             "POST",
             endpoint,
             body=urlencode(asked),
@@ -128,21 +135,25 @@ def _asked(asked: dict[str, str], role: str, secret: str | None = None) -> Crede
         # Its text may quote parameters, a token among them.
         raise OSError(f"{endpoint} did not answer ({type(error).__name__})") from None
     try:
-        found: dict[str, Any] = json.loads(answer.data)
+        found: Any = json.loads(answer.data)
     except ValueError:
-        found = {}
+        found = None
+    if not isinstance(found, dict):
+        raise OSError(f"{endpoint} answered with status {answer.status} and no JSON object")
     if answer.status != 200:
         _refuse(endpoint, role, answer.status, str(found.get("Code", "")), str(found.get("Message", "")))
     return made.parse(json.dumps(found.get("Credentials")).encode(), f"the answer of {endpoint}")
 
 
 def _refuse(endpoint: str, role: str, status: int, code: str, message: str) -> NoReturn:
-    text = f"{endpoint} does not give credentials of {role}: {code or f'status {status}'} {message}".strip()
-    if 400 <= status < 500 and code.startswith(_REFUSED):
-        raise ConfigError(
-            f"{text}. See whether the role is there, and whether its trust policy names who asks",
-            source="SLS connection",
-            field="credentials",
-            value=role,
-        )
-    raise OSError(text)
+    # STS says what it would have signed, tokens included.
+    said = re.split(r"(?i)[^.;]*string to sign|securitytoken=", message)[0].strip()
+    text = f"{endpoint} does not give credentials of {role}: {code or f'status {status}'} {said}".strip()
+    mend = None
+    if code.startswith(_KEYS):
+        mend = "Correct the key and its secret"
+    elif code.startswith(_NAMES) and not code.endswith("Expired"):
+        mend = "See whether the role is there, and whether its trust policy names who asks"
+    if mend is None or not 400 <= status < 500:
+        raise OSError(text)
+    raise ConfigError(f"{text}. {mend}", source="SLS connection", field="credentials", value=role)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import ssl
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import quote, unquote, urlencode
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import quote, urlencode
 
-import certifi
 import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
 
@@ -20,6 +17,7 @@ from airflow_provider_slshudi import __version__
 from airflow_provider_slshudi.sls.connection import SlsConnection, split_endpoint
 from airflow_provider_slshudi.sls.credentials import Credentials
 from airflow_provider_slshudi.sls.faults import UNREACHABLE
+from airflow_provider_slshudi.sls.pools import pool
 from airflow_provider_slshudi.sls.signing import sign
 
 TIMEOUT = 10.0
@@ -66,7 +64,7 @@ class Transport:
         # No name server knows `project.IP`: there the project stands in the Host header alone.
         address = host if _is_ip(host) else self._host
         self._base = f"{scheme}://{address}:{port or (443 if scheme == 'https' else 80)}"
-        self._pool = _pool(scheme, address)
+        self._pool = pool(scheme, address, CONNECTIONS)
         self.requests = 0
         self._counting = threading.Lock()
 
@@ -132,24 +130,6 @@ def _read(answer: urllib3.BaseHTTPResponse, deadline: float) -> bytearray:
     if size is not None and len(body) != size:
         raise NoAnswer("AnswerCut", f"the answer ended after {len(body)} of {size} bytes")
     return body
-
-
-def _pool(scheme: str, host: str) -> urllib3.PoolManager:
-    """Connections through the environment's proxy, if any; trusts the certificates that the environment names."""
-    proxy = None if proxy_bypass(host) else getproxies().get(scheme)
-    context = _trust() if "https" in (scheme, proxy and urllib3.util.parse_url(proxy).scheme) else None
-    if proxy:
-        login = urllib3.util.parse_url(proxy).auth
-        headers = urllib3.util.make_headers(proxy_basic_auth=unquote(login)) if login else None
-        return urllib3.ProxyManager(proxy, proxy_headers=headers, ssl_context=context, maxsize=CONNECTIONS)
-    return urllib3.PoolManager(ssl_context=context, maxsize=CONNECTIONS)
-
-
-def _trust() -> ssl.SSLContext:
-    """The certificates that the environment names, else certifi's; 140 of them take 20 ms to read."""
-    return ssl.create_default_context(
-        cafile=os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE") or certifi.where()
-    )
 
 
 def _holds(error: BaseException | None, kind: type[BaseException]) -> bool:

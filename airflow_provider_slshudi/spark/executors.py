@@ -23,6 +23,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+from airflow_provider_slshudi.config.values import is_archive
 from airflow_provider_slshudi.exceptions import ConfigError, ExecutorUnfit, RuntimeMissing
 
 PACKAGE = Path(__file__).parents[1]
@@ -56,7 +57,8 @@ _TOLD = "slshudi.json"
 """The archive's first file: what its maker had."""
 # How Spark and Python say what an executor lacks, and of which task.
 _NO_PACKAGE = re.compile(r"(?:No module named|module specification for) '?airflow_provider_slshudi")
-_NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"[^\n]*error=2\b')
+_NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"[^:\n]*: ([^\n]+)')
+_OLD_PYTHON = re.compile(r'File "[^"\n]*airflow_provider_slshudi/[^"\n]*", line \d+\n(?:.*\n){0,4}?\s*SyntaxError')
 _TASK = re.compile(r"\(TID \d+\) \((\S+) executor")
 
 
@@ -124,8 +126,9 @@ def require_fit(environ: Mapping[str, str], spark: str) -> None:
     """
     wanted = dict(item.split("=", 1) for item in environ[EXPECTED].split(","))
     found = facts(spark)
-    if differ := [f"{name} {found.get(name)} and not {text}" for name, text in wanted.items() if found[name] != text]:
-        raise unfit("; ".join(differ))
+    differ = [(name, found.get(name), text) for name, text in wanted.items() if found.get(name) != text]
+    if differ:
+        raise unfit("; ".join(f"{name} {here} and not {text}" for name, here, text in differ))
 
 
 def unfit(why: str) -> ExecutorUnfit:
@@ -152,6 +155,12 @@ def pack(target: Path) -> tuple[int, list[str]]:
         RuntimeMissing: a distribution that tasks need is not installed here.
         ConfigError: the file cannot be written.
     """
+    if not is_archive(str(target.absolute())) or target.is_dir():
+        raise ConfigError(
+            f"{target} cannot be the archive's name: Spark takes it for an address, so it ends in .tar.gz, and has no "
+            "space and no , # ? %",
+            source=str(target),
+        )
     held = [f"airflow-provider-slshudi {importlib.metadata.version('airflow-provider-slshudi')}"]
     files = [(path, f"{PACKAGE.name}/{path.relative_to(PACKAGE)}") for path in _files()]
     for name in (*DISTRIBUTIONS, *OPTIONAL):
@@ -161,22 +170,35 @@ def pack(target: Path) -> tuple[int, list[str]]:
             if name in OPTIONAL:
                 continue
             raise RuntimeMissing(f"{name} is not installed here, and executors need it") from None
+        modules = list(_of(found))
+        if not any(path.suffix in (".py", ".so") for path, _ in modules):
+            if name in OPTIONAL:
+                continue
+            raise RuntimeMissing(
+                f"{name} is installed here in a way that does not tell its files (by the system's packages, or for "
+                "development): install it with pip, in a virtual environment, and pack there"
+            )
         held.append(f"{name} {found.version}")
-        files += _of(found)
+        files += modules
     unfinished = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
         try:
             with (
                 unfinished.open("xb") as raw,
                 gzip.GzipFile("", "wb", _COMPRESSION, raw, mtime=0) as packed,
-                tarfile.open(fileobj=packed, mode="w") as archive,
+                # Some installers make links into a cache of their own.
+                tarfile.open(fileobj=packed, mode="w", dereference=True) as archive,
             ):
                 told = json.dumps(facts(importlib.metadata.version("pyspark"))).encode()
                 entry = tarfile.TarInfo(_TOLD)
                 entry.size = len(told)
                 archive.addfile(entry, io.BytesIO(told))
                 for path, name in files:
-                    archive.add(path, name, recursive=False, filter=_plain)
+                    # Not `add`, which makes links of files that are the same one.
+                    entry = _plain(archive.gettarinfo(path, name))
+                    entry.type, entry.linkname, entry.size = tarfile.REGTYPE, "", path.stat().st_size
+                    with path.open("rb") as content:
+                        archive.addfile(entry, content)
             unfinished.rename(target)
         finally:
             unfinished.unlink(missing_ok=True)
@@ -227,8 +249,12 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 def lacking(text: str) -> ExecutorUnfit | None:
     """The error of an executor that has no such Python, or not this package, out of Spark's text; None if it has."""
     program, at = _NO_PYTHON.search(text), _TASK.search(text)
-    if program is None and not _NO_PACKAGE.search(text):
+    if program is not None:
+        why = f"{program[1]} cannot be started ({program[2].strip()}); spark.pyspark.python in spark.conf names another"
+    elif _NO_PACKAGE.search(text):
+        why = "its Python has no airflow_provider_slshudi"
+    elif _OLD_PYTHON.search(text):
+        why = f"its Python is older than {sys.version_info.major}.{sys.version_info.minor}, the driver's"
+    else:
         return None
-    host = at[1] if at else "an unknown host"
-    why = f"there is no {program[1]}" if program else "its Python has no airflow_provider_slshudi"
-    return _unfit(host, why)
+    return _unfit(at[1] if at else "an unknown host", why)

@@ -47,6 +47,7 @@ _DRIVER = str(Path(__file__).parents[1] / "job" / "resident.py")
 _PACKAGE = Path(__file__).parents[1]
 # Java, Hadoop, Spark, Python, S3, the log service's client and this package read these; LC_ALL stands for LANG.
 _PREFIXES = (
+    "ALIBABA_CLOUD_",
     "AWS_",
     "HADOOP_",
     "JAVA_",

@@ -63,7 +63,8 @@ _SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _OPTIONS = ("-Djol.skipHotspotSAAttach=true", *WORLD_OPTIONS)
 _JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 _EXECUTOR_ENVIRONMENT = "spark.executorEnv."
-_ARCHIVES = "spark.archives"
+_KEPT = (_EXECUTOR_ENVIRONMENT, "spark.python.daemon.module", "spark.python.use.daemon")
+_LISTS = {"spark.archives": ",", f"{_EXECUTOR_ENVIRONMENT}PYTHONPATH": ":"}
 _TRAIN_SECONDS = 300
 DAEMON = "airflow_provider_slshudi.job.daemon"
 """The module that Spark starts to fork Python workers (decision 0035)."""
@@ -107,6 +108,7 @@ def _conf(master: str, s3: bool, options: Sequence[str]) -> dict[str, str]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.daemon.module": DAEMON,
+        "spark.python.use.daemon": "true",
         # Hadoop has its own umask, 022: a group would share the files that Python makes, but not Java's.
         "spark.hadoop.fs.permissions.umask-mode": owners.umask() or "022",
         "spark.driver.extraJavaOptions": shlex.join([*_OPTIONS, *options]),
@@ -130,9 +132,10 @@ def _conf(master: str, s3: bool, options: Sequence[str]) -> dict[str, str]:
 def with_asked(conf: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, str]:
     """`conf` with the settings that a pipeline asks for; these do not replace ours that every JVM needs."""
     options = {key: f"{asked[key]} {conf[key]}" for key in _JAVA_OPTIONS if key in asked and key in conf}
-    kept = {key: value for key, value in conf.items() if key.startswith(_EXECUTOR_ENVIRONMENT)}
-    if _ARCHIVES in conf and _ARCHIVES in asked:
-        kept[_ARCHIVES] = f"{conf[_ARCHIVES]},{asked[_ARCHIVES]}"
+    kept = {key: value for key, value in conf.items() if key.startswith(_KEPT)}
+    for key, between in _LISTS.items():
+        if key in conf and key in asked:
+            kept[key] = f"{conf[key]}{between}{asked[key]}"
     # A JVM takes the last of an option that is given twice.
     return {**conf, **asked, **options, **kept}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.job import keyserver
+from airflow_provider_slshudi.job import access, keyserver
 from airflow_provider_slshudi.job.access import _Driver, _Teller
 from airflow_provider_slshudi.job.keyserver import KeyServer
 from airflow_provider_slshudi.sls.connection import SlsConnection
@@ -44,13 +44,17 @@ def test_a_task_gets_what_the_driver_has_and_not_where_it_comes_from(file: Path)
     assert driver.service == {"endpoint": "host", "region": "", "auth_version": "v1"}
 
 
-def test_refused_credentials_are_replaced_if_the_driver_finds_others(file: Path) -> None:
+def test_refused_credentials_are_replaced_if_the_driver_finds_others(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(file, "first")
     with told(file) as driver:
         keeper = Keeper(driver)
         first = keeper.get()
         assert not keeper.refused(first)
         write(file, "second")
+        assert not keeper.refused(first), "many are refused at once, and the provider is asked once in ten seconds"
+        monkeypatch.setattr(access, "_RENEW_SECONDS", 0.0)
         assert keeper.refused(first)
         assert keeper.get().access_key_id == "second"
 
@@ -76,3 +80,40 @@ def test_a_driver_without_credentials_says_why(file: Path, monkeypatch: pytest.M
         with pytest.raises(ConfigError, match=r"keys\.json holds no credentials") as error:
             driver()
         assert "opensesame" not in str(error.value)
+
+
+def test_an_asker_s_clock_may_be_wrong_by_days(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the asker's clock is ahead: what it is told lasts an hour, and it asks again when that is nearly over."""
+    write(file, "first", 3600)
+    teller, asked, real = _Teller(SlsConnection("host", "", "", credentials=f"file:{file}")), list[str](), time.time
+    answer = teller("")
+
+    class Address:
+        def ask(self, token: bytes, question: str) -> bytes:
+            asked.append(question)
+            return answer
+
+    days = 2 * 86_400
+    monkeypatch.setattr(time, "time", lambda: real() + days)
+    keeper = Keeper(_Driver(Address(), b""))  # type: ignore[arg-type]
+    assert keeper.get().access_key_id == keeper.get().access_key_id == "first"
+    assert asked == [""]
+    monkeypatch.setattr(time, "time", lambda: real() + days + 3600 - EARLY + 5)
+    keeper.get()
+    assert asked == ["", ""], "it was not refused, it asks in time"
+
+
+def test_whatever_goes_wrong_in_the_driver_is_told_without_its_text(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyserver, "_PAUSE_SECONDS", 0.01)
+    write(file, "first")
+
+    def broken(keeper: Keeper) -> None:
+        raise ZeroDivisionError("opensesame")
+
+    with told(file) as driver:
+        monkeypatch.setattr(Keeper, "get", broken)
+        with pytest.raises(OSError, match="the driver gets no credentials: ZeroDivisionError") as error:
+            driver()
+    assert "opensesame" not in str(error.value)

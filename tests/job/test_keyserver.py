@@ -14,6 +14,7 @@ import pytest
 
 from airflow_provider_slshudi.job import keyserver
 from airflow_provider_slshudi.job.keyserver import KeyServer
+from tests.waiting import until
 
 SECRET = b"the log service's key"
 
@@ -42,7 +43,7 @@ def test_whoever_has_the_token_is_told_also_many_at_once(server: KeyServer) -> N
 
 @pytest.mark.parametrize("token", [bytes(32), b"\x01" * 32])
 def test_another_token_is_told_nothing(server: KeyServer, token: bytes) -> None:
-    with pytest.raises(OSError, match=rf"port for keys, 127.0.0.1:{server.address.port}, cannot be used"):
+    with pytest.raises(OSError, match=rf"port for credentials, 127.0.0.1:{server.address.port} .*cannot be used"):
         server.address.ask(token)
 
 
@@ -105,10 +106,73 @@ def test_those_who_say_nothing_keep_nobody_from_being_told(server: KeyServer) ->
             connection.close()
 
 
+def test_strangers_who_send_a_byte_now_and_then_are_shown_out(
+    server: KeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyserver, "_ASKED_SECONDS", 0.5)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with (
+        socket.create_connection(("127.0.0.1", server.address.port)) as plain,
+        context.wrap_socket(plain) as connection,
+    ):
+        connection.settimeout(0.1)
+
+        def shown_out() -> bool:
+            try:
+                connection.sendall(b"x")
+                return not connection.recv(1)
+            except TimeoutError:
+                return False
+            except OSError:
+                return True
+
+        until("the stranger is shown out", shown_out, 20)
+
+
+def test_a_server_that_gets_no_thread_for_one_asker_goes_on(server: KeyServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, refused = threading.Thread.start, list[threading.Thread]()
+
+    def scarce(thread: threading.Thread) -> None:
+        if not refused:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", scarce)
+    monkeypatch.setattr(keyserver, "SECONDS", 1.0)
+    assert server.address.ask(server.token) == SECRET
+    assert refused
+
+
+def test_a_closed_server_leaves_nobody_waiting() -> None:
+    made = KeyServer(lambda question: SECRET, "127.0.0.1", "127.0.0.1")
+    with socket.create_connection(("127.0.0.1", made.address.port)) as silent:
+        until("it is let in", lambda: made._askers)
+        made.close()
+        silent.settimeout(5)
+        with suppress(ConnectionError):
+            assert silent.recv(1) == b""
+
+
+@pytest.mark.parametrize("bind", ["::", "localhost"])
+def test_any_way_to_name_an_address_will_do(bind: str) -> None:
+    made = KeyServer(lambda question: SECRET, "127.0.0.1", bind)
+    assert made.address.ask(made.token) == SECRET
+    made.close()
+
+
+def test_a_fixed_port_that_somebody_has_is_passed_over(server: KeyServer) -> None:
+    second = KeyServer(lambda question: b"second", "127.0.0.1", "127.0.0.1", server.address.port)
+    assert server.address.port < second.address.port <= server.address.port + 16
+    assert second.address.ask(second.token) == b"second"
+    second.close()
+
+
 def test_a_closed_server_tells_nothing_and_gives_its_port_back() -> None:
     made = KeyServer(lambda question: SECRET + question.encode(), "127.0.0.1", "127.0.0.1")
     made.close()
-    with pytest.raises(OSError, match="cannot be used from here"):
+    with pytest.raises(OSError, match="cannot be used from this executor"):
         made.address.ask(made.token)
     again = KeyServer(lambda question: SECRET + question.encode(), "127.0.0.1", "127.0.0.1", made.address.port)
     assert again.address.ask(again.token) == SECRET

@@ -55,7 +55,8 @@ def test_acknowledged_puts_survive_sigkill_and_keep_their_cursors(server: LocalS
             arguments = (once(server.connection()), logstore, name, acknowledged[-1])
             writers.append(threading.Thread(target=put_until_killed, args=arguments))
             writers[-1].start()
-        time.sleep(rng.uniform(0.2, 0.6))
+        until("puts are acknowledged", lambda: sum(map(len, acknowledged[-3:])) >= 10)
+        time.sleep(rng.uniform(0.0, 0.3))
         os.kill(server.pid, signal.SIGKILL)
         for writer in writers:
             writer.join()
@@ -65,7 +66,6 @@ def test_acknowledged_puts_survive_sigkill_and_keep_their_cursors(server: LocalS
         begins.append(client.get_begin_cursor(PROJECT, logstore, 0).get_cursor())
         kept = [value for shard in (0, 1) for (value,) in values_of(client, logstore, shard)]
         everything = [value for of_writer in acknowledged for value in of_writer]
-        assert len(everything) > 20
         assert set(everything) <= set(kept)
     assert len(set(begins)) == 1
 

@@ -106,7 +106,7 @@ def test_executors_without_that_python_say_which(
 ) -> None:
     made = scenario(launcher=launcher, spark={"archive": archive, "conf": {BARE: "python9.9"}})
     made.put(20)
-    with pytest.raises(JobFailed, match=r"there is no python9\.9") as failed:
+    with pytest.raises(JobFailed, match=r"python9\.9 cannot be started \(error=2") as failed:
         made.batch("run-1")
     assert failed.value.cause is ExecutorUnfit
 

@@ -20,6 +20,10 @@ from airflow_provider_slshudi.sls.credentials import Credentials, Fixed, provide
 from airflow_provider_slshudi.sls.sts import ENDPOINT_VARIABLE, AssumedRole, PodRole, signature
 
 ROLE = "acs:ram::123456789012:role/reader"
+SAID = (
+    "Specified signature is not matched with our calculation. server string to sign is:POST&%2F&Action%3DAssumeRole"
+    "%26SecurityToken%3D"
+)
 KEYS = {"AccessKeyId": "STS.a", "AccessKeySecret": "b", "SecurityToken": "c", "Expiration": "2026-01-31T12:00:00Z"}
 
 
@@ -40,8 +44,10 @@ class _Handler(BaseHTTPRequestHandler):
         asked = dict(parse_qsl(body, keep_blank_values=True, strict_parsing=True))
         self.server.asked.append(asked)
         status, answer = self.server.answer
-        if status == 200 and not self.is_right(dict(asked)):
-            status, answer = 400, {"Code": "SignatureDoesNotMatch", "Message": "wrong"}
+        if status == 200 and asked.get("OIDCToken") == "stale":
+            status, answer = 400, {"Code": "AuthenticationFail.OIDCToken.Expired", "Message": "expired"}
+        elif status == 200 and not self.is_right(dict(asked)):
+            status, answer = 400, {"Code": "SignatureDoesNotMatch", "Message": SAID + asked.get("SecurityToken", "")}
         content = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("content-length", str(len(content)))
@@ -92,9 +98,32 @@ def test_two_requests_differ_so_that_none_is_taken_for_a_replay(sts: Sts) -> Non
 
 
 def test_a_wrong_secret_is_told_without_being_shown(sts: Sts) -> None:
-    with pytest.raises(OSError, match=f"does not give credentials of {ROLE}: SignatureDoesNotMatch") as error:
+    """STS tells what it would have signed, with the token that came with the key."""
+    with pytest.raises(ConfigError, match=r"SignatureDoesNotMatch Specified signature.*\. Correct the key") as error:
         AssumedRole(Fixed(Credentials("LTAI", "closesesame", "basetoken")), ROLE)()
     assert "closesesame" not in str(error.value) and "basetoken" not in str(error.value)
+
+
+@pytest.mark.parametrize("code", ["InvalidTimeStamp.Expired", "InvalidSecurityToken.Expired", "Throttling"])
+def test_clocks_and_tokens_that_are_renewed_pass(sts: Sts, code: str) -> None:
+    sts.answer = 400, {"Code": code, "Message": "later"}
+    with pytest.raises(OSError, match=f"{code} later"):
+        AssumedRole(Fixed(Credentials("LTAI", "opensesame")), ROLE)()
+
+
+@pytest.mark.parametrize("answer", [[], None, 7])
+def test_an_answer_that_is_no_object_is_none(sts: Sts, answer: object) -> None:
+    sts.answer = 200, answer  # type: ignore[assignment]
+    with pytest.raises(OSError, match="no JSON object"):
+        AssumedRole(Fixed(Credentials("LTAI", "opensesame")), ROLE)()
+
+
+def test_sts_is_reached_through_the_environment_s_proxy(sts: Sts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{sts.server_port}")
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setenv("NO_PROXY", "")
+    monkeypatch.setenv(ENDPOINT_VARIABLE, "http://sts.invalid")
+    assert AssumedRole(Fixed(Credentials("LTAI", "opensesame")), ROLE)().access_key_id == "STS.a"
 
 
 @pytest.mark.parametrize("code", ["NoPermission", "EntityNotExist.Role", "AuthenticationFail.OIDCToken.Invalid"])
@@ -135,7 +164,7 @@ def test_a_pod_s_role_is_taken_with_the_token_that_its_file_has_by_then(
     with pytest.raises(OSError, match="token"):
         provider()
     file.write_text("stale")
-    with pytest.raises(OSError, match="SignatureDoesNotMatch") as error:
+    with pytest.raises(OSError, match=r"AuthenticationFail\.OIDCToken\.Expired") as error:
         provider()
     assert "stale" not in str(error.value)
     file.write_text("fresh\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -57,7 +58,7 @@ def test_all_that_tasks_import_is_packed() -> None:
     tops = {name.split(".")[0] for name in found} - sys.stdlib_module_names - ON_DRIVERS_ALONE
     # `cryptography` makes the certificate of a driver.
     lacking = {top for top in tops if not {canonicalize_name(of) for of in names.get(top, ["?"])} & packed}
-    assert lacking == {"cryptography"}
+    assert lacking - {"slshudi_native"} == {"cryptography"}, "the native package may not be installed here"
     assert {"pyarrow", "pydantic", "ptars"} <= tops
 
 
@@ -87,6 +88,48 @@ def test_the_same_content_gives_the_same_archive(
     executors.pack(tmp_path / "again.tar.gz")
     assert (tmp_path / "again.tar.gz").read_bytes() == archive.read_bytes()
     assert [path.name for path in tmp_path.iterdir()] == ["again.tar.gz"]
+
+
+def test_links_of_an_installer_are_packed_as_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, linked, hard = (tmp_path / f"{name}.py" for name in ("cache", "linked", "hard"))
+    real.write_text("x = 1")
+    linked.symlink_to(real)
+    hard.hardlink_to(real)
+    monkeypatch.setattr(executors, "DISTRIBUTIONS", ("certifi",))
+    monkeypatch.setattr(executors, "_of", lambda found: [(path, path.name) for path in (real, linked, hard)])
+    executors.pack(tmp_path / "a.tar.gz")
+    with tarfile.open(tmp_path / "a.tar.gz") as packed:
+        for name in ("cache.py", "linked.py", "hard.py"):
+            content = packed.extractfile(packed.getmember(name))
+            assert content is not None and packed.getmember(name).isreg() and content.read() == b"x = 1"
+
+
+def test_a_distribution_that_does_not_tell_its_files_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "_of", lambda found: [])
+    with pytest.raises(RuntimeMissing, match="annotated-types is installed here in a way that does not tell its files"):
+        executors.pack(tmp_path / "a.tar.gz")
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a b.tar.gz", "folder.tar.gz", "."])
+def test_a_name_that_spark_would_not_take_is_refused_before_packing(name: str, tmp_path: Path) -> None:
+    (tmp_path / "folder.tar.gz").mkdir()
+    with pytest.raises(ConfigError, match="cannot be the archive's name"):
+        executors.pack(tmp_path / name)
+
+
+def test_a_python_that_has_a_google_package_of_its_own_finds_ours(tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "theirs", tmp_path / "slshudi"
+    for folder in (theirs, ours):
+        (folder / "google").mkdir(parents=True)
+    (theirs / "google" / "__init__.py").touch()
+    (ours / "google" / "protobuf.py").write_text("found = True")
+    shutil.copytree(executors.PACKAGE, ours / executors.PACKAGE.name)
+    code = (
+        "from airflow_provider_slshudi.job.daemon import _join_google\n"
+        "_join_google()\nimport google.protobuf\nassert google.protobuf.found"
+    )
+    path = ":".join(map(str, (ours, theirs, *sys.path)))
+    subprocess.run([sys.executable, "-S", "-c", code], check=True, cwd=tmp_path, env={"PYTHONPATH": path})
 
 
 def test_what_is_not_installed_cannot_be_packed_and_leaves_no_file(
@@ -134,7 +177,10 @@ def test_an_archive_elsewhere_is_the_cluster_s_matter() -> None:
     assert with_asked(made, {"spark.pyspark.python": "/opt/python"})["spark.pyspark.python"] == "/opt/python"
 
 
-@pytest.mark.parametrize("wrong", ["relative.tar.gz", "/a.zip", "/a#b.tar.gz", "/a,b.tar.gz", ""])
+@pytest.mark.parametrize(
+    "wrong",
+    ["relative.tar.gz", "/a.zip", "/a#b.tar.gz", "/a,b.tar.gz", "/a b.tar.gz", "/a%20b.tar.gz", "/\n.tar.gz", ""],
+)
 def test_a_wrong_name_of_an_archive_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match="expected an absolute path or a URI"):
         Spark(archive=wrong)
@@ -142,6 +188,13 @@ def test_a_wrong_name_of_an_archive_is_refused(wrong: str) -> None:
 
 def test_other_errors_of_spark_say_nothing_about_executors() -> None:
     assert executors.lacking("Job aborted: java.lang.OutOfMemoryError") is None
+    for said in (
+        "ModuleNotFoundError: No module named 'airflow_provider_slshudi'",
+        'Cannot run program "/opt/python": error=13, Permission denied',
+        'Cannot run program "/opt/python" (in directory "."): Exec failed, error: 2 (No such file or directory)',
+        'File "/x/airflow_provider_slshudi/job/daemon.py", line 9\n    from __future__ import x\n    ^\nSyntaxError: x',
+    ):
+        assert executors.lacking(said) is not None, said
     said = 'Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 1): Cannot run program "python3.11": error=2, No such'
     found = executors.lacking(said)
     assert found is not None and found.host == "10.0.0.7"

@@ -1,0 +1,165 @@
+"""Everything with a secret in it: Airflow, a log service, PostgreSQL, a Spark cluster, an S3 store, as processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from secrets import token_urlsafe
+from typing import Any
+
+import psutil
+import yaml
+from aliyun.log import LogClient, LogItem, PutLogsRequest
+from sqlalchemy import Engine
+from sqlalchemy.engine import make_url
+
+from airflow_provider_slshudi.ledger.engine import migrate, open_engine
+from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.spark import executors
+from tests.airflows import SupervisedAirflow
+from tests.local.sdk import by_ip
+from tests.machine import event
+from tests.pipelines import ad_events, customers
+from tests.services import SparkCluster, postgres_server, s3_store, spark_cluster
+
+PROJECT, BUCKET = "canary", "canary"
+RUN_SECONDS = 600.0
+APPENDS, UPSERTS, REFUSED = "appends", "upserts", "refused"
+_DAG = """from airflow_provider_slshudi.dag import maintenance_dag, tail_dag
+
+tail = tail_dag("{name}", schedule=None, is_paused_upon_creation=False)
+maintenance = maintenance_dag("{name}", schedule=None, is_paused_upon_creation=False)
+"""
+
+
+@dataclass
+class Stage:
+    """What runs, and the secrets in it by name."""
+
+    home: Path
+    secrets: dict[str, str]
+    airflow: SupervisedAirflow
+    server: LocalSls
+    client: LogClient
+    cluster: SparkCluster
+    store: dict[str, str]
+    ledger: Engine
+    said: dict[str, bytes] = field(default_factory=dict)
+
+    def put(self, name: str, numbers: range, **changes: str) -> None:
+        """Puts logs of ad events; `changes` replace values."""
+        logs = [[(key, changes.get(key, value)) for key, value in event(number)] for number in numbers]
+        if name == UPSERTS:
+            logs = [[("id", f"c-{number}"), ("updated_at", "1"), ("region", "eu")] for number in numbers]
+        items = [LogItem(1_767_225_600 + number, contents=log) for number, log in zip(numbers, logs, strict=True)]
+        self.client.put_logs(PutLogsRequest(PROJECT, name, "ads", "10.0.0.1", items))
+
+    def run(self, dag: str) -> str:
+        """A whole run of a DAG; gives its state."""
+        return self.airflow.wait_for_run(dag, self.airflow.trigger(dag), RUN_SECONDS)
+
+    def command(self, *arguments: str) -> int:
+        """A command of the package; what it said is kept."""
+        line = [sys.executable, "-m", "airflow_provider_slshudi.cli", *arguments]
+        done = subprocess.run(line, env=self.airflow.environment, capture_output=True, cwd=self.home)
+        self.said[f"slshudi {' '.join(arguments)}"] = done.stdout + done.stderr
+        return done.returncode
+
+    def driver(self, verb: str) -> psutil.Process | None:
+        """The JVM of a verb's driver, while there is one."""
+        for process in psutil.process_iter():
+            try:
+                line = process.cmdline()
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+            if line and line[0].endswith("java") and any(word.startswith(f"slshudi {verb} ") for word in line):
+                return process
+        return None
+
+
+@contextmanager
+def stage(home: Path) -> Iterator[Stage]:
+    """All of it, with temporary files, too, below `home`."""
+    names = "log service's key", "another key", "ledger's password", "store's key", "Spark's secret"
+    known = {name: token_urlsafe(24) for name in names}
+    folders = {name: home / name for name in ("tmp", "pipelines", "dags", "events")}
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+    # PostgreSQL runs as another user.
+    for folder in (home, folders["tmp"]):
+        folder.chmod(0o711)
+    with ExitStack() as stack:
+        stack.enter_context(_temporary(folders["tmp"]))
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", home / "bare"], check=True)
+        executors.pack(home / "slshudi.tar.gz")
+        store = stack.enter_context(s3_store(BUCKET, known["store's key"]))
+        cluster = stack.enter_context(spark_cluster({**store, "PYTHONPATH": ""}, 2, known["Spark's secret"]))
+        database = stack.enter_context(postgres_server())
+        server = stack.enter_context(LocalSls(home / "sls", access_key_secret=known["log service's key"]))
+        client = by_ip(server.connection())
+        client.create_project(PROJECT, "canary")
+        conf = {
+            "spark.pyspark.python": str(home / "bare" / "bin" / "python"),
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": folders["events"].as_uri(),
+        }
+        spark = {"connection": "spark_cluster", "archive": str(home / "slshudi.tar.gz"), "conf": conf}
+        for name in (APPENDS, UPSERTS, REFUSED):
+            client.create_logstore(PROJECT, name, ttl=7, shard_count=1)
+            source = {"connection": f"sls_{name}", "project": PROJECT, "logstore": name}
+            table = f"s3a://{BUCKET}/{name}"
+            made = customers(table, source=source) if name == UPSERTS else ad_events(table, source=source)
+            described = {**made.model_dump(mode="json"), "name": name, "spark": spark}
+            (folders["pipelines"] / f"{name}.yaml").write_text(yaml.safe_dump(described), encoding="utf-8")
+            (folders["dags"] / f"{name}.py").write_text(_DAG.format(name=name), encoding="utf-8")
+        variables = {
+            **store,
+            "AIRFLOW__SLSHUDI__PIPELINES_FOLDER": str(folders["pipelines"]),
+            "SPARK_CONF_DIR": str(cluster.settings),
+            "SLSHUDI_RESIDENT_SECONDS": "120",
+        }
+        airflow = stack.enter_context(SupervisedAirflow(home / "airflow", folders["dags"], variables))
+        for name in (APPENDS, UPSERTS, REFUSED):
+            secret = known["another key" if name == REFUSED else "log service's key"]
+            _connect(airflow, f"sls_{name}", "sls", host=server.endpoint, login="local", password=secret)
+        url = make_url(database.url)
+        place = {"host": url.host, "port": url.port, "schema": url.database, "login": url.username}
+        extra = json.dumps({"dialect": "postgresql"})
+        password = known["ledger's password"]
+        _connect(airflow, "slshudi_ledger", "slshudi_ledger", **place, password=password, extra=extra)
+        host, port = cluster.master.rsplit(":", 1)
+        _connect(airflow, "spark_cluster", "spark", host=host, port=int(port))
+        ledger = open_engine(database.url)
+        stack.callback(ledger.dispose)
+        migrate(ledger)
+        for name in (APPENDS, UPSERTS, REFUSED):
+            airflow.wait_for_dag(f"{name}_tail")
+            airflow.wait_for_dag(f"{name}_maintenance")
+        yield Stage(home, known, airflow, server, client, cluster, store, ledger)
+
+
+@contextmanager
+def _temporary(folder: Path) -> Iterator[None]:
+    """Temporary files of this process and of all that it starts lie in a folder."""
+    before = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = None
+        if before is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = before
+
+
+def _connect(airflow: SupervisedAirflow, conn_id: str, conn_type: str, **fields: Any) -> None:
+    """Makes a connection as Airflow's page does, so that its secret is nowhere but in Airflow's database, encrypted."""
+    airflow.post("connections", {"connection_id": conn_id, "conn_type": conn_type, **fields})
