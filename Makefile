@@ -3,7 +3,7 @@ VENV := .venv
 # Many tests wait for processes that they start, so three files go on at a time on two cores; the longest come first.
 TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert chaos crash-matrix worlds differential fuzz bench bench-exactness bench-growth bench-skipping bench-upsert constraints clean
+.PHONY: help setup demo test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert chaos crash-matrix crash-matrix-s3 canary worlds differential fuzz bench bench-exactness bench-growth bench-skipping bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -51,6 +51,12 @@ chaos: setup ## Two hundred batches under Airflow while random processes are kil
 
 crash-matrix: setup ## Every process killed at every point where state changes; each case ends with exact counts
 	@$(VENV)/bin/python -m tests.crash
+
+crash-matrix-s3: setup ## The same with tables in an S3 store
+	@$(VENV)/bin/python -m tests.crash --s3
+
+canary: setup ## A secret in every connection, everything run, refused and crashed, then all searched for the secrets
+	@$(VENV)/bin/python -m tests.canary
 
 worlds: setup ## Five hundred drawn worlds: zones, clocks, locales, users, disks, hands; SEED=7 repeats one
 	@$(VENV)/bin/python -m tests.worlds $(if $(SEED),--seed $(SEED),--worlds 500)

@@ -79,7 +79,9 @@ class Stage:
                 line = process.cmdline()
             except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue
-            if line and line[0].endswith("java") and any(word.startswith(f"slshudi {verb} ") for word in line):
+            # Before it, another JVM puts its command line together.
+            is_driver = line[:1] and line[0].endswith("java") and "org.apache.spark.launcher.Main" not in line
+            if is_driver and any(word.startswith(f"slshudi {verb} ") for word in line):
                 return process
         return None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -52,6 +54,14 @@ def test_the_matrix_has_every_point_with_all_that_are_alive_there() -> None:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_crash_ends_with_exact_counts_and_a_healthy_next_batch(worlds: Callable[[Step], World], case: Case) -> None:
     run_case(worlds, case)
+
+
+def test_the_same_on_an_s3_store() -> None:
+    command = [sys.executable, "-m", "tests.crash", "--s3", "--victim", Victim.JVM.value]
+    for step, point in ((Step.CLUSTER, Point.ROLLBACK_STARTED), (Step.COMMIT, Point.COMMIT_COMPLETED)):
+        command += ["--step", step.value, "--point", point.value]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.stdout.splitlines()[-1:] == ["crash matrix: 2 cases, 0 lost, 0 doubled"], ran.stdout + ran.stderr[-3000:]
 
 
 def test_a_case_whose_point_is_not_reached_fails(worlds: Callable[[Step], World]) -> None:
