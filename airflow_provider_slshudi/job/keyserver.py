@@ -97,7 +97,7 @@ class KeyServer:
         self._listener = _listener(bind, port)
         self.address = Address(host, self._listener.getsockname()[1], certificate)
         self._room = threading.BoundedSemaphore(_AT_ONCE)
-        self._askers: set[socket.socket] = set()
+        self._askers: set[ssl.SSLSocket] = set()
         self._closed = False
         threading.Thread(target=self._serve, name="slshudi-keys", daemon=True).start()
 
@@ -110,33 +110,42 @@ class KeyServer:
         self._listener.close()
         for asker in list(self._askers):
             with suppress(OSError):
-                asker.shutdown(socket.SHUT_RDWR)
+                # Not TLS's own, which would take the connection from the thread that uses it.
+                socket.socket.shutdown(asker, socket.SHUT_RDWR)
 
     def _serve(self) -> None:
         while not self._closed:
             self._room.acquire()
             try:
-                connection, _ = self._listener.accept()
-                self._askers.add(connection)
-                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+                self._let_in(self._listener.accept()[0])
             except (OSError, RuntimeError):
                 self._room.release()
                 # Out of file descriptors or threads, say: others wait in the backlog.
                 time.sleep(0.0 if self._closed else 0.1)
 
-    def _answer(self, plain: socket.socket) -> None:
+    def _let_in(self, plain: socket.socket) -> None:
+        plain.settimeout(_ASKED_SECONDS)
+        asker = self._context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+        self._askers.add(asker)
         try:
-            with plain, suppress(OSError):
-                plain.settimeout(_ASKED_SECONDS)
-                with self._context.wrap_socket(plain, server_side=True) as connection:
-                    given = _question(connection, time.monotonic() + _ASKED_SECONDS)
-                    if hmac.compare_digest(given[:TOKEN_BYTES], self.token):
-                        told = self._tell(given[TOKEN_BYTES:].decode("utf-8", "replace"))
-                        if not self._closed:
-                            connection.settimeout(SECONDS)
-                            connection.sendall(told)
+            threading.Thread(target=self._answer, args=(asker,), daemon=True).start()
+        except RuntimeError:
+            self._askers.discard(asker)
+            asker.close()
+            raise
+
+    def _answer(self, asker: ssl.SSLSocket) -> None:
+        try:
+            with asker, suppress(OSError):
+                asker.do_handshake()
+                given = _question(asker, time.monotonic() + _ASKED_SECONDS)
+                if hmac.compare_digest(given[:TOKEN_BYTES], self.token):
+                    told = self._tell(given[TOKEN_BYTES:].decode("utf-8", "replace"))
+                    if not self._closed:
+                        asker.settimeout(SECONDS)
+                        asker.sendall(told)
         finally:
-            self._askers.discard(plain)
+            self._askers.discard(asker)
             self._room.release()
 
 

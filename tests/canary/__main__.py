@@ -71,7 +71,8 @@ def run(made: Stage) -> None:
         ("plan", REFUSED),
         ("ledger", "show", APPENDS),
     ):
-        print(f"slshudi {' '.join(arguments)}: exit code {made.command(*arguments)}", flush=True)
+        code, what = made.command(*arguments), f"slshudi {' '.join(arguments)}"
+        print(f"{what}: exit code {code}: {made.said[what].decode().strip().splitlines()[-1:]}", flush=True)
     # Last, since nothing goes on behind it: tasks fail, with Spark's traces.
     made.put(APPENDS, range(200, 210), price="no price")
     _told("a log that does not fit", made.run(f"{APPENDS}_tail"), "failed")

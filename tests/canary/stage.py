@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from secrets import token_urlsafe
 from typing import Any
@@ -117,7 +118,8 @@ def stage(home: Path) -> Iterator[Stage]:
             client.create_logstore(PROJECT, name, ttl=7, shard_count=1)
             source = {"connection": f"sls_{name}", "project": PROJECT, "logstore": name}
             table = f"s3a://{BUCKET}/{name}"
-            made = customers(table, source=source) if name == UPSERTS else ad_events(table, source=source)
+            appended = partial(ad_events, misfits="fail")
+            made = (customers if name == UPSERTS else appended)(table, source=source)
             described = {**made.model_dump(mode="json"), "name": name, "spark": spark}
             (folders["pipelines"] / f"{name}.yaml").write_text(yaml.safe_dump(described), encoding="utf-8")
             (folders["dags"] / f"{name}.py").write_text(_DAG.format(name=name), encoding="utf-8")

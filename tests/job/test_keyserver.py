@@ -150,7 +150,7 @@ def test_a_closed_server_leaves_nobody_waiting() -> None:
     with socket.create_connection(("127.0.0.1", made.address.port)) as silent:
         until("it is let in", lambda: made._askers)
         made.close()
-        silent.settimeout(5)
+        silent.settimeout(2)
         with suppress(ConnectionError):
             assert silent.recv(1) == b""
 
