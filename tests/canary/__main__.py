@@ -67,9 +67,8 @@ def run(made: Stage) -> None:
         ("status", "--json"),
         ("doctor",),
         ("verify", APPENDS, "--source"),
-        ("verify", UPSERTS),
         ("plan", REFUSED),
-        ("ledger", "show", APPENDS),
+        ("ledger", "show"),
     ):
         code, what = made.command(*arguments), f"slshudi {' '.join(arguments)}"
         print(f"{what}: exit code {code}: {made.said[what].decode().strip().splitlines()[-1:]}", flush=True)

@@ -99,10 +99,11 @@ def stage(home: Path) -> Iterator[Stage]:
     for folder in (home, folders["tmp"]):
         folder.chmod(0o711)
     with ExitStack() as stack:
-        stack.enter_context(_temporary(folders["tmp"]))
+        stack.enter_context(_changed({"TMPDIR": str(folders["tmp"])}))
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", home / "bare"], check=True)
         executors.pack(home / "slshudi.tar.gz")
         store = stack.enter_context(s3_store(BUCKET, known["store's key"]))
+        stack.enter_context(_changed(store))
         cluster = stack.enter_context(spark_cluster({**store, "PYTHONPATH": ""}, 2, known["Spark's secret"]))
         database = stack.enter_context(postgres_server())
         server = stack.enter_context(LocalSls(home / "sls", access_key_secret=known["log service's key"]))
@@ -150,18 +151,20 @@ def stage(home: Path) -> Iterator[Stage]:
 
 
 @contextmanager
-def _temporary(folder: Path) -> Iterator[None]:
-    """Temporary files of this process and of all that it starts lie in a folder."""
-    before = os.environ.get("TMPDIR")
-    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+def _changed(variables: dict[str, str]) -> Iterator[None]:
+    """Variables of this process and of all that it starts; TMPDIR counts for its own temporary files, too."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    tempfile.tempdir = None
     try:
         yield
     finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
         tempfile.tempdir = None
-        if before is None:
-            del os.environ["TMPDIR"]
-        else:
-            os.environ["TMPDIR"] = before
 
 
 def _connect(airflow: SupervisedAirflow, conn_id: str, conn_type: str, **fields: Any) -> None:
