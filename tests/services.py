@@ -84,6 +84,42 @@ def postgres_server() -> Iterator[PostgresServer]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+@contextmanager
+def mariadb() -> Iterator[str]:
+    """The URL of an empty database of a MariaDB (Debian's package), which stands for MySQL."""
+    directory = Path(tempfile.mkdtemp(prefix="slshudi-mariadb-"))
+    owner, port = _unprivileged(directory), _free_port()
+    try:
+        install = ["mariadb-install-db", "--no-defaults", f"--datadir={directory}/data", "--skip-test-db"]
+        made = subprocess.run(install, cwd=directory, capture_output=True, text=True, **owner)
+        if made.returncode:
+            pytest.fail(f"mariadb-install-db failed: {made.stdout}{made.stderr}")
+        options = [f"--datadir={directory}/data", f"--port={port}", f"--socket={directory}/socket"]
+        options += ["--bind-address=127.0.0.1", "--skip-grant-tables", "--innodb-flush-log-at-trx-commit=0"]
+        with (directory / "log").open("ab") as log:
+            command = [_mariadbd(), "--no-defaults", *options]
+            server = subprocess.Popen(command, cwd=directory, stdout=log, stderr=log, **owner)
+        try:
+            until("MariaDB answers", lambda: _reachable(port), explain=(directory / "log").read_text)
+            admin = ["mariadb", "--no-defaults", f"--socket={directory}/socket", "-e", "create database ledger"]
+            subprocess.run(admin, check=True)
+            yield f"mysql+pymysql://root@127.0.0.1:{port}/ledger"
+        finally:
+            server.terminate()
+            server.wait(30)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def has_mariadb() -> bool:
+    """Whether Debian's package is installed."""
+    return Path(_mariadbd()).is_file()
+
+
+def _mariadbd() -> str:
+    return shutil.which("mariadbd") or "/usr/sbin/mariadbd"
+
+
 @dataclass(frozen=True)
 class SparkCluster:
     """A standalone cluster: its master, the address of its page, and the folder of its settings with its secret."""

@@ -82,8 +82,8 @@ def open_engine(url: str) -> Engine:
         engine = create_engine(target, **options)
     except ModuleNotFoundError as error:
         raise RuntimeMissing(
-            f"the ledger {shown(target)} needs the Python module {error.name!r}: install that driver; PostgreSQL's "
-            "comes with `pip install 'airflow-provider-slshudi[postgres]'`, MySQL's is PyMySQL"
+            f"the ledger {shown(target)} needs the Python module {error.name!r}: install that driver; it comes with "
+            "`pip install 'airflow-provider-slshudi[postgres]'`, or `[mysql]`"
         ) from error
     if backend == "sqlite":
         event.listen(engine, "connect", _set_up_sqlite)
@@ -265,7 +265,7 @@ def now(connection: Connection) -> datetime:
 def migrate(engine: Engine) -> None:
     """Brings the ledger's tables to this package's version; does nothing if they have it.
 
-    Several processes may do so at once on SQLite and PostgreSQL, but only one on MySQL, whose DDL has no transactions.
+    Several processes may do so at once.
 
     Raises:
         LedgerUnavailable: as `transaction`.
@@ -321,12 +321,28 @@ def upgrade(connection: Connection) -> None:
     config = _config()
     config.attributes["connection"] = connection
     try:
-        command.upgrade(config, "head")
+        with _alone(connection):
+            command.upgrade(config, "head")
     except CommandError as error:
         raise LedgerError(
             f"ledger {shown(connection.engine.url)} has version {version(connection)}, which this package does not "
             "know: install the version of airflow-provider-slshudi that wrote it, or a newer one"
         ) from error
+
+
+@contextmanager
+def _alone(connection: Connection) -> Iterator[None]:
+    """Keeps other processes from migrating on MySQL, whose DDL ends transactions and their locks."""
+    if connection.dialect.name != "mysql":
+        yield
+        return
+    name, taken = f"slshudi-migrate-{connection.engine.url.database}"[:64], "SELECT GET_LOCK(:name, 60)"
+    if connection.execute(text(taken), {"name": name}).scalar_one() != 1:
+        raise LedgerUnavailable(f"ledger {shown(connection.engine.url)}: somebody else has migrated it for a minute")
+    try:
+        yield
+    finally:
+        connection.execute(text("SELECT RELEASE_LOCK(:name)"), {"name": name})
 
 
 def _config() -> Config:

@@ -84,7 +84,7 @@ def _crashed(made: Stage) -> None:
     started = airflow.trigger(dag)
     driver = until("an append's driver runs", lambda: made.driver("append"), 300)
     assert driver is not None
-    time.sleep(2)
+    time.sleep(0.5)
     driver.send_signal(signal.SIGSEGV)
     _told("a driver that crashes", airflow.wait_for_run(dag, started, 600), "failed")
 

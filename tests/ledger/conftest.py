@@ -1,4 +1,4 @@
-"""Every scenario runs on SQLite and on a real PostgreSQL."""
+"""Every scenario runs on SQLite, on a real PostgreSQL, and on a real MariaDB, which stands for MySQL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy import Engine, text
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.models import metadata
-from tests.services import postgres
+from tests.services import has_mariadb, mariadb, postgres
 
 PIPELINE = "clicks"
 
@@ -40,7 +40,18 @@ def postgres_engine(postgres_url: str) -> Iterator[Engine]:
     engine.dispose()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(scope="session")
+def mariadb_engine() -> Iterator[Engine]:
+    if not has_mariadb():
+        pytest.skip("needs Debian's MariaDB")
+    with mariadb() as url:
+        engine = open_engine(url)
+        migrate(engine)
+        yield engine
+        engine.dispose()
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mysql"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     """An engine on a migrated, empty ledger."""
     if request.param == "sqlite":
@@ -48,10 +59,16 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
         engine = open_engine(f"sqlite:///{path}")
         yield engine
         engine.dispose()
-    else:
+    elif request.param == "postgresql":
         engine = request.getfixturevalue("postgres_engine")
         with engine.begin() as connection:
             connection.execute(text(f"TRUNCATE {', '.join(metadata.tables)}"))
+        yield engine
+    else:
+        engine = request.getfixturevalue("mariadb_engine")
+        with engine.begin() as connection:
+            for table in reversed(metadata.sorted_tables):
+                connection.execute(table.delete())
         yield engine
 
 

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import socket
 import sqlite3
+import sys
 import threading
 import traceback
 from pathlib import Path
@@ -60,7 +61,8 @@ def test_a_ledger_in_memory_is_refused(url: str) -> None:
         open_engine(url)
 
 
-def test_a_missing_driver_is_named() -> None:
+def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pymysql", None)
     with pytest.raises(RuntimeMissing, match="pymysql"):
         open_engine(f"mysql://me:{PASSWORD}@host/db")
 
@@ -212,14 +214,15 @@ def _migrate(url: str, start: object, results: object) -> None:
         results.put(repr(error))  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql", "mysql"])
 def test_several_processes_migrate_an_empty_database_at_once(
     backend: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     if backend == "sqlite":
         url = f"sqlite:///{tmp_path}/fresh.db"
     else:
-        admin = request.getfixturevalue("postgres_engine").execution_options(isolation_level="AUTOCOMMIT")
+        server = "postgres_engine" if backend == "postgresql" else "mariadb_engine"
+        admin = request.getfixturevalue(server).execution_options(isolation_level="AUTOCOMMIT")
         with admin.connect() as connection:
             connection.execute(text("DROP DATABASE IF EXISTS slshudi_test_fresh"))
             connection.execute(text("CREATE DATABASE slshudi_test_fresh"))
