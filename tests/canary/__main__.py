@@ -82,7 +82,7 @@ def _crashed(made: Stage) -> None:
     made.put(APPENDS, range(100, 200))
     airflow, dag = made.airflow, f"{APPENDS}_tail"
     started = airflow.trigger(dag)
-    driver = until("an append's driver runs", lambda: made.driver("append"), 300)
+    driver = until("an append's driver runs", lambda: made.driver("append", APPENDS), 300)
     assert driver is not None
     time.sleep(0.5)
     driver.send_signal(signal.SIGSEGV)

@@ -73,8 +73,8 @@ class Stage:
         self.said[f"slshudi {' '.join(arguments)}"] = done.stdout + done.stderr
         return done.returncode
 
-    def driver(self, verb: str) -> psutil.Process | None:
-        """The JVM of a verb's driver, while there is one."""
+    def driver(self, verb: str, name: str) -> psutil.Process | None:
+        """The JVM of a verb's driver for a pipeline, while there is one."""
         for process in psutil.process_iter():
             try:
                 line = process.cmdline()
@@ -82,7 +82,7 @@ class Stage:
                 continue
             # Before it, another JVM puts its command line together.
             is_driver = line[:1] and line[0].endswith("java") and "org.apache.spark.launcher.Main" not in line
-            if is_driver and any(word.startswith(f"slshudi {verb} ") for word in line):
+            if is_driver and any(word.startswith(f"slshudi {verb} {name} ") for word in line):
                 return process
         return None
 
