@@ -192,7 +192,8 @@ def plant(made: Stage) -> dict[str, bool]:
     search = Search(made.secrets)
     search.rows("the ledger", made.ledger)
     finds("the ledger", search)
-    with Watch() as watch, subprocess.Popen(["sleep", "infinity", secret]) as shown:
+    asleep = [sys.executable, "-c", "import time; time.sleep(600)", secret]
+    with Watch() as watch, subprocess.Popen(asleep) as shown:
         until("the process list shows it", lambda: any(secret in line for line in watch.lines), 60)
         shown.kill()
     search = Search(made.secrets)

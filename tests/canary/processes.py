@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from types import TracebackType
 
 import psutil
 
-OF_EXECUTORS = ("CoarseGrainedExecutorBackend", "airflow_provider_slshudi.job.daemon", "job/resident.py")
-"""Words of processes whose environment must hold no key of the log service and no password of a ledger."""
+OF_EXECUTORS = re.compile(r"CoarseGrainedExecutorBackend|-m airflow_provider_slshudi\.job\.daemon|job/resident\.py")
+"""Processes whose environment must hold no key of the log service and no password of a ledger: executors, their Python
+workers, and the process that stays. A driver of its own has the key there."""
 _PAUSE_SECONDS = 0.3
 
 
@@ -39,7 +41,7 @@ class Watch:
                     if line in self.lines:
                         continue
                     self.lines.add(line)
-                    if any(word in line for word in OF_EXECUTORS):
+                    if OF_EXECUTORS.search(line):
                         kept = process.environ().items()
                         self.environments[line] = "\n".join(f"{name}={value}" for name, value in kept)
                 except (psutil.NoSuchProcess, psutil.AccessDenied):
