@@ -1,0 +1,68 @@
+"""What each master is asked for: executors' code, a secret between driver and executors, and nothing of loopback."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
+from airflow_provider_slshudi.spark.executors import EXPECTED
+from airflow_provider_slshudi.spark.launch import submission
+from airflow_provider_slshudi.spark.runtime import DAEMON
+from tests.pipelines import ad_events
+
+ARCHIVE = "hdfs:///apps/slshudi.tar.gz"
+STANDALONE, YARN, KUBERNETES = "spark://master:7077", "yarn", "k8s://https://master:6443"
+SECRET = ("spark.authenticate", "spark.network.crypto.enabled")
+
+
+def conf(master: str, verb: Verb = Verb.APPEND, **spark: object) -> dict[str, str]:
+    described = ad_events(Path("/lake/ad_events"), spark=spark).model_dump(mode="json")
+    return submission(verb, JobOrder(described, instant="20260101000000000"), master).conf
+
+
+@pytest.mark.parametrize("verb", [Verb.APPEND, Verb.VERIFY, Verb.CLUSTER])
+@pytest.mark.parametrize("master", [STANDALONE, YARN, KUBERNETES])
+def test_executors_of_a_cluster_are_told_what_the_driver_has_and_where_to_take_it(master: str, verb: Verb) -> None:
+    made = conf(master, verb, archive=ARCHIVE)
+    assert made["spark.archives"] == f"{ARCHIVE}#slshudi"
+    assert made["spark.executorEnv.PYTHONPATH"] == "slshudi"
+    assert made["spark.pyspark.python"] == f"python{sys.version_info.major}.{sys.version_info.minor}"
+    assert made["spark.pyspark.driver.python"] == sys.executable
+    assert made[f"spark.executorEnv.{EXPECTED}"] and made["spark.python.daemon.module"] == DAEMON
+    assert not [key for key in made if key in ("spark.driver.host", "spark.driver.bindAddress")]
+
+
+@pytest.mark.parametrize("verb", [Verb.APPEND, Verb.VERIFY])
+@pytest.mark.parametrize("master, has", [(STANDALONE, False), (YARN, True), (KUBERNETES, True), ("local[2]", True)])
+def test_spark_makes_a_secret_where_it_can(master: str, has: bool, verb: Verb) -> None:
+    """On a standalone cluster all have the secret of its operator, or none can connect."""
+    made = conf(master, verb)
+    assert [made.get(key) for key in SECRET] == ["true" if has else None] * 2
+
+
+def test_executors_with_the_package_installed_are_compared_too() -> None:
+    made = conf(YARN)
+    assert made[f"spark.executorEnv.{EXPECTED}"]
+    assert "spark.archives" not in made and "spark.executorEnv.PYTHONPATH" not in made
+
+
+def test_this_machine_is_not_compared_with_itself() -> None:
+    assert f"spark.executorEnv.{EXPECTED}" not in conf("local[2]")
+
+
+def test_what_a_pipeline_asks_for_comes_beside_what_tasks_need() -> None:
+    asked = {
+        "spark.pyspark.python": "/opt/python",
+        "spark.archives": "/mine.zip#mine",
+        "spark.executorEnv.PYTHONPATH": "mine",
+        "spark.python.use.daemon": "false",
+        "spark.python.daemon.module": "mine",
+    }
+    made = conf(YARN, archive=ARCHIVE, conf=asked)
+    assert made["spark.pyspark.python"] == "/opt/python"
+    assert made["spark.archives"] == f"{ARCHIVE}#slshudi,/mine.zip#mine"
+    assert made["spark.executorEnv.PYTHONPATH"] == "slshudi:mine"
+    assert (made["spark.python.daemon.module"], made["spark.python.use.daemon"]) == (DAEMON, "true")
