@@ -25,6 +25,7 @@ from airflow_provider_slshudi.hudi.client import (
     quarantine,
     rollback,
     services,
+    uploads,
 )
 from airflow_provider_slshudi.hudi.client import clock as instant_clock
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
@@ -197,6 +198,9 @@ def archive(gateway: Gateway, order: JobOrder) -> None:
     _in_time(storage, order, "archive")
     services.archive(gateway, pipeline)
     reach(Point.ARCHIVE_COMPLETED)
+    for table in (storage.uri, *([pipeline.quarantine_path] if pipeline.quarantines else [])):
+        if ended := uploads.end_old(gateway, table):
+            print(f"{table}: ended {ended} uploads that killed tasks had left")
 
 
 def count_quarantine(gateway: Gateway, order: JobOrder) -> None:
