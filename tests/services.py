@@ -100,9 +100,15 @@ def mariadb() -> Iterator[str]:
             command = [_mariadbd(), "--no-defaults", *options]
             server = subprocess.Popen(command, cwd=directory, stdout=log, stderr=log, **owner)
         try:
-            until("MariaDB answers", lambda: _reachable(port), explain=(directory / "log").read_text)
-            admin = ["mariadb", "--no-defaults", f"--socket={directory}/socket", "-e", "create database ledger"]
-            subprocess.run(admin, check=True)
+            admin = ["mariadb", "--no-defaults", "--protocol=tcp", "--host=127.0.0.1", f"--port={port}"]
+            admin += ["-e", "create database if not exists ledger"]
+
+            def has_database() -> bool:
+                if server.poll() is not None:
+                    pytest.fail(f"MariaDB ended: {(directory / 'log').read_text()}")
+                return not subprocess.run(admin, stderr=subprocess.DEVNULL).returncode
+
+            until("MariaDB has a database", has_database, explain=(directory / "log").read_text)
             yield f"mysql+pymysql://root@127.0.0.1:{port}/ledger"
         finally:
             server.terminate()
