@@ -89,6 +89,8 @@ def mariadb() -> Iterator[str]:
     """The URL of an empty database of a MariaDB (Debian's package), which stands for MySQL."""
     directory = Path(tempfile.mkdtemp(prefix="slshudi-mariadb-"))
     owner, port = _unprivileged(directory), _free_port()
+    # The folder for temporary files may be one that its user cannot write.
+    owner["env"] = {**os.environ, "TMPDIR": str(directory)}
     try:
         install = ["mariadb-install-db", "--no-defaults", f"--datadir={directory}/data", "--skip-test-db"]
         made = subprocess.run(install, cwd=directory, capture_output=True, text=True, **owner)
