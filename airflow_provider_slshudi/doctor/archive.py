@@ -22,7 +22,6 @@ def fits(archive: str) -> Seen:
     except (OSError, ValueError) as error:
         return wrong(f"{path} cannot be used: {error}", mend)
     here = executors.facts(version("pyspark"))
-    differ = [f"{name} {held.get(name)} and not {text}" for name, text in here.items() if held.get(name) != text]
-    if differ:
-        return wrong(f"{path} was made with {'; '.join(differ)}", mend)
+    if differ := executors.differences(held, here):
+        return wrong(f"{path} was made with {differ}", mend)
     return ok(f"{path} holds what runs here, for {here['Python']}")

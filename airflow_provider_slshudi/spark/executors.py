@@ -125,10 +125,14 @@ def require_fit(environ: Mapping[str, str], spark: str) -> None:
         ExecutorUnfit: it differs from the driver's.
     """
     wanted = dict(item.split("=", 1) for item in environ[EXPECTED].split(","))
-    found = facts(spark)
+    if differ := differences(facts(spark), wanted):
+        raise unfit(differ)
+
+
+def differences(found: Mapping[str, str], wanted: Mapping[str, str]) -> str:
+    """What differs from the facts that are wanted, in words; empty where nothing does."""
     differ = [(name, found.get(name), text) for name, text in wanted.items() if found.get(name) != text]
-    if differ:
-        raise unfit("; ".join(f"{name} {here} and not {text}" for name, here, text in differ))
+    return "; ".join(f"{name} {has} and not {text}" for name, has, text in differ)
 
 
 def unfit(why: str) -> ExecutorUnfit:
