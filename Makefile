@@ -3,7 +3,7 @@ VENV := .venv
 # Many tests wait for processes that they start, so three files go on at a time on two cores; the longest come first.
 TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert chaos crash-matrix crash-matrix-s3 canary worlds differential fuzz bench bench-exactness bench-growth bench-skipping bench-upsert constraints clean
+.PHONY: help setup demo test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert chaos topology crash-matrix crash-matrix-s3 canary worlds differential fuzz bench bench-exactness bench-growth bench-skipping bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -48,6 +48,12 @@ soak-tables: setup ## Five hundred small batches beside table services; columns 
 
 chaos: setup ## Two hundred batches under Airflow while random processes are killed; SEED=42 chooses the kills
 	@$(VENV)/bin/python -m tests.chaos --batches 200 $(if $(SEED),--seed $(SEED))
+
+topology: setup ## Two hundred batches on what several machines run, all of it killed at random (Debian's redis-server); throughput on it
+	@command -v redis-server >/dev/null || { echo "topology: install Debian's redis-server first" >&2; exit 1; }
+	@$(VENV)/bin/python tools/setup.py extra topology
+	@$(VENV)/bin/python -m tests.topology --batches 200 $(if $(SEED),--seed $(SEED))
+	@$(VENV)/bin/python benchmarks/cluster.py
 
 crash-matrix: setup ## Every process killed at every point where state changes; each case ends with exact counts
 	@$(VENV)/bin/python -m tests.crash

@@ -56,12 +56,21 @@ Figures = dict[str, float]
 
 
 class Bench:
-    """Two tables and a ledger in one directory, and the server that both sides read."""
+    """Two tables and a ledger in one directory, and the server that both sides read; `lake` has the tables elsewhere,
+    and `master` has appends run elsewhere."""
 
     def __init__(
-        self, folder: Path, server: Replay, ledger_url: str = "", resident: bool = False, task_bytes: str = "1MiB"
+        self,
+        folder: Path,
+        server: Replay,
+        ledger_url: str = "",
+        resident: bool = False,
+        task_bytes: str = "1MiB",
+        lake: str = "",
+        master: str = "local[2]",
     ) -> None:
         self._folder, self._server, self._resident, self._task_bytes = folder, server, resident, task_bytes
+        self._lake, self._master = lake or f"file://{folder}", master
         self._engine = open_engine(ledger_url or f"sqlite:///{folder / 'ledger.db'}")
         migrate(self._engine)
         self._ledger = Ledger(self._engine)
@@ -73,7 +82,7 @@ class Bench:
         work = Work(
             pipeline,
             self._ledger,
-            SubprocessLauncher(resident=self._resident),
+            SubprocessLauncher(self._master, resident=self._resident),
             lambda: LogService(self._server.connection, pipeline.source.project, pipeline.source.logstore),
             Run("bench", run),
         )
@@ -133,7 +142,7 @@ class Bench:
         """The demo's pipeline into the table of a side, read as fast as it can, by two tasks from `task_bytes` on."""
         example = load_pipeline(DAGS / "pipelines" / "ad_events.yaml").model_dump(mode="json")
         example["name"] = self._name
-        example["table"]["path"] = f"file://{self._folder / side}"
+        example["table"]["path"] = f"{self._lake}/{side}"
         example["source"] |= {"read_bytes_per_second": "100GB", "reads_per_second": 1e6, "start": "begin"}
         example["batch"] |= {"max_bytes": "100GB", "task_bytes": self._task_bytes}
         return Pipeline.model_validate(example)

@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from airflow_provider_slshudi.demo.airflow import COMPONENTS, LocalAirflow
+from airflow_provider_slshudi.demo.airflow import LocalAirflow
 
 
 class SupervisedAirflow(LocalAirflow):
@@ -45,7 +45,7 @@ class SupervisedAirflow(LocalAirflow):
         ended = [name for name, child in self._children.items() if child.poll() is not None]
         for name in ended:
             self._orphans = self._orphans | _of_session(self._children[name].pid)
-            self._children[name] = self._run(name, COMPONENTS[name])
+            self._children[name] = self._run(name, self._commands[name])
         return ended
 
     def stop(self) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -34,11 +38,28 @@ def environment(pipelines: Path | None, ledger: Path, server: LocalSls) -> dict[
     }
 
 
-def write_pipeline(file: Path, table: Path, **changes: object) -> None:
-    """The example's pipeline with its table elsewhere; `changes` replace top-level fields."""
+def write_pipeline(file: Path, table: Path | str, /, **changes: object) -> None:
+    """The example's pipeline with its table elsewhere, at a path or URI; `changes` replace top-level fields."""
     described = yaml.safe_load((ROOT / "dags" / "pipelines" / "ad_events.yaml").read_text(encoding="utf-8"))
-    described["table"]["path"] = f"file://{table}"
+    described["table"]["path"] = table if isinstance(table, str) else f"file://{table}"
     file.write_text(yaml.safe_dump({**described, **changes}, sort_keys=False), encoding="utf-8")
+
+
+@contextmanager
+def variables(changed: Mapping[str, str]) -> Iterator[None]:
+    """Variables of this process and of all that it starts; TMPDIR counts for its own temporary files, too."""
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
+    tempfile.tempdir = None
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        tempfile.tempdir = None
 
 
 def event(number: int) -> list[tuple[str, str]]:

@@ -12,9 +12,10 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from secrets import token_hex
@@ -24,6 +25,65 @@ import pytest
 
 from airflow_provider_slshudi.spark import runtime
 from tests.waiting import until
+
+
+class Service:
+    """A process that may be killed and started again, where its clients look for it; use it in a `with`.
+
+    Args:
+        command: what starts it.
+        environment: all its variables.
+        log: where its output is kept.
+        answers: whether it serves.
+    """
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], log: Path, answers: Callable[[], object]
+    ) -> None:
+        self.log, self._command, self._environment, self._answers = log, command, dict(environment), answers
+
+    def __enter__(self) -> Service:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
+
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def start(self) -> None:
+        """Starts it; returns once it answers."""
+        with self.log.open("ab") as out:
+            self._process = subprocess.Popen(
+                self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+            )
+
+        def answers() -> object:
+            if not self.runs():
+                pytest.fail(f"{self._command[0]} ended: {self.log.read_text()[-3000:]}")
+            return self._answers()
+
+        until(f"{self.log.stem} answers", answers, explain=lambda: self.log.read_text()[-3000:])
+
+    def stop(self) -> None:
+        """Ends it."""
+        self._process.terminate()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 @contextmanager
@@ -59,6 +119,15 @@ class PostgresServer:
             self._server = subprocess.Popen(command, cwd=self._directory, stdout=log, stderr=log, **self._owner)
         ready: list[str | Path] = [self._programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         _wait(self._server, ready, self._directory / "log")
+
+    @property
+    def pid(self) -> int:
+        """Of its first process."""
+        return self._server.pid
+
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self._server.poll() is None
 
     def kill(self) -> None:
         """Ends it at once with all its sessions, as a crash would: what was not committed is lost."""
@@ -130,11 +199,13 @@ def _mariadbd() -> str:
 
 @dataclass(frozen=True)
 class SparkCluster:
-    """A standalone cluster: its master, the address of its page, and the folder of its settings with its secret."""
+    """A standalone cluster: its master, the address of its page, the folder of its settings with its secret, and its
+    processes by name."""
 
     master: str
     web: str
     settings: Path
+    services: dict[str, Service] = field(default_factory=dict)
 
     def page(self) -> str:
         """What the master tells of workers and applications, as JSON."""
@@ -142,8 +213,10 @@ class SparkCluster:
 
 
 @contextmanager
-def spark_cluster(environment: Mapping[str, str], workers: int = 1, secret: str = "") -> Iterator[SparkCluster]:
-    """A Spark standalone cluster with `workers` of two cores each; all have `environment` over ours.
+def spark_cluster(
+    environment: Mapping[str, str], workers: int = 1, secret: str = "", cores: int = 2
+) -> Iterator[SparkCluster]:
+    """A Spark standalone cluster with `workers` of so many cores each; all have `environment` over ours.
 
     It has a secret and encrypts: drivers need `settings` as their SPARK_CONF_DIR.
     """
@@ -159,21 +232,39 @@ def spark_cluster(environment: Mapping[str, str], workers: int = 1, secret: str 
         variables = {**os.environ, **runtime.environment(), **environment, "SPARK_LOCAL_IP": "127.0.0.1"}
         variables["SPARK_CONF_DIR"] = str(settings)
         cluster = SparkCluster(f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{web}", settings)
-        package = "org.apache.spark.deploy"
-        started = [("master.Master", ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web)])]
+
+        def start(name: str, role: str, web: int, *arguments: str) -> None:
+            command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{role}", "--webui-port", str(web)]
+            log, answers = Path(directory, f"{name}.log"), partial(_reachable, web)
+            service = Service([*command, *arguments], variables, log, answers)
+            cluster.services[name] = processes.enter_context(service)
+
+        start("spark master", "master.Master", web, "--host", "127.0.0.1", "--port", str(port))
         for number in range(workers):
-            room = ["--work-dir", str(Path(directory, f"worker-{number}")), "--webui-port", str(_free_port())]
-            started.append(("worker.Worker", ["--cores", "2", "--memory", "2g", *room, cluster.master]))
-        for number, (name, arguments) in enumerate(started):
-            command = [str(home / "bin" / "spark-class"), f"{package}.{name}", *arguments]
-            processes.enter_context(_service(command, variables, Path(directory) / f"{number}.log"))
-        until("the Spark workers answer", lambda: cluster.page().count('"state" : "ALIVE"') == workers)
+            room = ["--cores", str(cores), "--memory", "2g", "--work-dir", str(Path(directory, f"worker-{number}"))]
+            start(f"spark worker {number}", "worker.Worker", _free_port(), *room, cluster.master)
+        until("the Spark workers are known", lambda: cluster.page().count('"state" : "ALIVE"') == workers)
         yield cluster
+
+
+@dataclass(frozen=True)
+class S3Store:
+    """An S3 store: the AWS_* environment of its clients, and its process."""
+
+    environment: dict[str, str]
+    service: Service
 
 
 @contextmanager
 def s3_store(bucket: str, secret: str = "") -> Iterator[dict[str, str]]:
     """The AWS_* environment of an S3 store with an empty bucket."""
+    with s3_server(bucket, secret) as store:
+        yield store.environment
+
+
+@contextmanager
+def s3_server(bucket: str, secret: str = "") -> Iterator[S3Store]:
+    """An S3 store with an empty bucket."""
     from pyarrow import fs
 
     key = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": secret or "tests-secret", "AWS_REGION": "us-east-1"}
@@ -192,12 +283,9 @@ def s3_store(bucket: str, secret: str = "") -> Iterator[dict[str, str]]:
             "-master.volumeSizeLimitMB=64",
             *(f"-{name}={port}" for name, port in ports.items()),
         ]
-        log = Path(directory) / "log"
-        with _service(command, {**os.environ, **key}, log) as process:
+        answers = partial(_reachable, ports["s3.port"])
+        with Service(command, {**os.environ, **key}, Path(directory) / "store.log", answers) as service:
             endpoint = f"http://127.0.0.1:{ports['s3.port']}"
-            until("the S3 store answers", lambda: _reachable(ports["s3.port"]) or process.poll() is not None)
-            if process.poll() is not None:
-                pytest.fail(f"the S3 store ended: {log.read_text()[-3000:]}")
             store = fs.S3FileSystem(
                 access_key=key["AWS_ACCESS_KEY_ID"],
                 secret_key=key["AWS_SECRET_ACCESS_KEY"],
@@ -206,7 +294,23 @@ def s3_store(bucket: str, secret: str = "") -> Iterator[dict[str, str]]:
                 allow_bucket_creation=True,
             )
             store.create_dir(bucket)
-            yield {**key, "AWS_ENDPOINT_URL": endpoint}
+            yield S3Store({**key, "AWS_ENDPOINT_URL": endpoint}, service)
+
+
+@contextmanager
+def redis_server() -> Iterator[tuple[str, Service]]:
+    """The URL of an empty Redis (Debian's package), which keeps what it has acknowledged, and its process."""
+    with tempfile.TemporaryDirectory(prefix="slshudi-redis-") as directory:
+        port = _free_port()
+        command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", directory]
+        command += ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
+        with Service(command, os.environ, Path(directory, "broker.log"), partial(_reachable, port)) as service:
+            yield f"redis://127.0.0.1:{port}/0", service
+
+
+def has_redis() -> bool:
+    """Whether Debian's package is installed."""
+    return shutil.which("redis-server") is not None
 
 
 @contextmanager
@@ -229,24 +333,9 @@ def hive_metastore(port: int = 0) -> Iterator[str]:
         classes, port = f"{directory}{os.pathsep}{variables['SPARK_HOME']}/jars/*", port or _free_port()
         java = [str(Path(variables["JAVA_HOME"], "bin", "java")), "-XX:+UseSerialGC", "-cp", classes]
         command = [*java, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)]
-        with _service(command, {**variables, "TMPDIR": directory}, Path(directory) / "log"):
-            until("the Hive metastore answers", lambda: _reachable(port))
+        variables["TMPDIR"] = directory
+        with Service(command, variables, Path(directory) / "metastore.log", partial(_reachable, port)):
             yield f"thrift://127.0.0.1:{port}"
-
-
-@contextmanager
-def _service(command: list[str], environment: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 Run by setup.sh, with any Python 3.10-3.12 and its standard library alone. `setup.py constraints` writes
 constraints.txt instead: one set of exact versions for all these Pythons, the newest within pyproject.toml's ranges.
+`setup.py extra topology` adds the packages of an extra to a `.venv` that is there.
 """
 
 from __future__ import annotations
@@ -42,11 +43,7 @@ def main() -> None:
     environment = _environment()
     print("setup: installing the packages of constraints.txt", flush=True)
     _run([PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", UV], environment)
-    command: list[str | Path] = [VENV / "bin" / "uv", "pip", "install", "--quiet", "--python", PYTHON]
-    # Many images set PYTHONDONTWRITEBYTECODE: each process would compile what it imports, a second and more at a time.
-    command += ["--compile-bytecode"]
-    command += ["-c", ROOT / "constraints.txt", "-b", ROOT / "constraints.txt", "-e", f"{ROOT}[dev]"]
-    _run(command, environment)
+    extra("dev")
     _install_native(environment)
     # Where that may not be written, it is compiled at each start, as before.
     subprocess.run([PYTHON, "-m", "compileall", "-qq", ROOT / "airflow_provider_slshudi"])
@@ -54,6 +51,15 @@ def main() -> None:
     _run([PYTHON, "-m", "airflow_provider_slshudi.spark.runtime"], os.environ.copy())
     STAMP.write_text(state, encoding="utf-8")
     print(f"setup: done in {time.monotonic() - start:.0f} s", flush=True)
+
+
+def extra(name: str) -> None:
+    """Installs what an extra of pyproject.toml names."""
+    command: list[str | Path] = [VENV / "bin" / "uv", "pip", "install", "--quiet", "--python", PYTHON]
+    # Many images set PYTHONDONTWRITEBYTECODE: each process would compile what it imports, a second and more at a time.
+    command += ["--compile-bytecode"]
+    command += ["-c", ROOT / "constraints.txt", "-b", ROOT / "constraints.txt", "-e", f"{ROOT}[{name}]"]
+    _run(command, _environment())
 
 
 def constraints() -> None:
@@ -167,4 +173,10 @@ def _run(command: list[str | Path], environment: dict[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    constraints() if sys.argv[1:] == ["constraints"] else main()
+    asked = sys.argv[1:]
+    if asked == ["constraints"]:
+        constraints()
+    elif asked[:1] == ["extra"]:
+        extra(asked[1])
+    else:
+        main()

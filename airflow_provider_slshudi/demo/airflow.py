@@ -70,7 +70,7 @@ class LocalAirflow:
             **_settings(self.directory, dags_folder.absolute(), self.port),
             **(environment or {}),
         }
-        self._components = [name for name in COMPONENTS if triggerer or name != "triggerer"]
+        self._commands = {name: words for name, words in COMPONENTS.items() if triggerer or name != "triggerer"}
         self._children: dict[str, psutil.Popen] = {}
         self._session = requests.Session()
         self._session.trust_env = False  # no proxy to loopback
@@ -102,8 +102,8 @@ class LocalAirflow:
         self.directory.mkdir(parents=True, exist_ok=True)
         self._make_key()
         self._make_database()
-        for name in self._components:
-            self._children[name] = self._run(name, COMPONENTS[name])
+        for name, command in self._commands.items():
+            self._children[name] = self._run(name, command)
         deadline = time.monotonic() + _START_SECONDS
         while not self._healthy():
             for name, child in self._children.items():
@@ -234,7 +234,7 @@ class LocalAirflow:
             health = self.get("monitor/health")
         except (AirflowUnreachable, AirflowRefused):
             return False
-        watched = (_HEALTH[name] for name in self._components if name in _HEALTH)
+        watched = (_HEALTH[name] for name in self._commands if name in _HEALTH)
         return all(health[part]["status"] == "healthy" for part in watched)
 
     def _run(self, name: str, command: list[str]) -> psutil.Popen:

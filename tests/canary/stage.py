@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +24,7 @@ from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.spark import executors
 from tests.airflows import SupervisedAirflow
 from tests.local.sdk import by_ip
-from tests.machine import event
+from tests.machine import event, variables
 from tests.pipelines import ad_events, customers
 from tests.services import SparkCluster, postgres_server, s3_store, spark_cluster
 
@@ -99,11 +97,11 @@ def stage(home: Path) -> Iterator[Stage]:
     for folder in (home, folders["tmp"]):
         folder.chmod(0o711)
     with ExitStack() as stack:
-        stack.enter_context(_changed({"TMPDIR": str(folders["tmp"])}))
+        stack.enter_context(variables({"TMPDIR": str(folders["tmp"])}))
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", home / "bare"], check=True)
         executors.pack(home / "slshudi.tar.gz")
         store = stack.enter_context(s3_store(BUCKET, known["store's key"]))
-        stack.enter_context(_changed(store))
+        stack.enter_context(variables(store))
         cluster = stack.enter_context(spark_cluster({**store, "PYTHONPATH": ""}, 2, known["Spark's secret"]))
         database = stack.enter_context(postgres_server())
         server = stack.enter_context(LocalSls(home / "sls", access_key_secret=known["log service's key"]))
@@ -124,13 +122,13 @@ def stage(home: Path) -> Iterator[Stage]:
             described = {**made.model_dump(mode="json"), "name": name, "spark": spark}
             (folders["pipelines"] / f"{name}.yaml").write_text(yaml.safe_dump(described), encoding="utf-8")
             (folders["dags"] / f"{name}.py").write_text(_DAG.format(name=name), encoding="utf-8")
-        variables = {
+        told = {
             **store,
             "AIRFLOW__SLSHUDI__PIPELINES_FOLDER": str(folders["pipelines"]),
             "SPARK_CONF_DIR": str(cluster.settings),
             "SLSHUDI_RESIDENT_SECONDS": "120",
         }
-        airflow = stack.enter_context(SupervisedAirflow(home / "airflow", folders["dags"], variables))
+        airflow = stack.enter_context(SupervisedAirflow(home / "airflow", folders["dags"], told))
         for name in (APPENDS, UPSERTS, REFUSED):
             secret = known["another key" if name == REFUSED else "log service's key"]
             _connect(airflow, f"sls_{name}", "sls", host=server.endpoint, login="local", password=secret)
@@ -148,23 +146,6 @@ def stage(home: Path) -> Iterator[Stage]:
             airflow.wait_for_dag(f"{name}_tail")
             airflow.wait_for_dag(f"{name}_maintenance")
         yield Stage(home, known, airflow, server, client, cluster, store, ledger)
-
-
-@contextmanager
-def _changed(variables: dict[str, str]) -> Iterator[None]:
-    """Variables of this process and of all that it starts; TMPDIR counts for its own temporary files, too."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    tempfile.tempdir = None
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-        tempfile.tempdir = None
 
 
 def _connect(airflow: SupervisedAirflow, conn_id: str, conn_type: str, **fields: Any) -> None:

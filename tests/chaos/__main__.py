@@ -15,43 +15,62 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
-from tests.chaos.run import Stuck, chaos, listed, steps_again
+from airflow_provider_slshudi.processes import adopt_orphans
+from tests.chaos.place import Place, place
+from tests.chaos.run import Stuck, disturb, listed, steps_again
 
 
 def main() -> int:
     """Prints the outcome; 1 where a log is lost or doubled, or something is left undecided."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batches", type=int, default=200, help="end after so many commits (default: %(default)s)")
+    parser = arguments(__doc__)
     parser.add_argument("--pipelines", type=int, default=3, help="side by side (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=None, help="of kills and faults; without it, another each time")
     given = parser.parse_args()
-    seed = random.randrange(1 << 32) if given.seed is None else given.seed
+    return run("chaos", partial(place, count=given.pipelines), given.batches, given.seed)
+
+
+def arguments(about: str | None) -> argparse.ArgumentParser:
+    """What every such run is told."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batches", type=int, default=200, help="end after so many commits (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=None, help="of kills and faults; without it, another each time")
+    return parser
+
+
+def run(name: str, made: Callable[[Path], AbstractContextManager[Place]], batches: int, seed: int | None) -> int:
+    """Disturbs what is `made` until so many batches are committed, and prints the outcome; gives the exit code."""
+    seed = random.randrange(1 << 32) if seed is None else seed
     # Thousands of faults are meant to be.
-    for name in ("airflow_provider_slshudi", "aliyun"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    for logger in ("airflow_provider_slshudi", "aliyun"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
     # Whoever ends the run ends all that it started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    home = Path(tempfile.mkdtemp(prefix="slshudi-chaos-"))
+    home = Path(tempfile.mkdtemp(prefix=f"slshudi-{name}-"))
     print(f"seed {seed}; folder {home}", flush=True)
     started = time.monotonic()
+    adopt_orphans()
     try:
-        run, outcome = chaos(home, given.batches, given.pipelines, seed)
+        with made(home) as found:
+            done, outcome = disturb(found, batches, seed)
+            told = f"{done}; run again by a new scheduler: {listed(steps_again(found))}"
     except Stuck as stuck:
-        print(f"chaos: stuck (seed {seed}); see {home}\n{stuck}")
+        print(f"{name}: stuck (seed {seed}); see {home}\n{stuck}")
         return 1
     for wrong in outcome.wrong:
         print(wrong)
-    print(f"{run}; run again by a new scheduler: {listed(steps_again(run.place))}; {time.monotonic() - started:.0f} s")
+    print(f"{told}; {time.monotonic() - started:.0f} s")
     if outcome.ok:
         shutil.rmtree(home, ignore_errors=True)
     else:
         print(f"see {home}")
-    kills = sum(run.killer.kills.values())
+    kills = sum(done.killer.kills.values())
     print(
-        f"chaos: {run.committed} batches, {kills} kills (seed {seed}): {outcome.lost} lost, {outcome.doubled} doubled, "
-        f"{len(run.living.living)} living ones fenced"
+        f"{name}: {done.committed} batches, {kills} kills (seed {seed}): {outcome.lost} lost, "
+        f"{outcome.doubled} doubled, {len(done.living.living)} living ones fenced"
     )
     return 0 if outcome.ok else 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import threading
 import time
 from collections import Counter
@@ -15,21 +16,9 @@ from airflow_provider_slshudi.demo.airflow import AirflowRefused, AirflowUnreach
 from tests.chaos.place import Place
 from tests.chaos.processes import by_kind, end_idle_orphans, kind_of
 
-# What is always there is drawn seldom: the others come and go, and a draw of one that is not there is drawn again.
-WEIGHTS = {
-    "spark-submit JVM": 3,
-    "driver": 3,
-    "resident process": 2,
-    "pyspark worker": 2,
-    "task": 3,
-    "worker": 2,
-    "log service": 0.2,
-    "scheduler": 0.2,
-    "dag-processor": 0.05,
-    "api-server": 0.1,
-}
 AGAIN_SECONDS = 1.0
-STOPPED_SHARE, STOPPED_SECONDS = 0.2, (1.0, 25.0)
+CRASHES = {"database": signal.SIGQUIT}
+"""Ends of processes that leave children behind, if SIGKILL ends them, and cannot start again beside these."""
 LEAST_PAUSE_SECONDS = 4.0
 LOOK_SECONDS, QUEUED_SECONDS = 10.0, 60.0
 FIRST_SECONDS = 20.0
@@ -61,7 +50,8 @@ class Killer:
         now = time.monotonic()
         if now < self._next:
             return
-        kind = self._rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+        weights = self._place.habits.weights
+        kind = self._rng.choices(list(weights), list(weights.values()))[0]
         found = by_kind(self._place)[kind]
         if not found:
             self._next = now + AGAIN_SECONDS
@@ -70,8 +60,9 @@ class Killer:
         self._next = now + self._rng.expovariate(1 / pause)
         victim = self._rng.choice(found)
         with suppress(psutil.NoSuchProcess):
-            if self._rng.random() < STOPPED_SHARE:
-                self._stop(kind, victim, self._rng.uniform(*STOPPED_SECONDS))
+            seconds = self._stopped_for()
+            if seconds:
+                self._stop(kind, victim, seconds)
             else:
                 self.kill(kind, victim)
 
@@ -81,15 +72,17 @@ class Killer:
         if kind == "worker" and kind_of(victim) != kind:
             victim.resume()
             return
-        self._note("SIGKILL", kind, victim)
-        victim.kill()
+        crash = CRASHES.get(kind, signal.SIGKILL)
+        self._note(crash.name, kind, victim)
+        victim.send_signal(crash)
+        victim.resume()
         self.kills[kind] += 1
 
     def tend(self) -> None:
         """Starts anew what has ended, and the scheduler where a task is queued for long."""
         self._revive()
         now = time.monotonic()
-        if now - self._looked < LOOK_SECONDS:
+        if now - self._looked < LOOK_SECONDS or not self._place.habits.looks_after_queue:
             return
         self._looked = now
         with suppress(AirflowRefused, AirflowUnreachable, psutil.NoSuchProcess):
@@ -108,6 +101,15 @@ class Killer:
         self._stopped.clear()
         self.tend()
 
+    def _stopped_for(self) -> float:
+        """Seconds that the victim stands still; 0 where it is killed."""
+        drawn = self._rng.random()
+        for share, least, most in self._place.habits.stopped:
+            if drawn < share:
+                return self._rng.uniform(least, most)
+            drawn -= share
+        return 0.0
+
     def _stop(self, kind: str, victim: psutil.Process, seconds: float) -> None:
         self._note(f"SIGSTOP for {seconds:.0f} s", kind, victim)
         victim.suspend()
@@ -121,6 +123,9 @@ class Killer:
         if not _runs(server.pid):
             server.stop()
             server.start()
+        for service in self._place.services.values():
+            if not service.runs():
+                service.start()
         self._place.airflow.revive()
         end_idle_orphans(self._place)
 

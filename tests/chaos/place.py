@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
@@ -18,10 +18,11 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.local import LocalSls
 from tests.airflows import SupervisedAirflow
 from tests.local.sdk import by_ip
-from tests.machine import environment, write_pipeline
+from tests.machine import environment, event, write_pipeline
 
 PROJECT = "chaos"
 SHARDS = 2
+KEYS = 300
 SPARK = {"connection": "spark_default", "conf": {"spark.sql.shuffle.partitions": "4"}}
 DAG = """from datetime import timedelta
 
@@ -47,25 +48,81 @@ QUICK = {
 
 @dataclass(frozen=True)
 class Line:
-    """One pipeline, its logstore of the same name, and its table."""
+    """One pipeline, its logstore of the same name, and its table; `log` is what the numbered logs are."""
 
     name: str
-    table: Path
+    table: str
+    log: Callable[[int], list[tuple[str, str]]] = event
 
     @property
     def dags(self) -> tuple[str, str]:
         return f"{self.name}_tail", f"{self.name}_backfill"
 
+    @property
+    def upserts(self) -> bool:
+        """Whether a later log changes the row of an earlier one."""
+        return self.log is change
+
+
+def change(number: int) -> list[tuple[str, str]]:
+    """The version `number` of one of `KEYS` customers."""
+    key = number % KEYS
+    return [("id", f"c-{key}"), ("updated_at", str(number)), ("region", "abc"[key % 3]), ("number", str(number))]
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How a run disturbs: the kinds of processes that it draws, and by which weight; of how many a disturbed one is
+    stopped and not killed, and for how many seconds; whether somebody looks after tasks that are queued for long."""
+
+    weights: Mapping[str, float]
+    stopped: Sequence[tuple[float, float, float]]
+    looks_after_queue: bool = True
+
+
+HABITS = Habits(
+    # What is always there is drawn seldom: the others come and go, and a draw of one that is not there is drawn again.
+    {
+        "spark-submit JVM": 3,
+        "driver": 3,
+        "resident process": 2,
+        "pyspark worker": 2,
+        "task": 3,
+        "worker": 2,
+        "log service": 0.2,
+        "scheduler": 0.2,
+        "dag-processor": 0.05,
+        "api-server": 0.1,
+    },
+    [(0.2, 1.0, 25.0)],
+)
+
+
+class Served(Protocol):
+    """A process that is started again where its clients look for it."""
+
+    @property
+    def pid(self) -> int:
+        """Of its first process."""
+
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+
+    def start(self) -> None:
+        """Starts it where it was."""
+
 
 @dataclass
 class Place:
-    """One machine with everything on it."""
+    """One machine with everything on it; `services` are what there is beside Airflow and the log service, by name."""
 
     home: Path
     server: LocalSls
     airflow: SupervisedAirflow
     ledger: Ledger
     lines: list[Line]
+    services: Mapping[str, Served] = field(default_factory=dict)
+    habits: Habits = HABITS
 
     def count(self, line: Line, state: State) -> int:
         """Transactions of a pipeline in a state."""
@@ -89,12 +146,8 @@ class Place:
 
 
 @contextmanager
-def place(home: Path, count: int) -> Iterator[Place]:
-    """Everything started, and `count` pipelines whose DAGs run from the start."""
-    pipelines, dags, database = home / "pipelines", home / "dags", home / "ledger.db"
-    lines = [Line(f"line_{number}", home / "lake" / f"line_{number}") for number in range(count)]
-    for folder in (pipelines, dags):
-        folder.mkdir(parents=True)
+def log_service(home: Path, lines: Sequence[Line]) -> Iterator[LocalSls]:
+    """A log service with the logstores of pipelines."""
     with LocalSls(home / "sls") as server:
         # Killed and started again, it is where its clients look for it.
         server.port = int(server.endpoint.rpartition(":")[2])
@@ -102,10 +155,27 @@ def place(home: Path, count: int) -> Iterator[Place]:
         client.create_project(PROJECT, "chaos")
         for line in lines:
             client.create_logstore(PROJECT, line.name, ttl=7, shard_count=SHARDS)
-            source = {"project": PROJECT, "logstore": line.name, "start": "begin", "on_expired": "fail"}
-            described = {"name": line.name, "source": source, "schedule": "2s", "spark": SPARK}
-            write_pipeline(pipelines / f"{line.name}.yaml", line.table, **described)
-            (dags / f"{line.name}.py").write_text(DAG.format(name=line.name), encoding="utf-8")
+        yield server
+
+
+def write_line(line: Line, pipelines: Path, dags: Path, **changes: object) -> None:
+    """The files of a pipeline and its DAGs."""
+    source = {"project": PROJECT, "logstore": line.name, "start": "begin", "on_expired": "fail"}
+    described = {"name": line.name, "source": source, "schedule": "2s", **changes}
+    write_pipeline(pipelines / f"{line.name}.yaml", line.table, **described)
+    (dags / f"{line.name}.py").write_text(DAG.format(name=line.name), encoding="utf-8")
+
+
+@contextmanager
+def place(home: Path, count: int) -> Iterator[Place]:
+    """Everything started, and `count` pipelines whose DAGs run from the start."""
+    pipelines, dags, database = home / "pipelines", home / "dags", home / "ledger.db"
+    lines = [Line(f"line_{number}", f"file://{home}/lake/line_{number}") for number in range(count)]
+    for folder in (pipelines, dags):
+        folder.mkdir(parents=True)
+    with log_service(home, lines) as server:
+        for line in lines:
+            write_line(line, pipelines, dags, spark=SPARK)
         engine = open_engine(f"sqlite:///{database}")
         migrate(engine)
         # Resident processes of this run's own.

@@ -17,14 +17,20 @@ IDLE = "<idle>"
 
 def by_kind(place: Place) -> dict[str, list[psutil.Process]]:
     """All processes that may be killed."""
-    components = {pid: name for name, pid in place.airflow.pids.items()}
+    components = {pid: kind_of_name(name) for name, pid in place.airflow.pids.items()}
     components[place.server.pid] = "log service"
+    components |= {service.pid: kind_of_name(name) for name, service in place.services.items()}
     found: dict[str, list[psutil.Process]] = defaultdict(list)
     for process in psutil.Process().children(recursive=True):
         kind = components.get(process.pid) or kind_of(process)
         if kind:
             found[kind].append(process)
     return found
+
+
+def kind_of_name(name: str) -> str:
+    """What a component or service is of which there may be several, numbered ones."""
+    return name.rstrip(" 0123456789")
 
 
 def kind_of(process: psutil.Process) -> str | None:
@@ -38,6 +44,8 @@ def kind_of(process: psutil.Process) -> str | None:
         return "worker"
     if line.startswith("airflow worker -- "):
         return "task"
+    if "CoarseGrainedExecutorBackend" in line:
+        return "executor"
     if "job/resident.py" in line:
         return "resident process"
     if "org.apache.spark.deploy.SparkSubmit" in line:
@@ -58,7 +66,7 @@ def end_residents(place: Place) -> None:
 
 def end_idle_orphans(place: Place) -> None:
     """Ends workers that wait for work of a scheduler that is gone, and buries adopted children that have ended."""
-    known = {*place.airflow.pids.values(), place.server.pid}
+    known = {*place.airflow.pids.values(), place.server.pid, *(service.pid for service in place.services.values())}
     for child in psutil.Process().children():
         if child.pid in known:
             continue

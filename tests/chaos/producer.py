@@ -9,9 +9,8 @@ import time
 from aliyun.log import LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.sls.connection import SlsConnection
-from tests.chaos.place import PROJECT
+from tests.chaos.place import PROJECT, Line
 from tests.local.sdk import Unanswered, once
-from tests.machine import event
 
 LOGS_PER_GROUP = 20
 
@@ -23,11 +22,11 @@ class Producer:
     are logs of the service. `acknowledged` is how many events, by their numbers from 0, are there once at least.
     """
 
-    def __init__(self, connection: SlsConnection, logstore: str, seed: str, pause: float) -> None:
-        self.logstore, self.acknowledged, self.repeated = logstore, 0, 0
+    def __init__(self, connection: SlsConnection, line: Line, seed: str, pause: float) -> None:
+        self.line, self.acknowledged, self.repeated = line, 0, 0
         self._client, self._rng, self._pause = once(connection), random.Random(seed), pause
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"producer-{logstore}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"producer-{line.name}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -41,8 +40,8 @@ class Producer:
         while not self._stop.is_set():
             count = self._rng.randint(1, LOGS_PER_GROUP)
             numbers = range(self.acknowledged, self.acknowledged + count)
-            items = [LogItem(int(time.time()), contents=event(number)) for number in numbers]
-            while not self._put(PutLogsRequest(PROJECT, self.logstore, "ads", "10.0.0.1", items)):
+            items = [LogItem(int(time.time()), contents=self.line.log(number)) for number in numbers]
+            while not self._put(PutLogsRequest(PROJECT, self.line.name, "ads", "10.0.0.1", items)):
                 self.repeated += 1
                 time.sleep(0.2)
             self.acknowledged += count

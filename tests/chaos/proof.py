@@ -13,8 +13,11 @@ from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.sls import cursors
 from airflow_provider_slshudi.storage import Storage
 from tests.chaos.place import PROJECT, Line, Place
+from tests.crash.counts import as_url, reader_options
 from tests.local.sdk import by_ip
 from tests.machine import shard_ids
+
+Log = dict[str, str]
 
 
 @dataclass
@@ -40,31 +43,55 @@ class Outcome:
 def prove(place: Place, line: Line, acknowledged: int) -> Outcome:
     """Compares one pipeline: the SDK's reading of the logstore, hudi-rs' of the table, and `slshudi verify`."""
     held = logs_of(by_ip(place.server.connection()), line.name)
-    rows = rows_of(line)
+    found = _changes(line, held, acknowledged) if line.upserts else _events(line, held, acknowledged)
+    if pending := Timeline.load(Storage(line.table)).pending():
+        found.wrong.append(f"{line.name}: pending on the timeline: {pending}")
+    if live := place.ledger.live(line.name):
+        found.wrong.append(f"{line.name}: live in the ledger: {live}")
+    if not line.upserts:
+        code, report = place.slshudi("verify", line.name)
+        if code != 0 or report["ok"] is not True or report["rows"] != len(held):
+            found.wrong.append(f"{line.name}: slshudi verify ended with {code} for {len(held)} logs: {report}")
+    return found
+
+
+def _events(line: Line, held: dict[str, Log], acknowledged: int) -> Outcome:
+    """A row for each log, under its place in the logstore."""
+    events = {key: log["event_id"] for key, log in held.items()}
+    rows = rows_of(line, "_hoodie_record_key", "event_id")
     found = Outcome(logs=len(held))
     keys = Counter(key for key, _ in rows)
     found.lost = len(held.keys() - keys.keys())
     # A row that the service never held is one too many as well.
     found.doubled = sum(keys.values()) - len(held.keys() & keys.keys())
-    other = [key for key, event in rows if held.get(key, event) != event]
+    other = [key for key, event in rows if events.get(key, event) != event]
     if other:
         found.wrong.append(f"{line.name}: {len(other)} rows hold another log than the service: {other[:5]}")
     absent = {f"event-{number}" for number in range(acknowledged)} - {event for _, event in rows}
     if absent:
         found.wrong.append(f"{line.name}: {len(absent)} acknowledged events have no row: {sorted(absent)[:5]}")
-    if pending := Timeline.load(Storage(f"file://{line.table}")).pending():
-        found.wrong.append(f"{line.name}: pending on the timeline: {pending}")
-    if live := place.ledger.live(line.name):
-        found.wrong.append(f"{line.name}: live in the ledger: {live}")
-    code, report = place.slshudi("verify", line.name)
-    if code != 0 or report["ok"] is not True or report["rows"] != len(held):
-        found.wrong.append(f"{line.name}: slshudi verify ended with {code} for {len(held)} logs: {report}")
     return found
 
 
-def logs_of(client: LogClient, logstore: str) -> dict[str, str]:
-    """Row key and event id of every log that the logstore holds, as the official SDK reads them."""
-    held: dict[str, str] = {}
+def _changes(line: Line, held: dict[str, Log], acknowledged: int) -> Outcome:
+    """A row for each customer, with the newest of its changes."""
+    newest: dict[str, int] = {}
+    for log in held.values():
+        newest[log["id"]] = max(int(log["number"]), newest.get(log["id"], -1))
+    rows = rows_of(line, "id", "number")
+    found = Outcome(logs=len(held))
+    numbers = dict(rows)
+    found.lost = sum(numbers.get(id_, -1) < number for id_, number in newest.items())
+    found.doubled = len(rows) - len(numbers) + sum(number > newest.get(id_, -1) for id_, number in numbers.items())
+    absent = {*range(acknowledged)} - {int(log["number"]) for log in held.values()}
+    if absent:
+        found.wrong.append(f"{line.name}: the service does not hold {len(absent)} acknowledged logs")
+    return found
+
+
+def logs_of(client: LogClient, logstore: str) -> dict[str, Log]:
+    """Row key and content of every log that the logstore holds, as the official SDK reads them."""
+    held: dict[str, Log] = {}
     for shard in shard_ids(client, PROJECT, logstore):
         at = client.get_begin_cursor(PROJECT, logstore, shard).get_cursor()
         end = client.get_end_cursor(PROJECT, logstore, shard).get_cursor()
@@ -73,22 +100,18 @@ def logs_of(client: LogClient, logstore: str) -> dict[str, str]:
             groups = LogGroupListRaw.FromString(answer._raw_uncompressed_body).LogGroups
             for cursor, group in enumerate(groups, cursors.parse(at)):
                 for place, log in enumerate(group.Logs):
-                    held[f"{shard}-{cursor}-{place}"] = _event_of(log)
+                    held[f"{shard}-{cursor}-{place}"] = {item.Key: item.Value.decode() for item in log.Contents}
             at = answer.get_next_cursor()
     return held
 
 
-def _event_of(log: Any) -> str:
-    return str(next(content.Value.decode() for content in log.Contents if content.Key == "event_id"))
-
-
-def rows_of(line: Line) -> list[tuple[str, str]]:
-    """Row key and event id of every row of the table, as hudi-rs reads it."""
+def rows_of(line: Line, *names: str) -> list[tuple[Any, ...]]:
+    """Columns of every row of the table, as hudi-rs reads it."""
     from hudi import HudiReadOptions, HudiTableBuilder
 
-    table = HudiTableBuilder.from_base_uri(f"file://{line.table}").build()
-    options = HudiReadOptions(projection=["_hoodie_record_key", "event_id"])
-    rows: list[tuple[str, str]] = []
-    for batch in table.read_stream(options):
-        rows += zip(batch["_hoodie_record_key"].to_pylist(), batch["event_id"].to_pylist(), strict=True)
+    builder = HudiTableBuilder.from_base_uri(as_url(line.table))
+    table = builder.with_storage_options(reader_options(Storage(line.table))).build()
+    rows: list[tuple[Any, ...]] = []
+    for batch in table.read_stream(HudiReadOptions(projection=[*names])):
+        rows += zip(*(batch[name].to_pylist() for name in names), strict=True)
     return rows

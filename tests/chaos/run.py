@@ -6,17 +6,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from airflow_provider_slshudi.demo.airflow import AirflowRefused, AirflowUnreachable
+from airflow_provider_slshudi.exceptions import LedgerUnavailable
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.processes import adopt_orphans
 from airflow_provider_slshudi.ranges import Range, subtract
 from airflow_provider_slshudi.storage import Storage
 from tests.chaos.killer import Killer
 from tests.chaos.living import Living
-from tests.chaos.place import PROJECT, Line, Place, place
+from tests.chaos.place import PROJECT, Line, Place
 from tests.chaos.processes import end_residents
 from tests.chaos.producer import Producer
 from tests.chaos.proof import Outcome, prove
@@ -46,7 +45,7 @@ class Run:
         self.living = Living(place)
         self.unrest = Unrest(place, f"{seed}-unrest", UNREST_SECONDS)
         connection = place.server.connection()
-        self.producers = [Producer(connection, line.name, f"{seed}-{line.name}", PUT_SECONDS) for line in place.lines]
+        self.producers = [Producer(connection, line, f"{seed}-{line.name}", PUT_SECONDS) for line in place.lines]
         self.commits = dict.fromkeys((line.name for line in place.lines), 0)
         self._moved = dict.fromkeys(self.commits, time.monotonic())
         self._told = 0.0
@@ -93,31 +92,30 @@ def listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
 
 
-def chaos(home: Path, batches: int, pipelines: int, seed: int) -> tuple[Run, Outcome]:
+def disturb(place: Place, batches: int, seed: int) -> tuple[Run, Outcome]:
     """Runs until so many micro-batches are committed; gives what was done and found.
 
     Raises:
         Stuck: a pipeline did not get on.
     """
-    adopt_orphans()
-    with place(home, pipelines) as found:
-        run = Run(found, seed)
-        with _producing(run.producers):
-            while run.committed < batches:
+    run = Run(place, seed)
+    with _producing(run.producers):
+        while run.committed < batches:
+            with suppress(LedgerUnavailable):
                 run.killer.step(run.committed + run.aborted)
-                run.unrest.step()
                 run.look()
-                time.sleep(0.2)
-            run.unrest.end()
-            run.killer.end()
-            time.sleep(CALM_SECONDS)
-        _settle(run)
-        outcome = Outcome()
-        for line, producer in zip(found.lines, run.producers, strict=True):
-            outcome.add(prove(found, line, producer.acknowledged))
-        run.look()
-        outcome.wrong += run.living.living
-        end_residents(found)
+            run.unrest.step()
+            time.sleep(0.2)
+        run.unrest.end()
+        run.killer.end()
+        time.sleep(CALM_SECONDS)
+    _settle(run)
+    outcome = Outcome()
+    for line, producer in zip(place.lines, run.producers, strict=True):
+        outcome.add(prove(place, line, producer.acknowledged))
+    run.look()
+    outcome.wrong += run.living.living
+    end_residents(place)
     return run, outcome
 
 
@@ -175,7 +173,7 @@ def open_ends(place: Place, line: Line) -> bool:
         begin, end = bounds(client, PROJECT, line.name, shard)
         if begin < end and subtract([Range(shard, begin, end)], coverage):
             return True
-    return bool(Timeline.load(Storage(f"file://{line.table}")).pending())
+    return bool(Timeline.load(Storage(line.table)).pending())
 
 
 def explain(place: Place, line: Line) -> str:
