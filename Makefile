@@ -53,6 +53,7 @@ topology: setup ## Two hundred batches on what several machines run, all of it k
 	@command -v redis-server >/dev/null || { echo "topology: install Debian's redis-server first" >&2; exit 1; }
 	@$(VENV)/bin/python tools/setup.py extra topology
 	@$(VENV)/bin/python -m tests.topology --batches 200 $(if $(SEED),--seed $(SEED))
+	@$(VENV)/bin/python -m tests.topology.first_batch
 	@$(VENV)/bin/python benchmarks/cluster.py
 
 crash-matrix: setup ## Every process killed at every point where state changes; each case ends with exact counts

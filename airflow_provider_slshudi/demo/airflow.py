@@ -56,6 +56,8 @@ class LocalAirflow:
         triggerer: whether there is one; the DAGs of this package need it only for tasks that are `deferrable`.
     """
 
+    _python = sys.executable
+
     def __init__(
         self,
         directory: Path,
@@ -240,7 +242,7 @@ class LocalAirflow:
     def _run(self, name: str, command: list[str]) -> psutil.Popen:
         with self._log(name).open("ab") as log:
             return psutil.Popen(
-                [sys.executable, "-m", "airflow", *command],
+                [self._python, "-m", "airflow", *command],
                 env=self.environment,
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,
