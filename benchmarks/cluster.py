@@ -47,7 +47,7 @@ def main() -> None:
         server = stack.enter_context(replay(POOL_PULLS))
         ledger, store = stack.enter_context(postgres()), stack.enter_context(s3_store(BUCKET))
         stack.enter_context(variables(store))
-        cluster = stack.enter_context(spark_cluster(store, WORKERS, cores=1))
+        cluster = stack.enter_context(spark_cluster({**store, "JAVA_TOOL_OPTIONS": ""}, WORKERS, cores=1))
         # Drivers of local mode have no use for the cluster's settings, and do not mind them.
         stack.enter_context(variables({"SPARK_CONF_DIR": str(cluster.settings), "SPARK_LOCAL_IP": "127.0.0.1"}))
         masters = {"local mode": "local[2]", "cluster": cluster.master}

@@ -13,6 +13,7 @@ from typing import Any
 from py4j.java_gateway import GatewayParameters, JavaGateway, java_import, launch_gateway
 
 from airflow_provider_slshudi.spark import packages
+from tests.services import BRIEF
 
 COORDINATES = (
     "org.apache.hadoop:hadoop-client-minicluster:3.3.4",
@@ -61,7 +62,7 @@ def hadoop(nodes: int = 2) -> Iterator[Hadoop]:
             port = launch_gateway(
                 classpath=":".join([*jars, f"{spark}/*"]),
                 jarpath=str(next(spark.glob("py4j-*.jar"))),
-                javaopts=[*_OPENED, "-Xmx1g", f"-Dtest.build.data={root}", f"-Dhadoop.log.dir={root}"],
+                javaopts=[*_OPENED, *BRIEF.split(), "-Xmx1g", f"-Dtest.build.data={root}", f"-Dhadoop.log.dir={root}"],
                 java_path=str(packages.java_home() / "bin" / "java"),
                 die_on_exit=True,
                 redirect_stdout=log,

@@ -197,6 +197,10 @@ def _mariadbd() -> str:
     return shutil.which("mariadbd") or "/usr/sbin/mariadbd"
 
 
+BRIEF = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""Java's options where two cores start many JVMs that live for seconds."""
+
+
 @dataclass(frozen=True)
 class SparkCluster:
     """A standalone cluster: its master, the address of its page, the folder of its settings with its secret, and its
@@ -229,8 +233,8 @@ def spark_cluster(
         known["spark.network.crypto.enabled"] = "true"
         lines = [f"{name} {value}\n" for name, value in known.items()]
         (settings / "spark-defaults.conf").write_text("".join(lines))
-        variables = {**os.environ, **runtime.environment(), **environment, "SPARK_LOCAL_IP": "127.0.0.1"}
-        variables["SPARK_CONF_DIR"] = str(settings)
+        variables = {**os.environ, **runtime.environment(), "JAVA_TOOL_OPTIONS": BRIEF, **environment}
+        variables |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(settings)}
         cluster = SparkCluster(f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{web}", settings)
 
         def start(name: str, role: str, web: int, *arguments: str) -> None:
@@ -270,9 +274,10 @@ def s3_server(bucket: str, secret: str = "") -> Iterator[S3Store]:
     key = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": secret or "tests-secret", "AWS_REGION": "us-east-1"}
     with tempfile.TemporaryDirectory(prefix="slshudi-s3-") as directory:
         names = ("master.port", "volume.port", "filer.port", "s3.port")
-        # Each port's number plus 10,000 is taken for gRPC. Processes that look at once begin at different numbers.
+        # Each port's number plus 10,000 is taken for gRPC; both are below those that any connection may get, which
+        # begin at 32,768. Processes that look at once begin at different numbers.
         least = os.getpid() % 900
-        ports = {name: _free_port(range(20_000 + 1000 * n + least, 21_000 + 1000 * n)) for n, name in enumerate(names)}
+        ports = {name: _free_pair(range(11_000 + 1000 * n + least, 12_000 + 1000 * n)) for n, name in enumerate(names)}
         command = [str(Path(sys.executable).with_name("weed")), "server", f"-dir={directory}", "-ip=127.0.0.1"]
         command += [
             "-filer",
@@ -380,13 +385,21 @@ def _unprivileged(directory: Path) -> dict[str, Any]:
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
-def _free_port(among: Iterable[int] = (0,)) -> int:
-    """The first port of `among` that nobody listens on; any by default."""
+def _free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _free_pair(among: Iterable[int]) -> int:
+    """The first port of `among` that nobody listens on, nor on the one 10,000 above."""
     for wanted in among:
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", wanted))
-            port: int = probe.getsockname()[1]
-            return port
+        with suppress(OSError), socket.socket() as low, socket.socket() as high:
+            low.bind(("127.0.0.1", wanted))
+            high.bind(("127.0.0.1", wanted + 10_000))
+            return wanted
     pytest.fail("no free port")
 
 

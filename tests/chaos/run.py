@@ -98,12 +98,14 @@ def disturb(place: Place, batches: int, seed: int) -> tuple[Run, Outcome]:
     Raises:
         Stuck: a pipeline did not get on.
     """
-    run = Run(place, seed)
+    run, decided = Run(place, seed), 0
     with _producing(run.producers):
         while run.committed < batches:
             with suppress(LedgerUnavailable):
-                run.killer.step(run.committed + run.aborted)
                 run.look()
+                decided = run.committed + run.aborted
+            # It is who starts the ledger's server again.
+            run.killer.step(decided)
             run.unrest.step()
             time.sleep(0.2)
         run.unrest.end()

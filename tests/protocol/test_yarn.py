@@ -16,6 +16,7 @@ from airflow_provider_slshudi.spark import executors, packages
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from tests.hadoop import Hadoop, hadoop
 from tests.scenarios import Scenario
+from tests.services import BRIEF
 
 pytestmark = pytest.mark.long
 
@@ -39,6 +40,8 @@ def test_batches_and_a_proof_on_yarn(
         # Nothing is sent that lies on this machine already.
         "spark.yarn.jars": f"local:{packages.spark_home()}/jars/*",
         "spark.executor.instances": "2",
+        "spark.executor.extraJavaOptions": BRIEF,
+        "spark.yarn.am.extraJavaOptions": BRIEF,
         "spark.executor.memory": "512m",
         "spark.yarn.am.memory": "512m",
     }

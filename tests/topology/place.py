@@ -16,7 +16,7 @@ from airflow_provider_slshudi.protocol.work import LEASE_SECONDS
 from tests.chaos.place import HABITS, QUICK, Habits, Line, Place, Served, change, log_service, write_line
 from tests.machine import connection, environment, variables
 from tests.pipelines import customers
-from tests.services import postgres_server, redis_server, s3_server, spark_cluster
+from tests.services import BRIEF, postgres_server, redis_server, s3_server, spark_cluster
 from tests.topology.airflow import CeleryAirflow
 
 BUCKET = "lake"
@@ -28,9 +28,7 @@ LINES = [
 SPARK_WORKERS, CORES = 2, 3
 # Room for the batches of all pipelines at once; an executor on each Spark worker.
 _CONF = {"spark.cores.max": "2", "spark.executor.cores": "1", "spark.executor.memory": "512m"}
-_BRIEF = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""Two cores start all JVMs of three batches at once."""
-_SPARK = {"connection": "spark_default", "conf": {**_CONF, "spark.executor.extraJavaOptions": _BRIEF}}
+_SPARK = {"connection": "spark_default", "conf": {**_CONF}}
 DISTURBED = Habits(
     {
         **HABITS.weights,
@@ -82,7 +80,7 @@ def place(home: Path) -> Iterator[Place]:
             "AIRFLOW_CONN_SPARK_DEFAULT": connection("spark", host=f"spark://{spark.host}", port=spark.port),
             "SPARK_CONF_DIR": str(cluster.settings),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_SUBMIT_OPTS": _BRIEF,
+            "SPARK_SUBMIT_OPTS": BRIEF,
         }
         airflow = stack.enter_context(CeleryAirflow(home / "airflow", dags, airflow_url, broker, told))
         for line in LINES:
