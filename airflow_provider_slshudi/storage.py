@@ -51,7 +51,8 @@ class Storage:
         path = _SCHEME.sub("", self.uri)
         if self.uri.startswith("file:"):
             return fs.LocalFileSystem(), path
-        return fs.S3FileSystem(endpoint_override=os.environ.get("AWS_ENDPOINT_URL")), path
+        # A small file takes one request, and not the three of an upload in parts, which a killed process leaves behind.
+        return fs.S3FileSystem(endpoint_override=os.environ.get("AWS_ENDPOINT_URL"), allow_delayed_open=True), path
 
     @property
     def filesystem(self) -> fs.FileSystem:
