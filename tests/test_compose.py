@@ -5,10 +5,14 @@ import json
 import re
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docker-compose.yaml").read_text(encoding="utf-8")
@@ -26,6 +30,7 @@ def test_there_is_every_part() -> None:
     assert set(SERVICES) == {
         *("postgres", "s3", "sls", "spark-master", "spark-worker"),
         *("airflow-init", "airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer"),
+        *("metrics-token", "prometheus", "grafana"),
     }
 
 
@@ -70,7 +75,7 @@ def test_files_that_a_command_runs_are_in_the_image(name: str) -> None:
             assert path in DOCKERFILE
 
 
-@pytest.mark.parametrize("line", re.findall(r"^COPY (.+)$", DOCKERFILE, re.MULTILINE))
+@pytest.mark.parametrize("line", re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE))
 def test_files_that_the_image_copies_exist(line: str) -> None:
     kept = re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(encoding="utf-8"), re.MULTILINE)
     for source in line.split()[:-1]:
@@ -109,6 +114,42 @@ def test_the_local_server_takes_these_options_and_its_secret_by_environment() ->
     options = [word.split("=")[0] for word in sls["command"] if word.startswith("--")]
     assert not [option for option in options if option not in known]
     assert not [name for name in sls["environment"] if name not in package_text()]
+
+
+def test_prometheus_reads_what_airflow_shows_with_the_token_that_is_kept() -> None:
+    example, ours = (
+        yaml.safe_load((ROOT / folder / "prometheus.yaml").read_text(encoding="utf-8"))
+        for folder in ("monitoring", "docker")
+    )
+    (job,), (like) = ours["scrape_configs"], example["scrape_configs"][0]
+    assert (job["job_name"], job["metrics_path"]) == (like["job_name"], like["metrics_path"])
+    _, _, url, token = SERVICES["metrics-token"]["command"]
+    assert job["authorization"]["credentials_file"] == token
+    assert [url] == [f"http://{target}" for target in job["static_configs"][0]["targets"]]
+    mounted = {volume.split(":")[1] for volume in SERVICES["prometheus"]["volumes"]}
+    assert {*ours["rule_files"], str(Path(token).parent)} <= mounted
+
+
+def test_the_token_is_kept_in_the_file(tmp_path: Path) -> None:
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"access_token": self.path}).encode())
+
+    file = tmp_path / "airflow-token"
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.handle_request).start()
+        command: list[str | Path] = [
+            sys.executable,
+            ROOT / "docker" / "token.py",
+            f"http://127.0.0.1:{server.server_port}",
+            file,
+        ]
+        with subprocess.Popen(command) as kept:
+            until("the token is there", file.exists)
+            kept.kill()
+    assert file.read_text() == "/auth/token"
 
 
 def test_airflow_is_one_version_of_the_truth() -> None:
