@@ -48,7 +48,16 @@ _CONNECT_SECONDS = 10
 _LOCK_SECONDS = 20
 _STATEMENT_SECONDS = 30
 # Longer than any limit that the server keeps itself, a migration's lock included.
-_ANSWER_SECONDS = 90.0
+_ANSWER_SECONDS = 90
+# MySQL knows no limit on an idle transaction alone: an idle connection of the pool is closed too, and made again. A
+# server that is not strict cuts texts that are too long, and says nothing.
+_MYSQL_SESSION = (
+    f"SET SESSION wait_timeout = {_STATEMENT_SECONDS}, innodb_lock_wait_timeout = {_LOCK_SECONDS}, "
+    "lock_wait_timeout = 60, sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')"
+)
+# MySQL's driver has one type for servers that are gone and for statements that no server would take: what is there
+# already, is not there, may not be done. https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
+_MYSQL_REFUSES = {1050, 1054, 1060, 1061, 1064, 1091, 1142, 1143, 1227, 1364}
 _DRIVERS = {
     "sqlite": "sqlite",
     "postgresql": "postgresql+psycopg",
@@ -61,7 +70,7 @@ def open_engine(url: str) -> Engine:
     """The engine for a ledger at an SQLAlchemy URL; nothing is connected yet.
 
     SQLite waits for other writers and writes in WAL mode; PostgreSQL (psycopg 3) and MySQL read committed data,
-    with time limits on connecting, and on PostgreSQL on statements, locks and answers.
+    with time limits on connecting, locks, answers and idle transactions, and on PostgreSQL on statements.
 
     Raises:
         ConfigError: the URL is invalid, names no file, or names another database than these three.
@@ -78,6 +87,12 @@ def open_engine(url: str) -> Engine:
         # A host that vanished without closing is noticed within about half a minute.
         options["connect_args"] |= {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
         options["connect_args"] |= {"tcp_user_timeout": _STATEMENT_SECONDS * 1000}
+    elif backend == "mysql":
+        options["connect_args"] |= {
+            "read_timeout": _ANSWER_SECONDS,
+            "write_timeout": _ANSWER_SECONDS,
+            "init_command": _MYSQL_SESSION,
+        }
     try:
         engine = create_engine(target, **options)
     except ModuleNotFoundError as error:
@@ -220,7 +235,8 @@ def transaction(engine: Engine, *, write: bool) -> Iterator[Connection]:
             raise LedgerError(f"ledger {where} has no tables: migrate it first ({reason})") from error
         if engine.dialect.name == "sqlite" and isinstance(error, OperationalError) and "locked" not in reason:
             require_files(engine.url)
-        if isinstance(error, (OperationalError, InterfaceError, InternalError)) or error.connection_invalidated:
+        is_fault = isinstance(error, (OperationalError, InterfaceError, InternalError)) and not _is_refused(error)
+        if is_fault or error.connection_invalidated:
             raise LedgerUnavailable(f"ledger {where} did not answer: {reason}") from error
         raise LedgerError(f"ledger {where} refused: {reason}") from error
 
@@ -251,6 +267,10 @@ def _is_missing_table(error: DBAPIError) -> bool:
     orig = error.orig
     state, args = getattr(orig, "sqlstate", None), getattr(orig, "args", ())
     return state == "42P01" or args[:1] == (1146,) or "no such table" in str(orig)
+
+
+def _is_refused(error: DBAPIError) -> bool:
+    return not _MYSQL_REFUSES.isdisjoint(getattr(error.orig, "args", ())[:1])
 
 
 def now(connection: Connection) -> datetime:
@@ -341,8 +361,12 @@ def _alone(connection: Connection) -> Iterator[None]:
         raise LedgerUnavailable(f"ledger {shown(connection.engine.url)}: somebody else has migrated it for a minute")
     try:
         yield
+        # Whoever is next reads the version that is committed.
+        connection.exec_driver_sql("COMMIT")
     finally:
-        connection.execute(text("SELECT RELEASE_LOCK(:name)"), {"name": name})
+        # With a connection its locks end.
+        if not connection.invalidated:
+            connection.execute(text("SELECT RELEASE_LOCK(:name)"), {"name": name})
 
 
 def _config() -> Config:

@@ -121,7 +121,7 @@ def take(connection: Connection, leases: Table, pipeline: str, holder: str, seco
     at, found = now(connection), _read(connection, leases, pipeline)
     if over := _over(found, at):
         expires = at + timedelta(seconds=seconds)
-        values = {"holder": holder, "nonce": nonce, "expires": expires, "process": this_process()}
+        values = {"holder": holder[: models.NAME_LENGTH], "nonce": nonce, "expires": expires, "process": this_process()}
         if _change(connection, leases, pipeline, found.nonce, found.expires, values):
             if over != _FREE:
                 _log.warning("pipeline %s: %s held the lease: %s", pipeline, found.holder, over)

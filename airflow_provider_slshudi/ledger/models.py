@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import TypeDecorator
 
-# Names compare byte by byte on MySQL too, as they do elsewhere.
+# Names compare letter by letter on MySQL too, as they do elsewhere; but there, blanks at their ends do not count.
 _MYSQL: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin", "mysql_engine": "InnoDB"}
 
 PREFIX = "slshudi_"

@@ -33,6 +33,17 @@ def test_a_held_lease_names_its_holder_and_its_end(ledger: Ledger) -> None:
         assert lease.holder == "second"
 
 
+def test_the_name_of_a_run_may_be_as_long_as_airflow_lets_it_be(ledger: Ledger) -> None:
+    name = "d" * 250 + "/" + "r" * 250
+    with (
+        ledger.lease(PIPELINE, name),
+        pytest.raises(LeaseHeld, match="d" * 250) as caught,
+        ledger.lease(PIPELINE, "second"),
+    ):
+        pytest.fail("two decide at once")
+    assert name.startswith(caught.value.holder)
+
+
 def test_the_same_name_does_not_enter_twice(ledger: Ledger) -> None:
     with ledger.lease(PIPELINE, "task"), pytest.raises(LeaseHeld), ledger.lease(PIPELINE, "task"):
         pytest.fail("a task and its retry decide at once")

@@ -9,12 +9,13 @@ import sqlite3
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Engine, event, text
+from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
@@ -201,6 +202,74 @@ def test_a_ledger_of_a_newer_version_is_left_alone(tmp_path: Path, sqlite_templa
         connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")  # noqa: S608 - a constant
     with pytest.raises(LedgerError, match="9999"):
         migrate(open_engine(f"sqlite:///{path}"))
+
+
+@pytest.fixture
+def fresh_mariadb(mariadb_engine: Engine) -> Iterator[Engine]:
+    """An empty database on a server that is not strict."""
+    with mariadb_engine.execution_options(isolation_level="AUTOCOMMIT").connect() as admin:
+        strict = admin.execute(text("SELECT @@GLOBAL.sql_mode")).scalar_one()
+        for statement in ("DROP DATABASE IF EXISTS slshudi_fresh", "CREATE DATABASE slshudi_fresh"):
+            admin.execute(text(statement))
+        admin.execute(text("SET GLOBAL sql_mode = ''"))
+        engine = open_engine(mariadb_engine.url.set(database="slshudi_fresh").render_as_string(hide_password=False))
+        yield engine
+        engine.dispose()
+        admin.execute(text("SET GLOBAL sql_mode = :strict"), {"strict": strict})
+
+
+class _Killed(BaseException):
+    """The process ends."""
+
+
+def test_a_migration_on_mysql_that_is_killed_at_any_statement_is_ended_by_the_next(fresh_mariadb: Engine) -> None:
+    left, done = 0, list[str]()
+
+    def kill(_: Connection, __: object, statement: str, *rest: object) -> None:
+        nonlocal left
+        if statement.split()[0] in ("CREATE", "ALTER", "INSERT", "UPDATE", "COMMIT"):
+            left -= 1
+            if left == 0:
+                raise _Killed
+            done.append(statement)
+
+    def empty() -> None:
+        with fresh_mariadb.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+            connection.execute(text("DROP DATABASE slshudi_fresh"))
+            connection.execute(text("CREATE DATABASE slshudi_fresh"))
+        fresh_mariadb.dispose()
+
+    event.listen(fresh_mariadb, "before_cursor_execute", kill)
+    migrate(fresh_mariadb)
+    total = len(done)
+    assert total > 30
+    for number in range(1, total + 1):
+        empty()
+        left = number
+        with pytest.raises(_Killed):
+            migrate(fresh_mariadb)
+        fresh_mariadb.dispose()
+        migrate(fresh_mariadb)
+        with fresh_mariadb.connect() as connection:
+            context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+            found = compare_metadata(context, metadata)
+        assert found == [], f"killed at {number} of {total}"
+
+
+def test_mysql_cuts_no_text_and_waits_for_nobody_for_long(fresh_mariadb: Engine) -> None:
+    migrate(fresh_mariadb)
+    with fresh_mariadb.connect() as connection:
+        strict, idle = connection.execute(text("SELECT @@SESSION.sql_mode, @@SESSION.wait_timeout")).one()
+    assert "STRICT_TRANS_TABLES" in strict and idle == 30
+    with pytest.raises(LedgerError, match="too long"), transaction(fresh_mariadb, write=True) as connection:
+        connection.execute(text("INSERT INTO slshudi_service_lease (pipeline, nonce) VALUES ('a', REPEAT('b', 33))"))
+
+
+def test_what_mysql_will_never_take_is_no_fault_that_passes(fresh_mariadb: Engine) -> None:
+    migrate(fresh_mariadb)
+    with pytest.raises(LedgerError, match="refused") as caught, transaction(fresh_mariadb, write=True) as connection:
+        connection.execute(text("SELECT nothing FROM slshudi_pipeline"))
+    assert not isinstance(caught.value, LedgerUnavailable)
 
 
 def _migrate(url: str, start: object, results: object) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import sqlalchemy as sa
-from alembic import op
 from sqlalchemy.dialects import mysql
+
+from airflow_provider_slshudi.ledger.migrations import stepwise
 
 revision = "0001"
 down_revision = None
@@ -35,7 +36,7 @@ def _key(name: str, type_: sa.types.TypeEngine[Any]) -> sa.Column[Any]:
 
 def upgrade() -> None:
     """Creates all tables."""
-    op.create_table(
+    stepwise.create_table(
         "slshudi_pipeline",
         _column("name", sa.String(250), primary_key=True),
         _column("source", sa.String(700)),
@@ -43,7 +44,7 @@ def upgrade() -> None:
         _column("created", _TIME),
         **_MYSQL,
     )
-    op.create_table(
+    stepwise.create_table(
         "slshudi_lease",
         _pipeline(),
         _column("holder", sa.String(250), nullable=True),
@@ -51,7 +52,7 @@ def upgrade() -> None:
         _column("expires", _TIME, nullable=True),
         **_MYSQL,
     )
-    op.create_table(
+    stepwise.create_table(
         "slshudi_shard",
         _pipeline(),
         _key("shard", sa.Integer()),
@@ -63,7 +64,7 @@ def upgrade() -> None:
         _column("rows_per_group", sa.Float(), nullable=True),
         **_MYSQL,
     )
-    op.create_table(
+    stepwise.create_table(
         "slshudi_transaction",
         _column("id", sa.String(40), primary_key=True),
         _pipeline(primary_key=False),
@@ -86,8 +87,8 @@ def upgrade() -> None:
     )
     for columns in (["id"], ["state", "id"], ["completed"]):
         name = "_".join(["slshudi_transaction_pipeline", *columns])
-        op.create_index(name, "slshudi_transaction", ["pipeline", *columns])
-    op.create_table(
+        stepwise.create_index(name, "slshudi_transaction", ["pipeline", *columns])
+    stepwise.create_table(
         "slshudi_range",
         _transaction(),
         _key("shard", sa.Integer()),
@@ -100,7 +101,7 @@ def upgrade() -> None:
         _column("last_time", sa.BigInteger(), nullable=True),
         **_MYSQL,
     )
-    op.create_table(
+    stepwise.create_table(
         "slshudi_coverage",
         _pipeline(),
         _key("shard", sa.Integer()),
@@ -108,7 +109,7 @@ def upgrade() -> None:
         _column("end_cursor", sa.BigInteger()),
         **_MYSQL,
     )
-    op.create_table(
+    stepwise.create_table(
         "slshudi_event",
         _column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),
         _transaction(primary_key=False),
@@ -117,4 +118,4 @@ def upgrade() -> None:
         _column("detail", sa.Text()),
         **_MYSQL,
     )
-    op.create_index("slshudi_event_transaction_id_id", "slshudi_event", ["transaction_id", "id"])
+    stepwise.create_index("slshudi_event_transaction_id_id", "slshudi_event", ["transaction_id", "id"])

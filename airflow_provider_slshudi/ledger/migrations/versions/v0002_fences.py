@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from alembic import op
+
+from airflow_provider_slshudi.ledger.migrations import stepwise
 
 revision = "0002"
 down_revision = "0001"
@@ -11,5 +12,5 @@ down_revision = "0001"
 
 def upgrade() -> None:
     """Adds the columns."""
-    op.add_column("slshudi_lease", sa.Column("process", sa.String(250)))
-    op.add_column("slshudi_pipeline", sa.Column("accepted", sa.String(32)))
+    stepwise.add_column("slshudi_lease", sa.Column("process", sa.String(250)))
+    stepwise.add_column("slshudi_pipeline", sa.Column("accepted", sa.String(32)))

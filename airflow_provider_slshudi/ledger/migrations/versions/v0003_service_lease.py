@@ -6,13 +6,15 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
+from airflow_provider_slshudi.ledger.migrations import stepwise
+
 revision = "0003"
 down_revision = "0002"
 
 
 def upgrade() -> None:
     """Creates the table, with a row for each pipeline."""
-    op.create_table(
+    stepwise.create_table(
         "slshudi_service_lease",
         sa.Column("pipeline", sa.String(250), sa.ForeignKey("slshudi_pipeline.name"), primary_key=True, nullable=False),
         sa.Column("holder", sa.String(250)),
@@ -23,4 +25,7 @@ def upgrade() -> None:
         mysql_collate="utf8mb4_bin",
         mysql_engine="InnoDB",
     )
-    op.execute("INSERT INTO slshudi_service_lease (pipeline) SELECT name FROM slshudi_pipeline")
+    op.execute(
+        "INSERT INTO slshudi_service_lease (pipeline) SELECT name FROM slshudi_pipeline "
+        "WHERE name NOT IN (SELECT pipeline FROM slshudi_service_lease)"
+    )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from alembic import op
+
+from airflow_provider_slshudi.ledger.migrations import stepwise
 
 revision = "0004"
 down_revision = "0003"
@@ -11,4 +12,4 @@ down_revision = "0003"
 
 def upgrade() -> None:
     """Adds the column; the next plan fills it for every shard that the service still has."""
-    op.add_column("slshudi_shard", sa.Column("last_end", sa.BigInteger()))
+    stepwise.add_column("slshudi_shard", sa.Column("last_end", sa.BigInteger()))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import sqlalchemy as sa
-from alembic import op
 from sqlalchemy.dialects import mysql
+
+from airflow_provider_slshudi.ledger.migrations import stepwise
 
 revision = "0005"
 down_revision = "0004"
@@ -17,9 +18,9 @@ _OPTIONS: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb
 
 def upgrade() -> None:
     """Creates three tables, an index of runs, and a column that the next plan fills."""
-    op.create_index("slshudi_transaction_run_id", "slshudi_transaction", ["run_id"])
-    op.add_column("slshudi_shard", sa.Column("unread_since", sa.BigInteger()))
-    op.create_table(
+    stepwise.create_index("slshudi_transaction_run_id", "slshudi_transaction", ["run_id"])
+    stepwise.add_column("slshudi_shard", sa.Column("unread_since", sa.BigInteger()))
+    stepwise.create_table(
         "slshudi_sighting",
         sa.Column("pipeline", sa.String(250), primary_key=True, nullable=False),
         sa.Column("at", _TIME, primary_key=True, nullable=False),
@@ -31,7 +32,7 @@ def upgrade() -> None:
         sa.Column("kept", sa.BigInteger()),
         **_OPTIONS,
     )
-    op.create_table(
+    stepwise.create_table(
         "slshudi_trouble",
         sa.Column("pipeline", sa.String(250), primary_key=True, nullable=False),
         sa.Column("dag_id", sa.String(250), primary_key=True, nullable=False),
@@ -46,7 +47,7 @@ def upgrade() -> None:
         sa.Column("times", sa.Integer(), nullable=False),
         **_OPTIONS,
     )
-    op.create_table(
+    stepwise.create_table(
         "slshudi_deed",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),
         sa.Column("pipeline", sa.String(250), nullable=False),
@@ -59,4 +60,4 @@ def upgrade() -> None:
         sa.Column("result", sa.Text()),
         **_OPTIONS,
     )
-    op.create_index("slshudi_deed_pipeline_id", "slshudi_deed", ["pipeline", "id"])
+    stepwise.create_index("slshudi_deed_pipeline_id", "slshudi_deed", ["pipeline", "id"])

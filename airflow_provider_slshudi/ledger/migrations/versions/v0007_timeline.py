@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from alembic import op
 from sqlalchemy.dialects import mysql
+
+from airflow_provider_slshudi.ledger.migrations import stepwise
 
 revision = "0007"
 down_revision = "0006"
@@ -12,7 +13,7 @@ down_revision = "0006"
 
 def upgrade() -> None:
     """Creates the table; the next settle of each pipeline fills it."""
-    op.create_table(
+    stepwise.create_table(
         "slshudi_timeline",
         sa.Column("pipeline", sa.String(250), primary_key=True, nullable=False),
         sa.Column("at", sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql"), nullable=False),

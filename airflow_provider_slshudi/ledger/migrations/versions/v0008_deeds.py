@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from alembic import op
+
+from airflow_provider_slshudi.ledger.migrations import stepwise
 
 revision = "0008"
 down_revision = "0007"
@@ -11,4 +12,4 @@ down_revision = "0007"
 
 def upgrade() -> None:
     """Adds the column; deeds of before have none."""
-    op.add_column("slshudi_deed", sa.Column("about", sa.JSON()))
+    stepwise.add_column("slshudi_deed", sa.Column("about", sa.JSON()))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from alembic import op
 from sqlalchemy.dialects import mysql
+
+from airflow_provider_slshudi.ledger.migrations import stepwise
 
 revision = "0009"
 down_revision = "0008"
@@ -14,7 +15,7 @@ _TIME = sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql")
 
 def upgrade() -> None:
     """Creates the table, which the next batches fill."""
-    op.create_table(
+    stepwise.create_table(
         "slshudi_unnamed_key",
         sa.Column("pipeline", sa.String(250), primary_key=True, nullable=False),
         sa.Column("id", sa.String(64), primary_key=True, nullable=False),
@@ -29,4 +30,4 @@ def upgrade() -> None:
         mysql_collate="utf8mb4_bin",
         mysql_engine="InnoDB",
     )
-    op.create_index("slshudi_unnamed_key_first", "slshudi_unnamed_key", ["first"])
+    stepwise.create_index("slshudi_unnamed_key_first", "slshudi_unnamed_key", ["first"])
