@@ -173,7 +173,10 @@ class Storage:
         return [path for path, info in zip(paths, found, strict=True) if info.is_file]
 
     def create(self, path: str) -> pa.NativeFile:
-        """A stream that writes a new file under its own name; makes the file's folder."""
+        """A stream that writes a new file under its own name; makes the file's folder.
+
+        An object store has no file before `complete`, and may say only there that it refuses.
+        """
         target = self.full(path)
         try:
             self._make_parent(target)
@@ -181,9 +184,19 @@ class Storage:
         except OSError as error:
             raise self._unreadable(path, error) from error
 
+    def complete(self, path: str, stream: pa.NativeFile) -> None:
+        """Closes the stream of a new file."""
+        try:
+            stream.close()
+        except OSError as error:
+            raise self._unreadable(path, error) from error
+
     def size(self, path: str) -> int:
         """Bytes of a file that exists."""
-        return int(self.filesystem.get_file_info(self.full(path)).size)
+        try:
+            return int(self.filesystem.get_file_info(self.full(path)).size)
+        except OSError as error:
+            raise self._unreadable(path, error) from error
 
     def relative(self, path: str) -> str:
         """A file's path within the table, from its path as Hadoop names it.

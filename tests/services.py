@@ -76,13 +76,17 @@ class Service:
 
         until(f"{self.log.stem} answers", answers, explain=lambda: self.log.read_text()[-3000:])
 
+    def kill(self) -> None:
+        """Ends it at once."""
+        self._process.kill()
+
     def stop(self) -> None:
         """Ends it."""
         self._process.terminate()
         try:
             self._process.wait(20)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self.kill()
             self._process.wait()
 
 
@@ -299,7 +303,11 @@ def s3_server(bucket: str, secret: str = "") -> Iterator[S3Store]:
                 allow_bucket_creation=True,
             )
             store.create_dir(bucket)
-            yield S3Store({**key, "AWS_ENDPOINT_URL": endpoint}, service)
+            try:
+                yield S3Store({**key, "AWS_ENDPOINT_URL": endpoint}, service)
+            finally:
+                # Asked to end, it takes twenty seconds for farewells, and its folder goes anyway.
+                service.kill()
 
 
 @contextmanager

@@ -66,7 +66,7 @@ def bar(storage: Storage, instant: str) -> None:
     for left in reversed(range(_TRIES)):
         storage.delete_files(marked(storage, instant))
         try:
-            storage.create(place).close()
+            storage.complete(place, storage.create(place))
             return
         except TimelineUnreadable:
             if not left:

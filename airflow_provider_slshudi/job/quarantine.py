@@ -57,8 +57,10 @@ class Staging:
 
     def __exit__(self, *error: object) -> None:
         if self._writer is not None:
-            self._writer.close()
-            self._stream.close()
+            try:
+                self._writer.close()
+            finally:
+                self._storage.complete(self._name, self._stream)
             reach(Point.APPEND_TASK_STAGED)
 
     def add(self, logs: pa.Table, unfit: Unfit, shard: int) -> None:

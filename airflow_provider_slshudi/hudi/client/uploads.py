@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from airflow_provider_slshudi.hudi.client.gateway import Gateway, hadoop_path
 
@@ -18,9 +19,10 @@ _SCHEMES = ("s3", "s3a", "s3n")
 
 
 def end_old(gateway: Gateway, table: str, older: timedelta = OLD) -> int:
-    """Ends uploads below a table that began longer ago than `older`, by the store's clock; returns how many.
+    """Ends uploads below a table that began longer ago than `older`; returns how many.
 
-    It says so and goes on where the store does not let it: nothing of the table depends on it.
+    The store's clock says when they began, this machine's how long ago that is. What the store does not let it end is
+    told, and stays: nothing of the table depends on it.
     """
     path = gateway.jvm.org.apache.hadoop.fs.Path(hadoop_path(table))
     store = path.getFileSystem(gateway.storage_conf.unwrap())
@@ -32,9 +34,20 @@ def end_old(gateway: Gateway, table: str, older: timedelta = OLD) -> int:
         while found.hasNext():
             upload = found.next()
             if upload.getInitiated().getTime() / 1000 < before:
-                writer.abortMultipartUpload(upload)
-                ended += 1
-    except Py4JJavaError as error:
-        reason = error.java_exception.getMessage()
-        print(f"{table}: uploads that nobody goes on with could not be looked for, and stay: {reason}")
+                ended += _end(writer, upload)
+    except Py4JError as error:
+        print(f"{table}: uploads that nobody goes on with could not be looked for, and stay: {_reason(error)}")
     return ended
+
+
+def _end(writer: Any, upload: Any) -> bool:
+    try:
+        writer.abortMultipartUpload(upload)
+    except Py4JError as error:
+        print(f"{upload.getKey()}: an upload that nobody goes on with could not be ended, and stays: {_reason(error)}")
+        return False
+    return True
+
+
+def _reason(error: Py4JError) -> str:
+    return str(error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else error)

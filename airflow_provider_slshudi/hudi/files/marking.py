@@ -37,7 +37,7 @@ class AttemptFile:
     def close(self) -> None:
         """Completes the file."""
         if self._sink is not None:
-            self._sink.close()
+            self._storage.complete(self.path, self._sink)
 
     def abandon(self) -> None:
         """Deletes the file, complete or not."""
@@ -54,8 +54,9 @@ def mark(storage: Storage, instant: str, path: str, still_wanted: Callable[[], N
     """
     marker = f"{folder(instant)}/{path}.marker.{kind}"
     # Never under another name first: Hudi reads every name there, and a rollback fails at one that is no marker's.
-    with storage.create(marker):
-        reach(Point.APPEND_TASK_MARKING)
+    stream = storage.create(marker)
+    reach(Point.APPEND_TASK_MARKING)
+    storage.complete(marker, stream)
     try:
         still_wanted()
     except ManifestError:

@@ -104,9 +104,12 @@ class BaseFile(AttemptFile):
 
     def close(self) -> None:
         """Completes the file."""
-        if self._writer is not None:
-            self._writer.close()
-        super().close()
+        try:
+            if self._writer is not None:
+                self._writer.close()
+        finally:
+            # Left open, it would come into being when it is collected: after its deletion.
+            super().close()
 
     def stat(self) -> dict[str, Any]:
         """Its write stat, as Hudi's HoodieWriteStat."""

@@ -42,6 +42,27 @@ def rows() -> pa.Table:
     )
 
 
+def test_a_file_that_cannot_be_completed_does_not_come_into_being_after_its_deletion(
+    rows: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = BaseFile(Storage(f"file://{tmp_path}"), "20260101000000000", "0-0-0", "", Encodings())
+    file.open()
+    file.write(rows, rows.nbytes)
+
+    def refuse(_: pq.ParquetWriter) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(pq.ParquetWriter, "close", refuse)
+    with pytest.raises(OSError, match="no space"):
+        file.close()
+    # An open stream to an object store makes the object when it is collected.
+    assert file._sink is not None and file._sink.closed
+    file.abandon()
+    assert file._writer is not None
+    file._writer.is_open = False  # collected, it would try once more
+    assert not (tmp_path / file.path).exists()
+
+
 def test_a_column_is_encoded_as_its_values_are(rows: pa.Table, tmp_path: Path) -> None:
     file = BaseFile(Storage(f"file://{tmp_path}"), "20260101000000000", "0-0-0", "", Encodings())
     file.open()
