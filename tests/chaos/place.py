@@ -65,8 +65,8 @@ class Line:
 
 
 def change(number: int) -> list[tuple[str, str]]:
-    """The version `number` of one of `KEYS` customers."""
-    key = number % KEYS
+    """The version `number` of one of `KEYS` customers; after three versions each, others take their places."""
+    key = number % KEYS + KEYS * (number // (3 * KEYS))
     return [("id", f"c-{key}"), ("updated_at", str(number)), ("region", "abc"[key % 3]), ("number", str(number))]
 
 

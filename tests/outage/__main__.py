@@ -1,8 +1,8 @@
-"""`python -m tests.outage [--step commit] [--every N]`: the store fails at every request of a step.
+"""`python -m tests.outage [--step commit] [--fault gone] [--every N]`: the store fails at every request of a step.
 
 A batch stands before the step, with its table in an S3 store. One of the step's requests fails: it is refused, cut off,
-its answer is lost, or the store is gone from it on until the step has ended. Then the store is well again, and two runs
-later the table has to hold each log once. The last line is the figure.
+its answer is lost, or from it on the store is gone or says nothing more until the step has ended. Then the store is
+well again, and two runs later the table has to hold each log once. The last line is the figure.
 """
 
 from __future__ import annotations
@@ -130,6 +130,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [step.value for step in STEPS]
     parser.add_argument("--step", choices=names, action="append", help="default: commit")
+    faults = [fault.name.lower() for fault in Fault]
+    parser.add_argument("--fault", choices=faults, action="append", help="default: all of them")
     parser.add_argument("--every", type=int, default=1, help="only each so many-th request (default: %(default)s)")
     parser.add_argument("--upserts", action="store_true", help="into a Merge-On-Read table")
     given = parser.parse_args()
@@ -138,7 +140,7 @@ def main() -> int:
         for step in (Step(name) for name in given.step or [Step.COMMIT.value]):
             requests = made.requests(step)
             print(f"{step.value}: {len(requests)} requests: {dict(Counter(item.split()[0] for item in requests))}")
-            for fault in Fault:
+            for fault in (Fault[name.upper()] for name in given.fault or faults):
                 for number in range(1, len(requests) + 1, given.every):
                     run(made, outcome, step, fault, number)
     for why in outcome.failed:

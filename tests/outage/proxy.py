@@ -23,9 +23,16 @@ class Fault(str, Enum):
     LOST = "answer lost"
     """The store did it; the connection ends without an answer."""
     CUT = "cut off"
-    """The connection ends in the middle of what is sent."""
+    """The connection ends in the middle of what is sent; the store never sees a request without content."""
     GONE = "store gone"
     """503, as to every request after it."""
+    MUTE = "store mute"
+    """The store did it, as every request after it; no answer comes."""
+
+    @property
+    def lasts(self) -> bool:
+        """Whether all requests after it fail too."""
+        return self in (Fault.GONE, Fault.MUTE)
 
 
 @dataclass
@@ -40,8 +47,9 @@ class Plan:
     def of(self, request: str) -> Fault | None:
         """What becomes of this request."""
         self.seen.append(request)
-        is_chosen = len(self.seen) == self.number or (self.fault is Fault.GONE and len(self.seen) > self.number)
-        if self.fault is None or not is_chosen:
+        if self.fault is None or len(self.seen) < self.number:
+            return None
+        if len(self.seen) > self.number and not self.fault.lasts:
             return None
         self.hit = True
         return self.fault
@@ -104,6 +112,9 @@ class Proxy:
         if fault in (Fault.REFUSED, Fault.GONE):
             _answer(client, 503, [], b"<Error><Code>ServiceUnavailable</Code></Error>")
             return
+        if fault is Fault.CUT and not body:
+            client.close_connection = True
+            return
         upstream = http.client.HTTPConnection(self._store, timeout=60)
         try:
             upstream.putrequest(client.command, client.path, skip_host=True, skip_accept_encoding=True)
@@ -113,13 +124,13 @@ class Proxy:
             if "Content-Length" not in client.headers and body:
                 upstream.putheader("Content-Length", str(len(body)))
             if fault is Fault.CUT:
-                upstream.endheaders(body[: len(body) // 2] if body else None)
+                upstream.endheaders(body[: len(body) // 2])
                 client.close_connection = True
                 return
             upstream.endheaders(body or None)
             answer = upstream.getresponse()
             content = answer.read()
-            if fault is Fault.LOST:
+            if fault in (Fault.LOST, Fault.MUTE):
                 client.close_connection = True
                 return
             _answer(client, answer.status, answer.getheaders(), content)
