@@ -290,6 +290,8 @@ def s3_server(bucket: str, secret: str = "") -> Iterator[S3Store]:
             "-s3.port.iceberg=0",
             "-s3.port.lance=0",
             "-master.volumeSizeLimitMB=64",
+            # As many as the disk has room for; eight of them are full after half a gigabyte.
+            "-volume.max=0",
             *(f"-{name}={port}" for name, port in ports.items()),
         ]
         answers = partial(_reachable, ports["s3.port"])
