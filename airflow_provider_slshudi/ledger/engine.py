@@ -47,13 +47,15 @@ _MIGRATION_LOCK = int.from_bytes(b"slshudi", "big")
 _CONNECT_SECONDS = 10
 _LOCK_SECONDS = 20
 _STATEMENT_SECONDS = 30
+# So long a migration waits for others.
+_MIGRATION_SECONDS = 60
 # Longer than any limit that the server keeps itself, a migration's lock included.
 _ANSWER_SECONDS = 90
 # MySQL knows no limit on an idle transaction alone: an idle connection of the pool is closed too, and made again. A
 # server that is not strict cuts texts that are too long, and says nothing.
 _MYSQL_SESSION = (
     f"SET SESSION wait_timeout = {_STATEMENT_SECONDS}, innodb_lock_wait_timeout = {_LOCK_SECONDS}, "
-    "lock_wait_timeout = 60, sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')"
+    f"lock_wait_timeout = {_MIGRATION_SECONDS}, sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')"
 )
 # MySQL's driver has one type for servers that are gone and for statements that no server would take: what is there
 # already, is not there, may not be done. https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
@@ -336,7 +338,7 @@ def upgrade(connection: Connection) -> None:
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SET LOCAL statement_timeout = 0"))
-        connection.execute(text("SET LOCAL lock_timeout = '60s'"))
+        connection.execute(text(f"SET LOCAL lock_timeout = '{_MIGRATION_SECONDS}s'"))
         connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
     config = _config()
     config.attributes["connection"] = connection
@@ -356,9 +358,12 @@ def _alone(connection: Connection) -> Iterator[None]:
     if connection.dialect.name != "mysql":
         yield
         return
-    name, taken = f"slshudi-migrate-{connection.engine.url.database}"[:64], "SELECT GET_LOCK(:name, 60)"
-    if connection.execute(text(taken), {"name": name}).scalar_one() != 1:
-        raise LedgerUnavailable(f"ledger {shown(connection.engine.url)}: somebody else has migrated it for a minute")
+    name = f"slshudi-migrate-{connection.engine.url.database}"[:64]
+    wanted = {"name": name, "seconds": _MIGRATION_SECONDS}
+    if connection.execute(text("SELECT GET_LOCK(:name, :seconds)"), wanted).scalar_one() != 1:
+        raise LedgerUnavailable(
+            f"ledger {shown(connection.engine.url)}: somebody else has migrated it for {_MIGRATION_SECONDS} s"
+        )
     try:
         yield
         # Whoever is next reads the version that is committed.
