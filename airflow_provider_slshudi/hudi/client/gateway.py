@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -26,6 +27,7 @@ class Gateway:
     def __init__(self, jvm: Any, hadoop_conf: Any, jsc: Any = None) -> None:
         self.jvm, self.jsc = jvm, jsc
         keep_names(jvm, "java", "org")
+        _forget_sources(jvm, hadoop_conf)
         self.hudi = jvm.org.apache.hudi
         self.storage_conf = self.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(hadoop_conf)
 
@@ -95,6 +97,18 @@ def keep_names(jvm: Any, *names: str) -> None:
     """Have py4j ask for each name once: for each mention it looks for a class in every jar, a dozen packages over."""
     for name in names:
         setattr(jvm, name, getattr(jvm, name))
+
+
+def _forget_sources(jvm: Any, hadoop_conf: Any) -> None:
+    """Keep Hadoop from sending with each closure where every setting came from: a thousand names, each compressed.
+
+    Hudi's tables and file systems are part of its closures, and bring the settings along; nobody there asks for more.
+    """
+    # A Hadoop without this field only takes longer.
+    with suppress(Py4JError):
+        field = jvm.java.lang.Class.forName("org.apache.hadoop.conf.Configuration").getDeclaredField("updatingResource")
+        field.setAccessible(True)
+        field.get(hadoop_conf).clear()
 
 
 def standard_input() -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+
 _FRESH = """
 import os
 from pyspark import SparkConf, SparkContext
@@ -28,3 +30,14 @@ leave(gateway.jvm)
 def test_a_jvm_that_has_read_a_metadata_table_can_write_its_records() -> None:
     done = subprocess.run([sys.executable, "-c", _FRESH], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout.strip()) == (0, "1"), done.stderr[-3000:]
+
+
+def test_settings_go_along_with_hudis_closures_without_where_each_came_from(gateway: Gateway) -> None:
+    streams = gateway.jvm.java.io
+    written = streams.ByteArrayOutputStream()
+    streams.ObjectOutputStream(written).writeObject(gateway.storage_conf)
+    arrived = streams.ObjectInputStream(streams.ByteArrayInputStream(written.toByteArray())).readObject().unwrap()
+    sent = gateway.storage_conf.unwrap()
+    assert sent.size() > 500
+    assert sent.getPropertySources("io.file.buffer.size") is None
+    assert arrived.getValByRegex(".*").equals(sent.getValByRegex(".*"))
