@@ -90,21 +90,28 @@ class Storage:
         folder, _, name = target.rpartition("/")
         # An object store shows an object only once it is whole; a file is renamed into its place.
         local = self.filesystem.type_name == "local"
-        unfinished = f"{folder if via is None else self.full(via)}/{name}.{uuid.uuid4().hex}.tmp"
-        written = unfinished if local else target
+        written = f"{folder if via is None else self.full(via)}/{name}.{uuid.uuid4().hex}.tmp"
         try:
+            if not local:
+                # A signal's handler raises in the main thread alone. There, a task that is stopped between opening and
+                # writing would end an empty object, which its readers would take for the new content.
+                with ThreadPoolExecutor(1) as pool:
+                    pool.submit(self._put, target, content).result()
+                return
             self._make_parent(target)
             self._make_parent(written)
-            with self.filesystem.open_output_stream(written) as stream:
-                stream.write(content)
-            if local:
-                self.filesystem.move(written, target)
+            self._put(written, content)
+            self.filesystem.move(written, target)
         except OSError as error:
             if local:
                 # On a full disk it would stay for good, and take the space that others need.
                 with suppress(OSError):
-                    self.filesystem.delete_file(unfinished)
+                    self.filesystem.delete_file(written)
             raise self._unreadable(path, error) from error
+
+    def _put(self, full: str, content: bytes) -> None:
+        with self.filesystem.open_output_stream(full) as stream:
+            stream.write(content)
 
     def names(self, path: str) -> list[str] | None:
         """The names of files and folders directly in a folder, None if there is no such folder."""
