@@ -1,16 +1,19 @@
-"""`slshudi ledger show` and `slshudi ledger rebuild`."""
+"""`slshudi ledger show`, `slshudi ledger rebuild` and `slshudi ledger prune`."""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TextIO
 
 from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, work_of
 
 if TYPE_CHECKING:
     from airflow_provider_slshudi.ledger.ledger import Ledger
-    from airflow_provider_slshudi.ledger.records import Transaction
+    from airflow_provider_slshudi.ledger.records import Pruned, Transaction
+
+_LEAST_DAYS = 7
 
 
 def add_to(commands: Commands) -> None:
@@ -30,7 +33,12 @@ def add_to(commands: Commands) -> None:
         help="the table was deleted for good: forget all that was written to it, and read it again",
     )
     rebuild.set_defaults(run=_rebuild)
-    for command in (show, rebuild):
+
+    prune = ledger.add_parser("prune", help="make the history of old batches small; beside running DAGs, too")
+    prune.add_argument("--pipeline", help="only of this pipeline, by its name in the ledger (default: of all)")
+    prune.add_argument("--days", type=_days, default=90, help="batches that ended so long ago (default: 90)")
+    prune.set_defaults(run=_prune)
+    for command in (show, rebuild, prune):
         add_json(command)
 
 
@@ -92,6 +100,42 @@ def _rebuild(options: argparse.Namespace) -> int:
             file=options.out,
         )
     return 0
+
+
+def _prune(options: argparse.Namespace) -> int:
+    from airflow_provider_slshudi import settings
+    from airflow_provider_slshudi.hooks.ledger import LedgerHook
+
+    ledger = LedgerHook(settings.ledger_conn_id()).ledger()
+    before = ledger.now() - timedelta(days=options.days)
+    names = [options.pipeline] if options.pipeline else [item.name for item in ledger.pipelines()]
+    done = {name: _prune_one(ledger, name, before, None if options.json else options.out) for name in names}
+    if options.json:
+        print_json(options.out, [{"pipeline": name, **found.to_dict()} for name, found in done.items()])
+    else:
+        title = f"Batches that ended before {before:%Y-%m-%d %H:%M} UTC"
+        columns = ("pipeline", "batches", "events that are gone", "ranges that are packed or gone")
+        rows = [(name, found.transactions, found.events, found.ranges) for name, found in done.items()]
+        print_table(options.out, title, columns, rows)
+    return 0
+
+
+def _prune_one(ledger: Ledger, name: str, before: datetime, out: TextIO | None) -> Pruned:
+    done = ledger.prune(name, before)
+    while done.last is not None:
+        if out is not None:
+            print(f"{name}: {done.transactions:,} batches so far, up to {done.last}", file=out, flush=True)
+        done += ledger.prune(name, before, done.last)
+    return done
+
+
+def _days(text: str) -> int:
+    days = int(text)
+    if days < _LEAST_DAYS:
+        raise argparse.ArgumentTypeError(
+            f"{days} days: {_LEAST_DAYS} or more, since what went wrong lately is looked up"
+        )
+    return days
 
 
 def _as_dict(transaction: Transaction) -> dict[str, Any]:

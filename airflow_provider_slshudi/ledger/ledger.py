@@ -24,6 +24,7 @@ from airflow_provider_slshudi.ledger import (
 from airflow_provider_slshudi.ledger.audit import audit
 from airflow_provider_slshudi.ledger.engine import now, transaction
 from airflow_provider_slshudi.ledger.lease import Holding, Lease
+from airflow_provider_slshudi.ledger.prune import prune
 from airflow_provider_slshudi.ledger.rebuild import rebuild
 from airflow_provider_slshudi.ledger.records import (
     Audit,
@@ -34,6 +35,7 @@ from airflow_provider_slshudi.ledger.records import (
     LedgerPipeline,
     LedgerShard,
     Past,
+    Pruned,
     RangeTotals,
     RecordedRange,
     SeenTimeline,
@@ -351,6 +353,18 @@ class Ledger:
         """
         with self._write() as connection:
             rebuild(connection, pipeline, batches, kept)
+
+    def prune(self, pipeline: str, before: datetime, after: str = "") -> Pruned:
+        """Makes some transactions small that ended before then, the oldest first; call it until `last` is None.
+
+        Their events go, as do the ranges of aborted ones; committed ranges are packed, and read as before. The newest
+        1,000 transactions of a pipeline stay whole.
+
+        Args:
+            after: the `last` of the call before.
+        """
+        with self._write() as connection:
+            return prune(connection, pipeline, before, after)
 
     def accept(self, pipeline: str, completion: str) -> None:
         """Accepts other clients' writes to the table up to `completion`, Hudi's completion time, as meant."""

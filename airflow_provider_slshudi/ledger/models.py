@@ -18,6 +18,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -230,6 +231,15 @@ ranges = Table(
     Column("bytes", BigInteger),
     Column("first_time", BigInteger),
     Column("last_time", BigInteger),
+    **_MYSQL,
+)
+
+# The ranges of an old transaction, but gaps, in the place of their rows; see `packing`.
+packed = Table(
+    f"{PREFIX}packed",
+    metadata,
+    _transaction(),
+    Column("content", LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql"), nullable=False),
     **_MYSQL,
 )
 

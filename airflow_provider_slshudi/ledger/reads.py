@@ -10,6 +10,7 @@ from sqlalchemy import BindParameter, ColumnElement, Connection, Row, Select, bi
 
 from airflow_provider_slshudi.exceptions import LedgerError
 from airflow_provider_slshudi.ledger import models
+from airflow_provider_slshudi.ledger.packing import StoredRange, unpack
 from airflow_provider_slshudi.ledger.records import (
     Event,
     LedgerPipeline,
@@ -24,6 +25,7 @@ from airflow_provider_slshudi.ranges import Density, Range
 
 # The most values of one statement; a timeline that nobody archives may have more.
 _VALUES = 10_000
+_PACKED_AT_ONCE = 100
 _PLANNED_BEFORE = timedelta(days=1)
 _SOME: BindParameter[Any] = bindparam("some", expanding=True)
 ID_TIME = "%Y%m%dT%H%M%S%f"
@@ -154,7 +156,7 @@ def totals(connection: Connection, id: str) -> list[RangeTotals]:
     return [
         RangeTotals(_range(row), row.rows, row.bytes, row.first_time, row.last_time)
         for row in _range_rows(connection, id)
-        if row.rows is not None
+        if row.rows is not None and row.bytes is not None
     ]
 
 
@@ -213,10 +215,30 @@ def recorded(connection: Connection, pipeline: str) -> list[RecordedRange]:
     query = select(_ranges, of.state, of.instant, of.completed)
     query = query.join(_transactions, _ranges.c.transaction_id == of.id)
     query = query.where(of.pipeline == pipeline, of.state.in_([State.PREPARED.value, State.COMMITTED.value]))
-    return [
+    found = [
         RecordedRange(_range(row), row.transaction_id, State(row.state), row.instant, row.completed, row.rows)
-        for row in connection.execute(query.order_by(_ranges.c.shard, _ranges.c.begin_cursor))
+        for row in connection.execute(query)
     ]
+    # What is packed between the two queries is found by both.
+    seen = {item.transaction for item in found if not item.range.gap}
+    old = select(_transactions.c.id, of.state, of.instant, of.completed)
+    old = old.join(models.packed, models.packed.c.transaction_id == of.id).where(of.pipeline == pipeline)
+    told = {row.id: row for row in connection.execute(old) if row.id not in seen}
+    for item in packed(connection, pipeline):
+        if item.transaction_id in told:
+            by = told[item.transaction_id]
+            state = State(by.state)
+            found.append(RecordedRange(_range(item), by.id, state, by.instant, by.completed, item.rows))
+    return sorted(found, key=lambda item: item.range)
+
+
+def packed(connection: Connection, pipeline: str) -> Iterator[StoredRange]:
+    """The packed ranges of a pipeline, a transaction at a time; all of them are of committed ones."""
+    table, of = models.packed.c, _transactions.c
+    query = select(table.transaction_id, table.content).join(_transactions, table.transaction_id == of.id)
+    query = query.where(of.pipeline == pipeline).execution_options(yield_per=_PACKED_AT_ONCE)
+    for id_, content in connection.execute(query):
+        yield from unpack(id_, content)
 
 
 def replays(connection: Connection, pipeline: str) -> list[Transaction]:
@@ -250,10 +272,17 @@ def _all(connection: Connection, query: Select[Any]) -> list[Transaction]:
     return [Transaction(**(row | {"kind": Kind(row["kind"]), "state": State(row["state"])})) for row in fields]
 
 
-def _range_rows(connection: Connection, id: str) -> Sequence[Row[Any]]:
+def _range_rows(connection: Connection, id: str) -> list[Row[Any] | StoredRange]:
     query = select(_ranges).where(_ranges.c.transaction_id == id)
-    return connection.execute(query.order_by(_ranges.c.shard, _ranges.c.begin_cursor)).all()
+    found: list[Row[Any] | StoredRange] = [*connection.execute(query)]
+    # Only an old transaction has none, or gaps alone; a young replay, too.
+    if all(row.gap for row in found):
+        content = connection.execute(
+            select(models.packed.c.content).where(models.packed.c.transaction_id == id)
+        ).scalar()
+        found += [] if content is None else unpack(id, content)
+    return sorted(found, key=lambda row: (row.shard, row.begin_cursor))
 
 
-def _range(row: Row[Any]) -> Range:
+def _range(row: Row[Any] | StoredRange) -> Range:
     return Range(row.shard, row.begin_cursor, row.end_cursor, row.gap)

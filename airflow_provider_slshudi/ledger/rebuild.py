@@ -33,7 +33,7 @@ def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBa
             wanted="COMMITTED or ABORTED",
         )
     mine = select(models.transactions.c.id).where(models.transactions.c.pipeline == pipeline)
-    for table in (models.events, models.ranges):
+    for table in (models.events, models.ranges, models.packed):
         connection.execute(delete(table).where(table.c.transaction_id.in_(mine)))
     for table in (models.transactions, models.coverage):
         connection.execute(delete(table).where(table.c.pipeline == pipeline))

@@ -264,6 +264,28 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
+class Pruned:
+    """What was made small: transactions, their events that are gone, their ranges that are packed or gone.
+
+    `last` is the transaction after which to go on; None if there was no more.
+    """
+
+    transactions: int
+    events: int
+    ranges: int
+    last: str | None
+
+    def to_dict(self) -> dict[str, int]:
+        """For JSON."""
+        return {"batches": self.transactions, "events": self.events, "ranges": self.ranges}
+
+    def __add__(self, later: Pruned) -> Pruned:
+        return Pruned(
+            self.transactions + later.transactions, self.events + later.events, self.ranges + later.ranges, later.last
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction:
     """One batch. Times are UTC.
 

@@ -100,7 +100,7 @@ def _correct(connection: Connection, known: LedgerPipeline, wanted: LedgerPipeli
 
 def _forget(connection: Connection, pipeline: str) -> None:
     mine = select(models.transactions.c.id).where(models.transactions.c.pipeline == pipeline)
-    for table in (models.events, models.ranges):
+    for table in (models.events, models.ranges, models.packed):
         connection.execute(delete(table).where(table.c.transaction_id.in_(mine)))
     owned = (models.transactions, models.coverage, models.shards, models.leases, models.service_leases)
     for table in (*owned, models.sightings, models.timelines, models.troubles, models.unnamed_keys):

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.ranges import Range
 from tests.local.sdk import PROJECT, by_ip, make_logstore, put
 from tests.machine import connection, write_pipeline
+from tests.seen import committed, registered
 
 
 @pytest.fixture(autouse=True)
@@ -101,3 +103,31 @@ def test_the_local_server_runs_in_the_foreground(tmp_path: Path, monkeypatch: py
         assert server.stdout is not None and server.stdout.readline().startswith("listening on 127.0.0.1:")
         server.terminate()
         assert server.wait(15) in (0, -15)
+
+
+def test_ledger_prune_makes_old_batches_small_and_says_how_many(
+    ledger_connection: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_slshudi.ledger.prune.NEWEST", 1)
+    monkeypatch.setattr("airflow_provider_slshudi.ledger.prune._AT_ONCE", 1)
+    ledger = LedgerHook().ledger()
+    for name in ("clicks", "views"):
+        registered(ledger, name)
+        for number in range(3):
+            committed(ledger, name, [Range(0, 10 * number, 10 * number + 10)], f"run-{number}")
+    today = ledger.now()
+    monkeypatch.setattr(type(ledger), "now", lambda _: today + timedelta(days=30))
+    assert cli.main(["ledger", "prune", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {"pipeline": name, "batches": 0, "events": 0, "ranges": 0} for name in ("clicks", "views")
+    ]
+    assert cli.main(["ledger", "prune", "--pipeline", "clicks", "--days", "29"]) == 0
+    told = capsys.readouterr().out
+    assert "clicks: 1 batches so far" in told and "clicks: 2 batches so far" in told and "views" not in told
+    assert cli.main(["ledger", "prune", "--days", "29", "--json"]) == 0
+    (clicks, views) = json.loads(capsys.readouterr().out)
+    assert (clicks["batches"], views["batches"], views["ranges"]) == (0, 2, 2)
+    assert ledger.audit("views").ok and len(ledger.recorded("views")) == 3
+    with pytest.raises(SystemExit):
+        cli.main(["ledger", "prune", "--days", "6"])
+    assert "7 or more" in capsys.readouterr().err
