@@ -212,9 +212,11 @@ def fresh_mariadb(mariadb_engine: Engine) -> Iterator[Engine]:
         for statement in ("DROP DATABASE IF EXISTS slshudi_fresh", "CREATE DATABASE slshudi_fresh"):
             admin.execute(text(statement))
         admin.execute(text("SET GLOBAL sql_mode = ''"))
-        engine = open_engine(mariadb_engine.url.set(database="slshudi_fresh").render_as_string(hide_password=False))
-        yield engine
-        engine.dispose()
+    engine = open_engine(mariadb_engine.url.set(database="slshudi_fresh").render_as_string(hide_password=False))
+    yield engine
+    engine.dispose()
+    # Another connection: the server ends one that is idle for as long as a test may take.
+    with mariadb_engine.connect() as admin:
         admin.execute(text("SET GLOBAL sql_mode = :strict"), {"strict": strict})
 
 
