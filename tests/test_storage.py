@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,7 +67,10 @@ def test_a_task_that_is_stopped_while_it_writes_an_object_leaves_a_whole_one(
 
         def open_output_stream(self, path: str) -> Any:
             opened = filesystem.open_output_stream(path)
-            os.kill(os.getpid(), signal.SIGUSR1)
+            # Somebody is in a hurry, and asks twice.
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGUSR1)
+                time.sleep(0.2)
             return opened
 
     before = signal.signal(signal.SIGUSR1, stop)
@@ -77,6 +82,19 @@ def test_a_task_that_is_stopped_while_it_writes_an_object_leaves_a_whole_one(
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert storage.read(CLAIM) == b"new"
+
+
+@pytest.mark.long
+def test_a_machine_without_threads_is_a_fault_of_the_file(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    storage = Storage("s3://lake/threads")
+    assert storage.read(CLAIM) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none_left)
+        with pytest.raises(TimelineUnreadable, match=r"claim\.json: no thread to write with"):
+            storage.write(CLAIM, b"{}")
 
 
 @pytest.mark.long

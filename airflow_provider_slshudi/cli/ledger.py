@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import time
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TextIO
 
 from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, work_of
+from airflow_provider_slshudi.ledger.records import Pruned
 
 if TYPE_CHECKING:
     from airflow_provider_slshudi.ledger.ledger import Ledger
-    from airflow_provider_slshudi.ledger.records import Pruned, Transaction
+    from airflow_provider_slshudi.ledger.records import Transaction
 
-_LEAST_DAYS = 7
+_LEAST_DAYS, _MOST_DAYS = 7, 36_500
+_PAUSE_SECONDS, _TELL_SECONDS = 0.05, 5.0
 
 
 def add_to(commands: Commands) -> None:
@@ -50,7 +53,7 @@ def _show(options: argparse.Namespace) -> int:
     if options.transaction:
         _show_one(ledger, options)
         return 0
-    names = [options.pipeline] if options.pipeline else [item.name for item in ledger.pipelines()]
+    names = [item.name for item in ledger.pipelines()] if options.pipeline is None else [options.pipeline]
     found = [item for name in names for item in ledger.last(name, options.limit)]
     if options.json:
         print_json(options.out, [_as_dict(item) for item in found])
@@ -108,34 +111,37 @@ def _prune(options: argparse.Namespace) -> int:
 
     ledger = LedgerHook(settings.ledger_conn_id()).ledger()
     before = ledger.now() - timedelta(days=options.days)
-    names = [options.pipeline] if options.pipeline else [item.name for item in ledger.pipelines()]
+    names = [item.name for item in ledger.pipelines()] if options.pipeline is None else [options.pipeline]
     done = {name: _prune_one(ledger, name, before, None if options.json else options.out) for name in names}
     if options.json:
         print_json(options.out, [{"pipeline": name, **found.to_dict()} for name, found in done.items()])
     else:
-        title = f"Batches that ended before {before:%Y-%m-%d %H:%M} UTC"
-        columns = ("pipeline", "batches", "events that are gone", "ranges that are packed or gone")
+        title = f"Batches that ended before {before.isoformat(' ', 'minutes')}"
+        columns = ("pipeline", "packed batches", "events of theirs", "ranges of theirs")
         rows = [(name, found.transactions, found.events, found.ranges) for name, found in done.items()]
         print_table(options.out, title, columns, rows)
     return 0
 
 
 def _prune_one(ledger: Ledger, name: str, before: datetime, out: TextIO | None) -> Pruned:
-    done = ledger.prune(name, before)
-    while done.last is not None:
-        if out is not None:
-            print(f"{name}: {done.transactions:,} batches so far, up to {done.last}", file=out, flush=True)
-        done += ledger.prune(name, before, done.last)
-    return done
+    done, told, last = Pruned(0, 0, 0, None), time.monotonic(), ""
+    while True:
+        began = time.monotonic()
+        found = ledger.prune(name, before, last)
+        if found.last is None:
+            return done
+        done, last = done + found, found.last
+        if out is not None and time.monotonic() - told > _TELL_SECONDS:
+            told = time.monotonic()
+            print(f"{name}: {done.transactions:,} batches so far, up to {last}", file=out, flush=True)
+        # Batches have their turn: on SQLite those who wait look for a free moment, and none keeps it for them.
+        time.sleep(max(_PAUSE_SECONDS, time.monotonic() - began))
 
 
 def _days(text: str) -> int:
-    days = int(text)
-    if days < _LEAST_DAYS:
-        raise argparse.ArgumentTypeError(
-            f"{days} days: {_LEAST_DAYS} or more, since what went wrong lately is looked up"
-        )
-    return days
+    if text.isascii() and text.isdigit() and len(text) < 6 and _LEAST_DAYS <= int(text) <= _MOST_DAYS:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text[:20]!r} is no number of days from {_LEAST_DAYS} to {_MOST_DAYS}")
 
 
 def _as_dict(transaction: Transaction) -> dict[str, Any]:

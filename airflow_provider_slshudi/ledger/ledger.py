@@ -24,7 +24,7 @@ from airflow_provider_slshudi.ledger import (
 from airflow_provider_slshudi.ledger.audit import audit
 from airflow_provider_slshudi.ledger.engine import now, transaction
 from airflow_provider_slshudi.ledger.lease import Holding, Lease
-from airflow_provider_slshudi.ledger.prune import prune
+from airflow_provider_slshudi.ledger.prune import old, prune
 from airflow_provider_slshudi.ledger.rebuild import rebuild
 from airflow_provider_slshudi.ledger.records import (
     Audit,
@@ -357,14 +357,19 @@ class Ledger:
     def prune(self, pipeline: str, before: datetime, after: str = "") -> Pruned:
         """Makes some transactions small that ended before then, the oldest first; call it until `last` is None.
 
-        Their events go, as do the ranges of aborted ones; committed ranges are packed, and read as before. The newest
-        1,000 transactions of a pipeline stay whole.
+        Their ranges and events are packed, and read as before. The newest 1,000 transactions of a pipeline stay as
+        they are. Others wait for the ledger while one call runs: pause in between.
 
         Args:
             after: the `last` of the call before.
         """
+        with self._read() as connection:
+            reads.require_known(connection, pipeline)
+            chosen = old(connection, pipeline, before, after)
+        if not chosen:
+            return Pruned(0, 0, 0, None)
         with self._write() as connection:
-            return prune(connection, pipeline, before, after)
+            return prune(connection, pipeline, chosen)
 
     def accept(self, pipeline: str, completion: str) -> None:
         """Accepts other clients' writes to the table up to `completion`, Hudi's completion time, as meant."""

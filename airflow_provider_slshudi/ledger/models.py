@@ -34,6 +34,7 @@ _MYSQL: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_
 PREFIX = "slshudi_"
 NAME_LENGTH = 250
 RUN_LENGTH = 2 * NAME_LENGTH + 1  # a DAG and its run
+_BLOB = LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql")
 PATH_LENGTH = 700  # the longest text that MySQL indexes whole in utf8mb4
 
 
@@ -234,12 +235,13 @@ ranges = Table(
     **_MYSQL,
 )
 
-# The ranges of an old transaction, but gaps, in the place of their rows; see `packing`.
+# An old transaction's events, and its ranges but gaps, in the place of their rows; see `packing`.
 packed = Table(
     f"{PREFIX}packed",
     metadata,
     _transaction(),
-    Column("content", LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql"), nullable=False),
+    Column("ranges", _BLOB, nullable=False),
+    Column("events", _BLOB, nullable=False),
     **_MYSQL,
 )
 

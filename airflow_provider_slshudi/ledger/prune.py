@@ -1,71 +1,85 @@
-"""Makes the history of old batches small, on a connection; nothing that a proof needs goes."""
+"""Makes the history of old batches small, on a connection; nothing of it goes."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection, delete, exists, func, insert, select
+from sqlalchemy import Connection, Row, delete, exists, func, insert, select
 
 from airflow_provider_slshudi.ledger import models, packing, reads
 from airflow_provider_slshudi.ledger.records import Pruned
-from airflow_provider_slshudi.ledger.states import LIVE, State
-from airflow_provider_slshudi.ledger.transactions import note
+from airflow_provider_slshudi.ledger.states import LIVE
 
 NEWEST = 1_000
-"""How many transactions of each pipeline stay whole however old they are: pages and plans look at the newest ones."""
-PRUNED = "pruned"
-"""Name of the event that takes the place of all others."""
-_AT_ONCE = 100
+"""How many transactions of each pipeline stay as they are however old: pages and plans look at the newest ones."""
+_TRANSACTIONS = 100
+_RANGES = 5_000
+"""The most ranges of one step, unless one transaction has more: others wait meanwhile."""
 
 
-def prune(connection: Connection, pipeline: str, before: datetime, after: str) -> Pruned:
-    """See `Ledger.prune`."""
-    # Nobody compares coverage and ranges under this lock meanwhile, and no commit adds to them.
-    reads.lock_pipeline(connection, pipeline)
-    found = _old(connection, pipeline, before, after)
-    ids, committed = [id_ for id_, _ in found], {id_ for id_, state in found if state == State.COMMITTED.value}
-    packed = _pack(connection, committed)
-    aborted = [id_ for id_ in ids if id_ not in committed]
-    dropped = connection.execute(delete(models.ranges).where(models.ranges.c.transaction_id.in_(aborted))).rowcount
-    events = _forget_events(connection, ids)
-    for id_ in ids:
-        note(connection, id_, PRUNED, {"events": events[id_], "packed ranges": packed[id_]})
-    last = ids[-1] if len(ids) == _AT_ONCE else None
-    return Pruned(len(ids), events.total(), packed.total() + dropped, last)
-
-
-def _old(connection: Connection, pipeline: str, before: datetime, after: str) -> list[tuple[str, str]]:
-    of, events = models.transactions.c, models.events.c
+def old(connection: Connection, pipeline: str, before: datetime, after: str) -> dict[str, int]:
+    """The next transactions to prune, with the number of their ranges, by id; few enough for one step."""
+    of, packed = models.transactions.c, models.packed.c
     newest = select(of.id).where(of.pipeline == pipeline).order_by(of.id.desc()).offset(NEWEST - 1).limit(1)
     first_whole = connection.execute(newest).scalar()
     if first_whole is None:
-        return []
-    whole = exists().where(events.transaction_id == of.id, events.what != PRUNED)
-    query = select(of.id, of.state).where(of.pipeline == pipeline, of.id > after, of.id < first_whole, whole)
-    query = query.where(of.state.not_in([state.value for state in LIVE]), of.changed < before)
-    return [(row.id, row.state) for row in connection.execute(query.order_by(of.id).limit(_AT_ONCE))]
+        return {}
+    query = select(of.id).where(of.pipeline == pipeline, of.id > after, of.id < first_whole, of.changed < before)
+    query = query.where(of.state.not_in([state.value for state in LIVE]))
+    query = query.where(~exists().where(packed.transaction_id == of.id))
+    ids = connection.execute(query.order_by(of.id).limit(_TRANSACTIONS)).scalars().all()
+    ranges = models.ranges.c
+    counts = select(ranges.transaction_id, func.count()).where(ranges.transaction_id.in_(ids))
+    known = {id_: count for id_, count in connection.execute(counts.group_by(ranges.transaction_id))}
+    chosen: dict[str, int] = {}
+    for id_ in ids:
+        if chosen and sum(chosen.values()) + known.get(id_, 0) > _RANGES:
+            break
+        chosen[id_] = known.get(id_, 0)
+    return chosen
 
 
-def _pack(connection: Connection, ids: set[str]) -> Counter[str]:
-    """Packs these transactions' ranges but gaps, which are few and are looked for; how many of each."""
-    table = models.ranges
-    mine = (table.c.transaction_id.in_(sorted(ids)), table.c.gap.is_(False))
-    ranges = defaultdict(list)
-    for row in connection.execute(select(table).where(*mine)):
-        ranges[row.transaction_id].append(row)
-    if ranges:
-        rows = [{"transaction_id": id_, "content": packing.pack(found)} for id_, found in ranges.items()]
+def prune(connection: Connection, pipeline: str, chosen: Mapping[str, int]) -> Pruned:
+    """Packs these transactions, of which a rebuild may have taken some meanwhile."""
+    # Nobody compares coverage and ranges under this lock, rebuilds, or prunes beside.
+    reads.lock_pipeline(connection, pipeline)
+    of, packed = models.transactions.c, models.packed.c
+    query = select(of.id).where(of.id.in_(chosen), ~exists().where(packed.transaction_id == of.id)).order_by(of.id)
+    ids = connection.execute(query).scalars().all()
+    if ids:
+        ranges, events = _ranges(connection, ids), _events(connection, ids)
+        rows = [
+            {
+                "transaction_id": id_,
+                "ranges": packing.pack_ranges(ranges[id_]),
+                "events": packing.pack_events(events[id_]),
+            }
+            for id_ in ids
+        ]
         connection.execute(insert(models.packed), rows)
-        connection.execute(delete(table).where(*mine))
-    return Counter({id_: len(found) for id_, found in ranges.items()})
+        connection.execute(delete(models.ranges).where(*_but_gaps(ids)))
+        connection.execute(delete(models.events).where(models.events.c.transaction_id.in_(ids)))
+        return Pruned(len(ids), sum(map(len, events.values())), sum(map(len, ranges.values())), max(chosen))
+    return Pruned(0, 0, 0, max(chosen))
 
 
-def _forget_events(connection: Connection, ids: Sequence[str]) -> Counter[str]:
-    table = models.events
-    mine = table.c.transaction_id.in_(ids)
-    counts = select(table.c.transaction_id, func.count()).where(mine).group_by(table.c.transaction_id)
-    found = Counter({id_: number for id_, number in connection.execute(counts)})
-    connection.execute(delete(table).where(mine))
+def _ranges(connection: Connection, ids: Sequence[str]) -> Mapping[str, list[Row[Any]]]:
+    found = defaultdict(list)
+    for row in connection.execute(select(models.ranges).where(*_but_gaps(ids))):
+        found[row.transaction_id].append(row)
     return found
+
+
+def _events(connection: Connection, ids: Sequence[str]) -> Mapping[str, list[Any]]:
+    found = defaultdict(list)
+    for event in reads.event_rows(connection, ids):
+        found[event.transaction].append(event)
+    return found
+
+
+def _but_gaps(ids: Sequence[str]) -> tuple[Any, Any]:
+    """Gaps are few, and are looked for."""
+    return models.ranges.c.transaction_id.in_(ids), models.ranges.c.gap.is_(False)

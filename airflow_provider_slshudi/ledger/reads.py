@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BindParameter, ColumnElement, Connection, Row, Select, bindparam, literal, select
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    LargeBinary,
+    Row,
+    Select,
+    bindparam,
+    literal,
+    null,
+    select,
+    type_coerce,
+    union_all,
+)
 
 from airflow_provider_slshudi.exceptions import LedgerError
 from airflow_provider_slshudi.ledger import models
-from airflow_provider_slshudi.ledger.packing import StoredRange, unpack
+from airflow_provider_slshudi.ledger.packing import StoredRange, unpack_events, unpack_ranges
 from airflow_provider_slshudi.ledger.records import (
     Event,
     LedgerPipeline,
@@ -26,6 +39,8 @@ from airflow_provider_slshudi.ranges import Density, Range
 # The most values of one statement; a timeline that nobody archives may have more.
 _VALUES = 10_000
 _PACKED_AT_ONCE = 100
+_WRITTEN = [State.PREPARED.value, State.COMMITTED.value]
+_NO_CONTENT: ColumnElement[bytes | None] = type_coerce(null(), LargeBinary())
 _PLANNED_BEFORE = timedelta(days=1)
 _SOME: BindParameter[Any] = bindparam("some", expanding=True)
 ID_TIME = "%Y%m%dT%H%M%S%f"
@@ -49,8 +64,20 @@ def lock_pipeline(connection: Connection, pipeline: str) -> None:
     Raises:
         LedgerError: the pipeline is not registered.
     """
-    table = models.pipelines
-    if connection.execute(select(table.c.name).where(table.c.name == pipeline).with_for_update()).first() is None:
+    _require(connection, pipeline, _named(pipeline).with_for_update())
+
+
+def require_known(connection: Connection, pipeline: str) -> None:
+    """Raises LedgerError if the pipeline is not registered."""
+    _require(connection, pipeline, _named(pipeline))
+
+
+def _named(pipeline: str) -> Select[Any]:
+    return select(models.pipelines.c.name).where(models.pipelines.c.name == pipeline)
+
+
+def _require(connection: Connection, pipeline: str, query: Select[Any]) -> None:
+    if connection.execute(query).first() is None:
         raise LedgerError(f"the ledger knows no pipeline {pipeline}; register it first", pipeline=pipeline)
 
 
@@ -95,11 +122,7 @@ def history(connection: Connection, pipeline: str, limit: int, before: str | Non
     if before is not None:
         query = query.where(_transactions.c.id < before)
     found = _all(connection, query.order_by(_transactions.c.id.desc()).limit(limit))
-    ids = [item.id for item in found]
-    told: dict[str, list[Event]] = {id_: [] for id_ in ids}
-    for part in _parts(ids):
-        for event in _events(connection, models.events.c.transaction_id.in_(_SOME), part):
-            told[event.transaction].append(event)
+    told = _events(connection, [item.id for item in found])
     return [Past(item, told[item.id]) for item in found]
 
 
@@ -120,8 +143,8 @@ def last_shard(connection: Connection, pipeline: str, kind: Kind) -> int | None:
     """The shard of the last range of the newest transaction of this kind."""
     newest = select(_transactions.c.id).where(_transactions.c.pipeline == pipeline, _transactions.c.kind == kind.value)
     newest = newest.order_by(_transactions.c.id.desc()).limit(1)
-    query = select(_ranges.c.shard).where(_ranges.c.transaction_id == newest.scalar_subquery())
-    return connection.execute(query.order_by(_ranges.c.shard.desc()).limit(1)).scalar()
+    id_ = connection.execute(newest).scalar()
+    return None if id_ is None else max((row.shard for row in _range_rows(connection, id_)), default=None)
 
 
 def committed_instants(connection: Connection, pipeline: str, instants: Sequence[str]) -> set[str]:
@@ -206,39 +229,36 @@ def gaps(connection: Connection, pipeline: str, since: datetime) -> list[tuple[s
 
 def events(connection: Connection, id: str) -> list[Event]:
     """What happened to a transaction, in order."""
-    return _events(connection, models.events.c.transaction_id == id)
+    return _events(connection, [id])[id]
 
 
 def recorded(connection: Connection, pipeline: str) -> list[RecordedRange]:
     """Every range whose data was written, sorted; grows with history, for verification only."""
-    of = _transactions.c
-    query = select(_ranges, of.state, of.instant, of.completed)
-    query = query.join(_transactions, _ranges.c.transaction_id == of.id)
-    query = query.where(of.pipeline == pipeline, of.state.in_([State.PREPARED.value, State.COMMITTED.value]))
+    of, old = _transactions.c, models.packed.c
+    # One statement: a rebuild or a prune beside it moves ranges from one table to the other.
+    query = union_all(
+        select(of.id, of.state, of.instant, of.completed, *_ranges.c, _NO_CONTENT.label("content"))
+        .join(_ranges, _ranges.c.transaction_id == of.id)
+        .where(of.pipeline == pipeline, of.state.in_(_WRITTEN)),
+        select(of.id, of.state, of.instant, of.completed, *(null() for _ in _ranges.c), old.ranges)
+        .join(models.packed, old.transaction_id == of.id)
+        .where(of.pipeline == pipeline, of.state.in_(_WRITTEN)),
+    )
     found = [
-        RecordedRange(_range(row), row.transaction_id, State(row.state), row.instant, row.completed, row.rows)
+        RecordedRange(_range(item), row.id, State(row.state), row.instant, row.completed, item.rows)
         for row in connection.execute(query)
+        for item in ([row] if row.content is None else unpack_ranges(row.id, row.content))
     ]
-    # What is packed between the two queries is found by both.
-    seen = {item.transaction for item in found if not item.range.gap}
-    old = select(_transactions.c.id, of.state, of.instant, of.completed)
-    old = old.join(models.packed, models.packed.c.transaction_id == of.id).where(of.pipeline == pipeline)
-    told = {row.id: row for row in connection.execute(old) if row.id not in seen}
-    for item in packed(connection, pipeline):
-        if item.transaction_id in told:
-            by = told[item.transaction_id]
-            state = State(by.state)
-            found.append(RecordedRange(_range(item), by.id, state, by.instant, by.completed, item.rows))
     return sorted(found, key=lambda item: item.range)
 
 
 def packed(connection: Connection, pipeline: str) -> Iterator[StoredRange]:
-    """The packed ranges of a pipeline, a transaction at a time; all of them are of committed ones."""
+    """The packed ranges of a pipeline's committed transactions, a transaction at a time."""
     table, of = models.packed.c, _transactions.c
-    query = select(table.transaction_id, table.content).join(_transactions, table.transaction_id == of.id)
-    query = query.where(of.pipeline == pipeline).execution_options(yield_per=_PACKED_AT_ONCE)
-    for id_, content in connection.execute(query):
-        yield from unpack(id_, content)
+    query = select(table.transaction_id, table.ranges).join(_transactions, table.transaction_id == of.id)
+    query = query.where(of.pipeline == pipeline, of.state == State.COMMITTED.value)
+    for id_, content in connection.execution_options(yield_per=_PACKED_AT_ONCE).execute(query):
+        yield from unpack_ranges(id_, content)
 
 
 def replays(connection: Connection, pipeline: str) -> list[Transaction]:
@@ -247,10 +267,29 @@ def replays(connection: Connection, pipeline: str) -> list[Transaction]:
     return _all(connection, query.where(_transactions.c.state != State.ABORTED.value).order_by(_transactions.c.id))
 
 
-def _events(connection: Connection, which: ColumnElement[bool], values: Mapping[str, Any] | None = None) -> list[Event]:
+def event_rows(connection: Connection, ids: Sequence[str]) -> list[Event]:
+    """The events of transactions that are not packed, in order."""
     table = models.events.c
-    query = select(table.transaction_id, table.at, table.what, table.detail).where(which).order_by(table.id)
-    return [Event(*row) for row in connection.execute(query, values)]
+    query = select(table.transaction_id, table.at, table.what, table.detail)
+    query = query.where(table.transaction_id.in_(_SOME)).order_by(table.id)
+    return [Event(*row) for part in _parts(ids) for row in connection.execute(query, part)]
+
+
+def _events(connection: Connection, ids: Sequence[str]) -> dict[str, list[Event]]:
+    """What happened to transactions, in order; what is packed came first."""
+    table = models.packed.c
+    query = select(table.transaction_id, table.events).where(table.transaction_id.in_(_SOME))
+    rows = event_rows(connection, ids)
+    told: dict[str, list[Event]] = {id_: [] for id_ in ids}
+    for part in _parts(ids):
+        for id_, content in connection.execute(query, part):
+            told[id_] = unpack_events(id_, content)
+    # What is packed between the two queries is found by both.
+    packed_ones = {id_: set(events) for id_, events in told.items()}
+    for event in rows:
+        if event not in packed_ones[event.transaction]:
+            told[event.transaction].append(event)
+    return told
 
 
 def _coverage(pipeline: str) -> Select[Any]:
@@ -273,14 +312,14 @@ def _all(connection: Connection, query: Select[Any]) -> list[Transaction]:
 
 
 def _range_rows(connection: Connection, id: str) -> list[Row[Any] | StoredRange]:
-    query = select(_ranges).where(_ranges.c.transaction_id == id)
-    found: list[Row[Any] | StoredRange] = [*connection.execute(query)]
-    # Only an old transaction has none, or gaps alone; a young replay, too.
-    if all(row.gap for row in found):
-        content = connection.execute(
-            select(models.packed.c.content).where(models.packed.c.transaction_id == id)
-        ).scalar()
-        found += [] if content is None else unpack(id, content)
+    old = models.packed.c
+    query = union_all(
+        select(*_ranges.c, _NO_CONTENT.label("content")).where(_ranges.c.transaction_id == id),
+        select(*(null() for _ in _ranges.c), old.ranges).where(old.transaction_id == id),
+    )
+    found: list[Row[Any] | StoredRange] = []
+    for row in connection.execute(query):
+        found += [row] if row.content is None else unpack_ranges(id, row.content)
     return sorted(found, key=lambda row: (row.shard, row.begin_cursor))
 
 

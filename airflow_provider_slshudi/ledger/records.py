@@ -265,7 +265,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What was made small: transactions, their events that are gone, their ranges that are packed or gone.
+    """How many transactions were packed, with how many events and ranges.
 
     `last` is the transaction after which to go on; None if there was no more.
     """

@@ -109,7 +109,8 @@ def test_ledger_prune_makes_old_batches_small_and_says_how_many(
     ledger_connection: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider_slshudi.ledger.prune.NEWEST", 1)
-    monkeypatch.setattr("airflow_provider_slshudi.ledger.prune._AT_ONCE", 1)
+    monkeypatch.setattr("airflow_provider_slshudi.ledger.prune._TRANSACTIONS", 1)
+    monkeypatch.setattr("airflow_provider_slshudi.cli.ledger._TELL_SECONDS", 0)
     ledger = LedgerHook().ledger()
     for name in ("clicks", "views"):
         registered(ledger, name)
@@ -128,6 +129,9 @@ def test_ledger_prune_makes_old_batches_small_and_says_how_many(
     (clicks, views) = json.loads(capsys.readouterr().out)
     assert (clicks["batches"], views["batches"], views["ranges"]) == (0, 2, 2)
     assert ledger.audit("views").ok and len(ledger.recorded("views")) == 3
-    with pytest.raises(SystemExit):
-        cli.main(["ledger", "prune", "--days", "6"])
-    assert "7 or more" in capsys.readouterr().err
+    for days in ("6", "-1", "x", "1e9", "1000000000"):
+        with pytest.raises(SystemExit):
+            cli.main(["ledger", "prune", "--days", days])
+        assert "is no number of days from 7 to 36500" in capsys.readouterr().err
+    assert cli.main(["ledger", "prune", "--pipeline", ""]) == 1
+    assert "the ledger knows no pipeline" in capsys.readouterr().err

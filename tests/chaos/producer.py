@@ -20,7 +20,10 @@ class Producer:
 
     A put whose answer was lost is sent again, so that the logstore may hold its logs twice, under two cursors: both
     are logs of the service. `acknowledged` is how many events, by their numbers from 0, are there once at least.
+    `failed` is what ended the thread before `stop`.
     """
+
+    failed: Exception | None = None
 
     def __init__(self, connection: SlsConnection, line: Line, seed: str, pause: float) -> None:
         self.line, self.acknowledged, self.repeated = line, 0, 0
@@ -37,6 +40,12 @@ class Producer:
         self._thread.join()
 
     def _run(self) -> None:
+        try:
+            self._put_all()
+        except Exception as error:
+            self.failed = error
+
+    def _put_all(self) -> None:
         while not self._stop.is_set():
             count = self._rng.randint(1, LOGS_PER_GROUP)
             numbers = range(self.acknowledged, self.acknowledged + count)

@@ -62,9 +62,12 @@ class Run:
         """Counts commits, and tells now and then.
 
         Raises:
-            Stuck: a pipeline committed nothing for long.
+            Stuck: a pipeline committed nothing for long, or nobody puts logs any more.
         """
         self.living.look()
+        for producer in self.producers:
+            if producer.failed is not None:
+                raise Stuck(f"{producer.line.name}: nobody puts logs any more: {producer.failed!r}")
         now = time.monotonic()
         for line in self.place.lines:
             count = self.place.count(line, State.COMMITTED)

@@ -25,7 +25,7 @@ SHARDS = range(3)
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_provider_slshudi.ledger.prune.NEWEST", 2)
-    monkeypatch.setattr("airflow_provider_slshudi.ledger.prune._AT_ONCE", 3)
+    monkeypatch.setattr("airflow_provider_slshudi.ledger.prune._RANGES", 9)
 
 
 def batch(ledger: Ledger, number: int, end: State = State.COMMITTED) -> str:
@@ -64,14 +64,16 @@ def test_pruned_batches_are_read_as_before_and_take_a_row_each(ledger: Ledger, e
     ids = [batch(ledger, number) for number in range(8)]
     before = [(ledger.get(id_), ledger.ranges(id_), ledger.totals(id_)) for id_ in ids]
     recorded, covered = ledger.recorded(PIPELINE), ledger.coverage(PIPELINE)
-    # Gaps stay as they are: 3 of the first 6 batches have one. Each batch had 4 events.
+    events = [ledger.events(id_) for id_ in ids]
+    # Gaps stay as they are: 3 of the first 6 batches have one. Each batch has 4 events.
     assert prune_all(ledger) == [Pruned(3, 12, 7, ids[2]), Pruned(3, 12, 8, ids[5]), Pruned(0, 0, 0, None)]
     assert [(ledger.get(id_), ledger.ranges(id_), ledger.totals(id_)) for id_ in ids] == before
     assert (ledger.recorded(PIPELINE), ledger.coverage(PIPELINE)) == (recorded, covered)
     assert ledger.audit(PIPELINE).ok
-    assert [[event.what for event in ledger.events(id_)] for id_ in ids[:6]] == [["pruned"]] * 6
-    assert len(ledger.events(ids[6])) == 4, "the newest two are whole"
-    assert (rows(engine, "range"), rows(engine, "packed")) == (3 + 2 * len(SHARDS), 6)
+    assert [ledger.events(id_) for id_ in ids] == events
+    assert [past.events for past in ledger.history(PIPELINE, 8)] == events[::-1]
+    # The newest two are as they were.
+    assert (rows(engine, "range"), rows(engine, "event"), rows(engine, "packed")) == (3 + 2 * len(SHARDS), 2 * 4, 6)
     # Once more there is nothing to do, and new batches go on where the old ones ended.
     assert prune_all(ledger) == [Pruned(0, 0, 0, None)]
     batch(ledger, 8)
@@ -85,8 +87,9 @@ def test_what_lives_what_is_young_and_what_was_aborted(ledger: Ledger, engine: E
     for number in (3, 4):
         batch(ledger, number)
     assert prune_all(ledger, days=1) == [Pruned(0, 0, 0, None)], "none of them ended a day ago"
-    assert prune_all(ledger) == [Pruned(2, 8, 5, None)]
-    assert (ledger.ranges(aborted), ledger.get(aborted).error) == ([], "the worker vanished")
+    ranges = ledger.ranges(aborted)
+    assert prune_all(ledger) == [Pruned(2, 8, 4, old), Pruned(0, 0, 0, None)]
+    assert ledger.ranges(aborted) == ranges and aborted not in {item.transaction for item in ledger.recorded(PIPELINE)}
     assert [item.range for item in ledger.recorded(PIPELINE) if item.transaction == live] == ledger.ranges(live)
     assert len(ledger.events(live)) == 3
     ledger.committed(live, 1, "completed-1")
@@ -98,7 +101,8 @@ def test_a_pruned_batch_that_gets_another_event_stays_as_it_is(ledger: Ledger) -
     prune_all(ledger)
     ranges = ledger.ranges(ids[0])
     ledger.completed_once(ids[0], "completed-later", {"removed": "completed-0"})
-    assert prune_all(ledger) == [Pruned(1, 2, 0, None)]
+    assert prune_all(ledger) == [Pruned(0, 0, 0, None)]
+    assert [event.what for event in ledger.events(ids[0])][-2:] == ["COMMITTED", "completed once"]
     assert (ledger.ranges(ids[0]), ledger.get(ids[0]).completed) == (ranges, "completed-later")
 
 
@@ -120,7 +124,7 @@ def test_an_audit_finds_what_is_wrong_among_packed_ranges(ledger: Ledger, engine
             select(models.packed.c.transaction_id).order_by(models.packed.c.transaction_id.desc()).limit(1)
         ).scalar_one()
         connection.execute(
-            update(models.packed).where(models.packed.c.transaction_id == other).values(content=some.content)
+            update(models.packed).where(models.packed.c.transaction_id == other).values(ranges=some.ranges)
         )
     found = ledger.audit(PIPELINE)
     assert found.twice == [Range(1, 0, 10), Range(2, 0, 10)]
@@ -163,6 +167,65 @@ def test_who_reads_while_ranges_are_packed_misses_none_and_sees_none_twice(
     assert getattr(ledger, look)(PIPELINE) == expected
 
 
+def test_who_reads_while_the_ledger_is_rebuilt_misses_none(ledger: Ledger, engine: Engine) -> None:
+    ids = [batch(ledger, number) for number in range(6)]
+    batches = [
+        CommittedBatch(
+            found.id,
+            found.kind,
+            str(found.instant),
+            str(found.completed),
+            found.dag_id,
+            found.run_id,
+            tuple(ledger.ranges(found.id)),
+            tuple(ledger.totals(found.id)),
+        )
+        for found in map(ledger.get, ids)
+    ]
+
+    def of_one() -> list[Range]:
+        return ledger.ranges(ids[0])
+
+    def of_all() -> list[Range]:
+        return [item.range for item in ledger.recorded(PIPELINE)]
+
+    for look in (of_one, of_all):
+        expected = look()
+        prune_all(ledger)
+        assert rows(engine, "packed") == 4
+        rebuilt: list[bool] = []
+
+        def rebuild_once(*_: Any, rebuilt: list[bool] = rebuilt) -> None:
+            if not rebuilt:
+                rebuilt.append(True)
+                ledger.rebuild(PIPELINE, batches, Duties())
+
+        event.listen(engine, "after_cursor_execute", rebuild_once)
+        try:
+            assert look() == expected
+        finally:
+            event.remove(engine, "after_cursor_execute", rebuild_once)
+        assert rebuilt and rows(engine, "packed") == 0
+        assert look() == expected
+
+
+def test_turns_go_on_after_the_newest_tail_is_packed(ledger: Ledger) -> None:
+    batch(ledger, 0)
+    for number in range(3):
+        begin = 100 + 10 * number
+        id_ = ledger.begin(PIPELINE, Kind.BACKFILL, [Range(0, begin, begin + 10)], "dag", f"backfill-{number}").id
+        ledger.aborted(id_, 1, "not wanted")
+    assert prune_all(ledger)[0].transactions == 2
+    assert ledger.last_shard(PIPELINE, Kind.TAIL) == SHARDS[-1]
+
+
+def test_large_batches_are_packed_one_at_a_time(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_provider_slshudi.ledger.prune._RANGES", 2)
+    for number in range(5):
+        batch(ledger, number)
+    assert [found.transactions for found in prune_all(ledger)] == [1, 1, 1, 0]
+
+
 def test_an_unknown_pipeline_is_told(ledger: Ledger) -> None:
     with pytest.raises(LedgerError, match="knows no pipeline none-such"):
         ledger.prune("none-such", ledger.now())
@@ -183,4 +246,4 @@ _RANGES = st.builds(
 
 @given(st.lists(_RANGES, unique_by=lambda item: item[1:3]))
 def test_packed_ranges_are_what_was_packed(ranges: list[StoredRange]) -> None:
-    assert packing.unpack("t", packing.pack(ranges)) == sorted(ranges, key=lambda item: item[1:3])
+    assert packing.unpack_ranges("t", packing.pack_ranges(ranges)) == sorted(ranges, key=lambda item: item[1:3])

@@ -1,4 +1,4 @@
-"""Ranges of old batches, packed."""
+"""Old batches, packed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from airflow_provider_slshudi.ledger.migrations import stepwise
 revision = "0010"
 down_revision = "0009"
 
+_BLOB = sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql")
+
 
 def upgrade() -> None:
     """Creates the table, which `slshudi ledger prune` fills."""
@@ -18,7 +20,8 @@ def upgrade() -> None:
         sa.Column(
             "transaction_id", sa.String(40), sa.ForeignKey("slshudi_transaction.id"), primary_key=True, nullable=False
         ),
-        sa.Column("content", sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql"), nullable=False),
+        sa.Column("ranges", _BLOB, nullable=False),
+        sa.Column("events", _BLOB, nullable=False),
         mysql_charset="utf8mb4",
         mysql_collate="utf8mb4_bin",
         mysql_engine="InnoDB",
