@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-import threading
+import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi import owners
@@ -94,11 +94,12 @@ class Storage:
         written = f"{folder if via is None else self.full(via)}/{name}.{uuid.uuid4().hex}.tmp"
         try:
             if not local:
-                _undisturbed(partial(self._put, target, content))
+                self._put(target, content)
                 return
             self._make_parent(target)
             self._make_parent(written)
-            self._put(written, content)
+            with self.filesystem.open_output_stream(written) as stream:
+                stream.write(content)
             self.filesystem.move(written, target)
         except OSError as error:
             if local:
@@ -107,9 +108,17 @@ class Storage:
                     self.filesystem.delete_file(written)
             raise self._unreadable(path, error) from error
 
-    def _put(self, full: str, content: bytes) -> None:
-        with self.filesystem.open_output_stream(full) as stream:
-            stream.write(content)
+    def _put(self, target: str, content: bytes) -> None:
+        """Writes an object in one call.
+
+        A stream that is open when a task is stopped would end an empty object, which readers take for the new content.
+        """
+        from pyarrow import fs
+
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            fs.copy_files(file.name, target, fs.LocalFileSystem(), self.filesystem)
 
     def names(self, path: str) -> list[str] | None:
         """The names of files and folders directly in a folder, None if there is no such folder."""
@@ -285,54 +294,6 @@ class Storage:
         if isinstance(error, PermissionError) and self.filesystem.type_name == "local":
             return denied(self.uri, self.full(path))
         return TimelineUnreadable(f"{self.uri}/{path}: {error}", table=self.uri)
-
-
-def _undisturbed(work: Callable[[], None]) -> None:
-    """Runs `work` to its end, and raises only then what a signal's handler raises meanwhile.
-
-    A handler raises in the main thread alone. There, a task that is stopped between opening an object and writing it
-    would end an empty one, which its readers would take for the new content.
-
-    Raises:
-        OSError: there is no thread left for it.
-    """
-    go, given_up, over = threading.Event(), threading.Event(), threading.Event()
-    failed: list[BaseException] = []
-    stops: list[BaseException] = []
-
-    def run() -> None:
-        go.wait()
-        try:
-            if not given_up.is_set():
-                work()
-        except Exception as error:
-            failed.append(error)
-        finally:
-            over.set()
-
-    try:
-        threading.Thread(target=run, name="slshudi-write", daemon=True).start()
-        go.set()
-    except BaseException as error:
-        if not go.is_set():
-            given_up.set()
-            go.set()
-            if isinstance(error, RuntimeError):
-                raise OSError(f"no thread to write with: {error}") from error
-            raise
-        stops.append(error)
-    _wait(over, stops)
-    for found in (stops or failed)[:1]:
-        raise found
-
-
-def _wait(over: threading.Event, stops: list[BaseException]) -> None:
-    """Waits whatever is raised meanwhile. (A thread's own `join` takes it for ended once it was interrupted.)"""
-    while not over.is_set():
-        try:
-            over.wait()
-        except BaseException as error:
-            stops.append(error)
 
 
 def denied(uri: str, path: str) -> TableDenied:

@@ -369,7 +369,7 @@ class Ledger:
         if not chosen:
             return Pruned(0, 0, 0, None)
         with self._write() as connection:
-            return prune(connection, pipeline, chosen)
+            return prune(connection, pipeline, before, chosen)
 
     def accept(self, pipeline: str, completion: str) -> None:
         """Accepts other clients' writes to the table up to `completion`, Hudi's completion time, as meant."""

@@ -48,7 +48,7 @@ def unpack_ranges(transaction: str, content: bytes) -> list[StoredRange]:
     ]
 
 
-def pack_events(events: Sequence[Event]) -> bytes:
+def pack_events(events: Sequence[Row[Any]]) -> bytes:
     """Events of one transaction, in order."""
     return _pack([(event.at.isoformat(), event.what, event.detail) for event in events])
 

@@ -15,6 +15,7 @@ from airflow_provider_slshudi.ledger.states import LIVE
 
 NEWEST = 1_000
 """How many transactions of each pipeline stay as they are however old: pages and plans look at the newest ones."""
+_LIVE = [state.value for state in LIVE]
 _TRANSACTIONS = 100
 _RANGES = 5_000
 """The most ranges of one step, unless one transaction has more: others wait meanwhile."""
@@ -28,7 +29,7 @@ def old(connection: Connection, pipeline: str, before: datetime, after: str) -> 
     if first_whole is None:
         return {}
     query = select(of.id).where(of.pipeline == pipeline, of.id > after, of.id < first_whole, of.changed < before)
-    query = query.where(of.state.not_in([state.value for state in LIVE]))
+    query = query.where(of.state.not_in(_LIVE))
     query = query.where(~exists().where(packed.transaction_id == of.id))
     ids = connection.execute(query.order_by(of.id).limit(_TRANSACTIONS)).scalars().all()
     ranges = models.ranges.c
@@ -42,12 +43,13 @@ def old(connection: Connection, pipeline: str, before: datetime, after: str) -> 
     return chosen
 
 
-def prune(connection: Connection, pipeline: str, chosen: Mapping[str, int]) -> Pruned:
+def prune(connection: Connection, pipeline: str, before: datetime, chosen: Mapping[str, int]) -> Pruned:
     """Packs these transactions, of which a rebuild may have taken some meanwhile."""
     # Nobody compares coverage and ranges under this lock, rebuilds, or prunes beside.
     reads.lock_pipeline(connection, pipeline)
     of, packed = models.transactions.c, models.packed.c
-    query = select(of.id).where(of.id.in_(chosen), ~exists().where(packed.transaction_id == of.id)).order_by(of.id)
+    query = select(of.id).where(of.id.in_(chosen), of.changed < before, of.state.not_in(_LIVE))
+    query = query.where(~exists().where(packed.transaction_id == of.id)).order_by(of.id)
     ids = connection.execute(query).scalars().all()
     if ids:
         ranges, events = _ranges(connection, ids), _events(connection, ids)
@@ -61,7 +63,9 @@ def prune(connection: Connection, pipeline: str, chosen: Mapping[str, int]) -> P
         ]
         connection.execute(insert(models.packed), rows)
         connection.execute(delete(models.ranges).where(*_but_gaps(ids)))
-        connection.execute(delete(models.events).where(models.events.c.transaction_id.in_(ids)))
+        # Those alone that were read: anybody may tell of a transaction meanwhile.
+        for part in reads.parts([row.id for found in events.values() for row in found]):
+            connection.execute(delete(models.events).where(models.events.c.id.in_(reads.SOME)), part)
         return Pruned(len(ids), sum(map(len, events.values())), sum(map(len, ranges.values())), max(chosen))
     return Pruned(0, 0, 0, max(chosen))
 
@@ -73,10 +77,10 @@ def _ranges(connection: Connection, ids: Sequence[str]) -> Mapping[str, list[Row
     return found
 
 
-def _events(connection: Connection, ids: Sequence[str]) -> Mapping[str, list[Any]]:
-    found = defaultdict(list)
-    for event in reads.event_rows(connection, ids):
-        found[event.transaction].append(event)
+def _events(connection: Connection, ids: Sequence[str]) -> Mapping[str, list[Row[Any]]]:
+    table, found = models.events, defaultdict(list)
+    for row in connection.execute(select(table).where(table.c.transaction_id.in_(ids)).order_by(table.c.id)):
+        found[row.transaction_id].append(row)
     return found
 
 

@@ -42,7 +42,7 @@ _PACKED_AT_ONCE = 100
 _WRITTEN = [State.PREPARED.value, State.COMMITTED.value]
 _NO_CONTENT: ColumnElement[bytes | None] = type_coerce(null(), LargeBinary())
 _PLANNED_BEFORE = timedelta(days=1)
-_SOME: BindParameter[Any] = bindparam("some", expanding=True)
+SOME: BindParameter[Any] = bindparam("some", expanding=True)
 ID_TIME = "%Y%m%dT%H%M%S%f"
 """How a transaction's id begins: the time of its plan (UTC)."""
 
@@ -151,8 +151,8 @@ def committed_instants(connection: Connection, pipeline: str, instants: Sequence
     """Which of these instants are committed transactions of the pipeline."""
     # Not by state: SQLite would then look up all committed transactions instead of these few instants.
     query = select(_transactions.c.instant, _transactions.c.state)
-    query = query.where(_transactions.c.pipeline == pipeline, _transactions.c.instant.in_(_SOME))
-    found = (row for part in _parts(instants) for row in connection.execute(query, part))
+    query = query.where(_transactions.c.pipeline == pipeline, _transactions.c.instant.in_(SOME))
+    found = (row for part in parts(instants) for row in connection.execute(query, part))
     return {instant for instant, state in found if state == State.COMMITTED.value}
 
 
@@ -190,8 +190,8 @@ def coverage(connection: Connection, pipeline: str) -> list[Range]:
 
 def coverage_of(connection: Connection, pipeline: str, shards: Iterable[int]) -> list[Range]:
     """The coverage of these shards alone, sorted."""
-    query = _coverage(pipeline).where(models.coverage.c.shard.in_(_SOME))
-    return [Range(*row) for part in _parts(sorted(shards)) for row in connection.execute(query, part)]
+    query = _coverage(pipeline).where(models.coverage.c.shard.in_(SOME))
+    return [Range(*row) for part in parts(sorted(shards)) for row in connection.execute(query, part)]
 
 
 def reserved(connection: Connection, pipeline: str) -> list[Range]:
@@ -267,28 +267,23 @@ def replays(connection: Connection, pipeline: str) -> list[Transaction]:
     return _all(connection, query.where(_transactions.c.state != State.ABORTED.value).order_by(_transactions.c.id))
 
 
-def event_rows(connection: Connection, ids: Sequence[str]) -> list[Event]:
-    """The events of transactions that are not packed, in order."""
-    table = models.events.c
-    query = select(table.transaction_id, table.at, table.what, table.detail)
-    query = query.where(table.transaction_id.in_(_SOME)).order_by(table.id)
-    return [Event(*row) for part in _parts(ids) for row in connection.execute(query, part)]
-
-
 def _events(connection: Connection, ids: Sequence[str]) -> dict[str, list[Event]]:
     """What happened to transactions, in order; what is packed came first."""
-    table = models.packed.c
-    query = select(table.transaction_id, table.events).where(table.transaction_id.in_(_SOME))
-    rows = event_rows(connection, ids)
+    table, old = models.events.c, models.packed.c
+    kept = (table.id, table.transaction_id, table.at, table.what, table.detail)
+    # One statement, as for ranges.
+    query = union_all(
+        select(*kept, _NO_CONTENT.label("content")).where(table.transaction_id.in_(SOME)),
+        select(null(), old.transaction_id, null(), null(), null(), old.events).where(old.transaction_id.in_(SOME)),
+    )
+    rows = [row for part in parts(ids) for row in connection.execute(query, part)]
     told: dict[str, list[Event]] = {id_: [] for id_ in ids}
-    for part in _parts(ids):
-        for id_, content in connection.execute(query, part):
-            told[id_] = unpack_events(id_, content)
-    # What is packed between the two queries is found by both.
-    packed_ones = {id_: set(events) for id_, events in told.items()}
-    for event in rows:
-        if event not in packed_ones[event.transaction]:
-            told[event.transaction].append(event)
+    for row in sorted(rows, key=lambda row: row.id or 0):
+        told[row.transaction_id] += (
+            [Event(row.transaction_id, row.at, row.what, row.detail)]
+            if row.content is None
+            else unpack_events(row.transaction_id, row.content)
+        )
     return told
 
 
@@ -298,7 +293,8 @@ def _coverage(pipeline: str) -> Select[Any]:
     return query.order_by(table.shard, table.begin_cursor)
 
 
-def _parts(values: Sequence[Any]) -> Iterator[dict[str, Sequence[Any]]]:
+def parts(values: Sequence[Any]) -> Iterator[dict[str, Sequence[Any]]]:
+    """Values of `SOME`, as many as one statement takes."""
     return ({"some": list(values[first : first + _VALUES])} for first in range(0, len(values), _VALUES))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -189,7 +190,11 @@ def test_who_reads_while_the_ledger_is_rebuilt_misses_none(ledger: Ledger, engin
     def of_all() -> list[Range]:
         return [item.range for item in ledger.recorded(PIPELINE)]
 
-    for look in (of_one, of_all):
+    def told() -> bool:
+        return bool(ledger.events(ids[0]))
+
+    looks: list[Callable[[], Any]] = [of_one, of_all, told]
+    for look in looks:
         expected = look()
         prune_all(ledger)
         assert rows(engine, "packed") == 4
@@ -207,6 +212,26 @@ def test_who_reads_while_the_ledger_is_rebuilt_misses_none(ledger: Ledger, engin
             event.remove(engine, "after_cursor_execute", rebuild_once)
         assert rebuilt and rows(engine, "packed") == 0
         assert look() == expected
+
+
+def test_what_is_told_of_a_batch_while_it_is_packed_stays(ledger: Ledger, engine: Engine) -> None:
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite has one writer at a time")
+    ids = [batch(ledger, number) for number in range(4)]
+    other = Ledger(engine)
+    told: list[bool] = []
+
+    def tell_once(*asked: Any) -> None:
+        if not told and "FROM slshudi_event" in asked[2]:
+            told.append(True)
+            other.note(ids[0], "late", "{}")
+
+    event.listen(engine, "after_cursor_execute", tell_once)
+    try:
+        prune_all(ledger)
+    finally:
+        event.remove(engine, "after_cursor_execute", tell_once)
+    assert told and [item.what for item in ledger.events(ids[0])][-2:] == ["COMMITTED", "late"]
 
 
 def test_turns_go_on_after_the_newest_tail_is_packed(ledger: Ledger) -> None:
