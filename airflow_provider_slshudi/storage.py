@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
+from itertools import tee
+from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi import owners
@@ -109,16 +110,14 @@ class Storage:
             raise self._unreadable(path, error) from error
 
     def _put(self, target: str, content: bytes) -> None:
-        """Writes an object in one call.
+        """Writes an object that is open and empty between no two instructions of Python.
 
-        A stream that is open when a task is stopped would end an empty object, which readers take for the new content.
+        There, a handler of a signal may stop a task; the end of its stream would make an empty object, which readers
+        take for the new content. (Arrow's `copy_files` does not tell that a store refused.)
         """
-        from pyarrow import fs
-
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(content)
-            file.flush()
-            fs.copy_files(file.name, target, fs.LocalFileSystem(), self.filesystem)
+        opened, again = tee(map(self.filesystem.open_output_stream, [target]))
+        ((stream, _),) = [*zip(opened, map(methodcaller("write", content), again), strict=True)]
+        stream.close()
 
     def names(self, path: str) -> list[str] | None:
         """The names of files and folders directly in a folder, None if there is no such folder."""

@@ -56,10 +56,10 @@ class Plan:
 
 
 class Proxy:
-    """Passes requests on to a store; its `url` stands for the store's. `plan` may be replaced at any time."""
+    """Passes requests on to a store; its `url` stands for the `store`'s. `plan` may be replaced at any time."""
 
     def __init__(self, store: str) -> None:
-        self.plan = Plan()
+        self.plan, self.store = Plan(), store
         self._lock = threading.Lock()
         self._store = urlsplit(store).netloc
         proxy = self
