@@ -46,15 +46,11 @@ def add_to(commands: Commands) -> None:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from airflow_provider_slshudi import settings
-    from airflow_provider_slshudi.hooks.ledger import LedgerHook
-
-    ledger = LedgerHook(settings.ledger_conn_id()).ledger()
+    ledger = _ledger()
     if options.transaction:
         _show_one(ledger, options)
         return 0
-    names = [item.name for item in ledger.pipelines()] if options.pipeline is None else [options.pipeline]
-    found = [item for name in names for item in ledger.last(name, options.limit)]
+    found = [item for name in _names(ledger, options) for item in ledger.last(name, options.limit)]
     if options.json:
         print_json(options.out, [_as_dict(item) for item in found])
     else:
@@ -106,13 +102,10 @@ def _rebuild(options: argparse.Namespace) -> int:
 
 
 def _prune(options: argparse.Namespace) -> int:
-    from airflow_provider_slshudi import settings
-    from airflow_provider_slshudi.hooks.ledger import LedgerHook
-
-    ledger = LedgerHook(settings.ledger_conn_id()).ledger()
+    ledger = _ledger()
     before = ledger.now() - timedelta(days=options.days)
-    names = [item.name for item in ledger.pipelines()] if options.pipeline is None else [options.pipeline]
-    done = {name: _prune_one(ledger, name, before, None if options.json else options.out) for name in names}
+    out = None if options.json else options.out
+    done = {name: _prune_one(ledger, name, before, out) for name in _names(ledger, options)}
     if options.json:
         print_json(options.out, [{"pipeline": name, **found.to_dict()} for name, found in done.items()])
     else:
@@ -136,6 +129,17 @@ def _prune_one(ledger: Ledger, name: str, before: datetime, out: TextIO | None) 
             print(f"{name}: {done.transactions:,} batches so far, up to {last}", file=out, flush=True)
         # Batches have their turn: on SQLite those who wait look for a free moment, and none keeps it for them.
         time.sleep(max(_PAUSE_SECONDS, time.monotonic() - began))
+
+
+def _ledger() -> Ledger:
+    from airflow_provider_slshudi import settings
+    from airflow_provider_slshudi.hooks.ledger import LedgerHook
+
+    return LedgerHook(settings.ledger_conn_id()).ledger()
+
+
+def _names(ledger: Ledger, options: argparse.Namespace) -> list[str]:
+    return [item.name for item in ledger.pipelines()] if options.pipeline is None else [options.pipeline]
 
 
 def _days(text: str) -> int:

@@ -34,8 +34,8 @@ _MYSQL: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_
 PREFIX = "slshudi_"
 NAME_LENGTH = 250
 RUN_LENGTH = 2 * NAME_LENGTH + 1  # a DAG and its run
-_BLOB = LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql")
 PATH_LENGTH = 700  # the longest text that MySQL indexes whole in utf8mb4
+_BLOB = LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql")
 
 
 class UtcTime(TypeDecorator[datetime]):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import accumulate
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, exists, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, insert, select
 
 from airflow_provider_slshudi.ledger import models, packing, reads
 from airflow_provider_slshudi.ledger.records import Pruned
@@ -15,75 +16,65 @@ from airflow_provider_slshudi.ledger.states import LIVE
 
 NEWEST = 1_000
 """How many transactions of each pipeline stay as they are however old: pages and plans look at the newest ones."""
-_LIVE = [state.value for state in LIVE]
 _TRANSACTIONS = 100
 _RANGES = 5_000
 """The most ranges of one step, unless one transaction has more: others wait meanwhile."""
 
 
-def old(connection: Connection, pipeline: str, before: datetime, after: str) -> dict[str, int]:
-    """The next transactions to prune, with the number of their ranges, by id; few enough for one step."""
-    of, packed = models.transactions.c, models.packed.c
+def old(connection: Connection, pipeline: str, before: datetime, after: str) -> list[str]:
+    """The next transactions to prune, by id; few enough for one step."""
+    of, ranges = models.transactions.c, models.ranges.c
     newest = select(of.id).where(of.pipeline == pipeline).order_by(of.id.desc()).offset(NEWEST - 1).limit(1)
     first_whole = connection.execute(newest).scalar()
     if first_whole is None:
-        return {}
-    query = select(of.id).where(of.pipeline == pipeline, of.id > after, of.id < first_whole, of.changed < before)
-    query = query.where(of.state.not_in(_LIVE))
-    query = query.where(~exists().where(packed.transaction_id == of.id))
-    ids = connection.execute(query.order_by(of.id).limit(_TRANSACTIONS)).scalars().all()
-    ranges = models.ranges.c
+        return []
+    ids = _whole(connection, before, of.pipeline == pipeline, of.id > after, of.id < first_whole)
     counts = select(ranges.transaction_id, func.count()).where(ranges.transaction_id.in_(ids))
     known = {id_: count for id_, count in connection.execute(counts.group_by(ranges.transaction_id))}
-    chosen: dict[str, int] = {}
-    for id_ in ids:
-        if chosen and sum(chosen.values()) + known.get(id_, 0) > _RANGES:
-            break
-        chosen[id_] = known.get(id_, 0)
-    return chosen
+    sums = accumulate(known.get(id_, 0) for id_ in ids)
+    return [id_ for id_, sum_ in zip(ids, sums, strict=True) if id_ == ids[0] or sum_ <= _RANGES]
 
 
-def prune(connection: Connection, pipeline: str, before: datetime, chosen: Mapping[str, int]) -> Pruned:
+def prune(connection: Connection, pipeline: str, before: datetime, chosen: Sequence[str]) -> Pruned:
     """Packs these transactions, of which a rebuild may have taken some meanwhile."""
     # Nobody compares coverage and ranges under this lock, rebuilds, or prunes beside.
     reads.lock_pipeline(connection, pipeline)
-    of, packed = models.transactions.c, models.packed.c
-    query = select(of.id).where(of.id.in_(chosen), of.changed < before, of.state.not_in(_LIVE))
-    query = query.where(~exists().where(packed.transaction_id == of.id)).order_by(of.id)
-    ids = connection.execute(query).scalars().all()
-    if ids:
-        ranges, events = _ranges(connection, ids), _events(connection, ids)
-        rows = [
-            {
-                "transaction_id": id_,
-                "ranges": packing.pack_ranges(ranges[id_]),
-                "events": packing.pack_events(events[id_]),
-            }
-            for id_ in ids
-        ]
-        connection.execute(insert(models.packed), rows)
-        connection.execute(delete(models.ranges).where(*_but_gaps(ids)))
-        # Those alone that were read: anybody may tell of a transaction meanwhile.
-        for part in reads.parts([row.id for found in events.values() for row in found]):
-            connection.execute(delete(models.events).where(models.events.c.id.in_(reads.SOME)), part)
-        return Pruned(len(ids), sum(map(len, events.values())), sum(map(len, ranges.values())), max(chosen))
-    return Pruned(0, 0, 0, max(chosen))
+    ids = _whole(connection, before, models.transactions.c.id.in_(chosen))
+    if not ids:
+        return Pruned(0, 0, 0, chosen[-1])
+    of_range, of_event = models.ranges.c, models.events.c
+    # Gaps stay rows: they are few, and are looked for.
+    packable = (of_range.transaction_id.in_(ids), of_range.gap.is_(False))
+    ranges = connection.execute(select(models.ranges).where(*packable)).all()
+    told = select(models.events).where(of_event.transaction_id.in_(ids)).order_by(of_event.id)
+    events = connection.execute(told).all()
+    ranges_of, events_of = _by_transaction(ranges), _by_transaction(events)
+    rows = [
+        {
+            "transaction_id": id_,
+            "ranges": packing.pack_ranges(ranges_of[id_]),
+            "events": packing.pack_events(events_of[id_]),
+        }
+        for id_ in ids
+    ]
+    connection.execute(insert(models.packed), rows)
+    connection.execute(delete(models.ranges).where(*packable))
+    # Those alone that were read: anybody may tell of a transaction meanwhile.
+    for part in reads.parts([event.id for event in events]):
+        connection.execute(delete(models.events).where(of_event.id.in_(reads.SOME)), part)
+    return Pruned(len(ids), len(events), len(ranges), chosen[-1])
 
 
-def _ranges(connection: Connection, ids: Sequence[str]) -> Mapping[str, list[Row[Any]]]:
+def _whole(connection: Connection, before: datetime, *which: ColumnElement[bool]) -> Sequence[str]:
+    """Those of some transactions that ended before then and are not packed, the oldest first."""
+    of = models.transactions.c
+    query = select(of.id).where(*which, of.changed < before, of.state.not_in([state.value for state in LIVE]))
+    query = query.where(~exists().where(models.packed.c.transaction_id == of.id))
+    return connection.execute(query.order_by(of.id).limit(_TRANSACTIONS)).scalars().all()
+
+
+def _by_transaction(rows: Iterable[Row[Any]]) -> Mapping[str, list[Row[Any]]]:
     found = defaultdict(list)
-    for row in connection.execute(select(models.ranges).where(*_but_gaps(ids))):
+    for row in rows:
         found[row.transaction_id].append(row)
     return found
-
-
-def _events(connection: Connection, ids: Sequence[str]) -> Mapping[str, list[Row[Any]]]:
-    table, found = models.events, defaultdict(list)
-    for row in connection.execute(select(table).where(table.c.transaction_id.in_(ids)).order_by(table.c.id)):
-        found[row.transaction_id].append(row)
-    return found
-
-
-def _but_gaps(ids: Sequence[str]) -> tuple[Any, Any]:
-    """Gaps are few, and are looked for."""
-    return models.ranges.c.transaction_id.in_(ids), models.ranges.c.gap.is_(False)

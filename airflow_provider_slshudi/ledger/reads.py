@@ -64,20 +64,13 @@ def lock_pipeline(connection: Connection, pipeline: str) -> None:
     Raises:
         LedgerError: the pipeline is not registered.
     """
-    _require(connection, pipeline, _named(pipeline).with_for_update())
+    require_known(connection, pipeline, lock=True)
 
 
-def require_known(connection: Connection, pipeline: str) -> None:
+def require_known(connection: Connection, pipeline: str, lock: bool = False) -> None:
     """Raises LedgerError if the pipeline is not registered."""
-    _require(connection, pipeline, _named(pipeline))
-
-
-def _named(pipeline: str) -> Select[Any]:
-    return select(models.pipelines.c.name).where(models.pipelines.c.name == pipeline)
-
-
-def _require(connection: Connection, pipeline: str, query: Select[Any]) -> None:
-    if connection.execute(query).first() is None:
+    query = select(models.pipelines.c.name).where(models.pipelines.c.name == pipeline)
+    if connection.execute(query.with_for_update() if lock else query).first() is None:
         raise LedgerError(f"the ledger knows no pipeline {pipeline}; register it first", pipeline=pipeline)
 
 
