@@ -65,6 +65,8 @@ class Point(str, Enum):
     APPEND_TASK_STARTED = "append-task-started", Where.WORKER
     APPEND_TASK_MARKING = "append-task-marking", Where.WORKER
     APPEND_TASK_MARKED = "append-task-marked", Where.WORKER
+    APPEND_TASK_ENDED = "append-task-ended", Where.WORKER
+    APPEND_TASK_NAMED = "append-task-named", Where.WORKER
     APPEND_TASK_WRITTEN = "append-task-written", Where.WORKER
     APPEND_TASK_STAGED = "append-task-staged", Where.WORKER
     APPEND_QUARANTINE_REQUESTED = "append-quarantine-requested", Where.DRIVER

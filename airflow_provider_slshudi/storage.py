@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 
 _DELETES_AT_ONCE = 16
+_LEAST_PART = 4 * 1024 * 1024
+"""Bytes of content that no stream to a store sends before its end."""
 _SCHEME = re.compile(r"^[a-z0-9]+:(//)?")
 
 
@@ -53,8 +56,14 @@ class Storage:
         path = _SCHEME.sub("", self.uri)
         if self.uri.startswith("file:"):
             return fs.LocalFileSystem(), path
-        # A small file takes one request, and not the three of an upload in parts, which a killed process leaves behind.
-        return fs.S3FileSystem(endpoint_override=os.environ.get("AWS_ENDPOINT_URL"), allow_delayed_open=True), path
+        return self._s3(delayed=True), path
+
+    def _s3(self, delayed: bool) -> fs.FileSystem:
+        """The store. What is opened with delay and is small takes one request, and not the three of an upload in parts,
+        which a killed process leaves behind."""
+        from pyarrow import fs
+
+        return fs.S3FileSystem(endpoint_override=os.environ.get("AWS_ENDPOINT_URL"), allow_delayed_open=delayed)
 
     @property
     def filesystem(self) -> fs.FileSystem:
@@ -89,35 +98,37 @@ class Storage:
         `via` out only in folders that nobody else reads.
         """
         target = self.full(path)
+        if not self.renames:
+            try:
+                self._put(target, content)
+            except OSError as error:
+                raise self._unreadable(path, error) from error
+            return
         folder, _, name = target.rpartition("/")
-        # An object store shows an object only once it is whole; a file is renamed into its place.
-        local = self.filesystem.type_name == "local"
         written = f"{folder if via is None else self.full(via)}/{name}.{uuid.uuid4().hex}.tmp"
         try:
-            if not local:
-                self._put(target, content)
-                return
             self._make_parent(target)
             self._make_parent(written)
             with self.filesystem.open_output_stream(written) as stream:
                 stream.write(content)
             self.filesystem.move(written, target)
         except OSError as error:
-            if local:
-                # On a full disk it would stay for good, and take the space that others need.
-                with suppress(OSError):
-                    self.filesystem.delete_file(written)
+            # On a full disk it would stay for good, and take the space that others need.
+            with suppress(OSError):
+                self.filesystem.delete_file(written)
             raise self._unreadable(path, error) from error
 
     def _put(self, target: str, content: bytes) -> None:
         """Writes an object that is open and empty between no two instructions of Python.
 
         There, a handler of a signal may stop a task; the end of its stream would make an empty object, which readers
-        take for the new content. (Arrow's `copy_files` does not tell that a store refused.)
+        take for the new content. So would that of a stream whose upload in parts the store does not begin: where there
+        will be parts, it begins with the opening. (Arrow's `copy_files` does not tell that a store refused.)
         """
-        opened, again = tee(map(self.filesystem.open_output_stream, [target]))
-        ((stream, _),) = [*zip(opened, map(methodcaller("write", content), again), strict=True)]
-        stream.close()
+        store = self.filesystem if len(content) < _LEAST_PART else self._s3(delayed=False)
+        opened, first, last = tee(map(store.open_output_stream, [target]), 3)
+        done = map(methodcaller("write", content), first), map(methodcaller("close"), last)
+        deque(zip(opened, *done, strict=True), maxlen=0)
 
     def names(self, path: str) -> list[str] | None:
         """The names of files and folders directly in a folder, None if there is no such folder."""
@@ -185,6 +196,30 @@ class Storage:
             raise self._unreadable(paths[0], error) from error
         return [path for path, info in zip(paths, found, strict=True) if info.is_file]
 
+    @property
+    def renames(self) -> bool:
+        """Whether a file gets another name in one step. An object store has no such step, and no folders."""
+        return bool(self.filesystem.type_name == "local")
+
+    def make_folder(self, path: str) -> None:
+        """Makes a folder and those above it."""
+        try:
+            self.filesystem.create_dir(self.full(path), recursive=True)
+        except OSError as error:
+            raise self._unreadable(path, error) from error
+
+    def move(self, source: str, target: str) -> bool:
+        """Renames a file or folder in one step; False if there is none. Makes the target's folder."""
+        renamed = self.full(target)
+        try:
+            self._make_parent(renamed)
+            self.filesystem.move(self.full(source), renamed)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._unreadable(target, error) from error
+        return True
+
     def create(self, path: str) -> pa.NativeFile:
         """A stream that writes a new file under its own name; makes the file's folder.
 
@@ -194,6 +229,15 @@ class Storage:
         try:
             self._make_parent(target)
             return self.filesystem.open_output_stream(target)
+        except OSError as error:
+            raise self._unreadable(path, error) from error
+
+    def create_within(self, path: str) -> pa.NativeFile | None:
+        """As `create`, in a folder that is there; None if it is not."""
+        try:
+            return self.filesystem.open_output_stream(self.full(path))
+        except FileNotFoundError:
+            return None
         except OSError as error:
             raise self._unreadable(path, error) from error
 
@@ -261,7 +305,7 @@ class Storage:
         return int(info.size)
 
     def _make_parent(self, target: str) -> None:
-        if self.filesystem.type_name == "local":
+        if self.renames:
             self.filesystem.create_dir(target.rpartition("/")[0], recursive=True)
 
     def require_owner(self) -> None:

@@ -29,6 +29,7 @@ from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.values import parse_size
 from airflow_provider_slshudi.demo.events import ad_events
 from airflow_provider_slshudi.hudi.files import basefile
+from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.rows.maker import RowMaker, RowSpec
 from airflow_provider_slshudi.sls.decode import decode
 from airflow_provider_slshudi.storage import Storage
@@ -85,7 +86,9 @@ def measure(answer: Any, module: str | None, megabytes: int, partitions: int) ->
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with tempfile.TemporaryDirectory() as folder:
         kind = _other(module) if module else basefile
-        writer = kind.BaseFileWriter(Storage(f"file://{folder}"), "20260101000000000", "0-0-0", TARGET, lambda: None)
+        storage, instant = Storage(f"file://{folder}"), "20260101000000000"
+        handover.admit(storage, instant)
+        writer = kind.BaseFileWriter(storage, instant, "0-0-0", TARGET, lambda: None)
         knows = "done" in inspect.signature(writer.write).parameters
         began = time.process_time()
         for number, (data, keys, parts) in enumerate(pulls(pool, count, partitions), 1):

@@ -96,6 +96,22 @@ def test_a_task_that_is_stopped_anywhere_while_it_writes_an_object_leaves_the_ol
 
 
 @pytest.mark.long
+def test_a_large_object_stays_as_it_is_where_the_store_begins_no_upload_in_parts(proxy: Proxy) -> None:
+    storage = Storage("s3://lake/large")
+    storage.write(CLAIM, b"old")
+    proxy.arm(1, Fault.GONE)
+    try:
+        with pytest.raises(TimelineUnreadable, match=r"claim\.json"):
+            storage.write(CLAIM, bytes(11 * 1024 * 1024))
+        assert proxy.plan.seen[0].startswith("POST")
+    finally:
+        proxy.heal()
+    assert storage.read(CLAIM) == b"old"
+    storage.write(CLAIM, bytes(11 * 1024 * 1024))
+    assert storage.read(CLAIM) == bytes(11 * 1024 * 1024)
+
+
+@pytest.mark.long
 def test_a_store_that_refuses_the_end_of_a_file_is_no_bare_error_of_the_system(proxy: Proxy) -> None:
     storage = Storage("s3://lake/refused")
     stream = storage.create("a.parquet")

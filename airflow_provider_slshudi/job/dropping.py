@@ -111,6 +111,7 @@ def drop(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOr
             found[instant] = [before + count for before, count in zip(found[instant], counts, strict=True)]
     return leave(
         storage,
+        pipeline,
         Manifest(
             order.transaction,
             order.token,

@@ -21,6 +21,10 @@ _RANGES = 5_000
 """The most ranges of one step, unless one transaction has more: others wait meanwhile."""
 
 
+_EVENTS = 100
+"""How many events one statement deletes."""
+
+
 def old(connection: Connection, pipeline: str, before: datetime, after: str) -> list[str]:
     """The next transactions to prune, by id; few enough for one step."""
     of, ranges = models.transactions.c, models.ranges.c
@@ -59,9 +63,11 @@ def prune(connection: Connection, pipeline: str, before: datetime, chosen: Seque
     ]
     connection.execute(insert(models.packed), rows)
     connection.execute(delete(models.ranges).where(*packable))
-    # Those alone that were read: anybody may tell of a transaction meanwhile.
-    for part in reads.parts([event.id for event in events]):
-        connection.execute(delete(models.events).where(of_event.id.in_(reads.SOME)), part)
+    # Those alone that were read: anybody may tell of a transaction meanwhile. Few at once: for many of a small table
+    # MySQL passes all rows, and waits for those that others have not committed.
+    for first in range(0, len(events), _EVENTS):
+        part = [event.id for event in events[first : first + _EVENTS]]
+        connection.execute(delete(models.events).where(of_event.id.in_(part)))
     return Pruned(len(ids), len(events), len(ranges), chosen[-1])
 
 

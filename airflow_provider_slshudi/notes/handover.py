@@ -3,13 +3,15 @@
 `.hoodie/slshudi/{instant}/` holds the transaction that opened the instant (`owner.json`), the append's order
 (`batch-{token}.json`) and manifest (`manifest-{token}.json`), the schema that the table gets (`schema.json`) and the
 commit's extra metadata (`commit-{token}.json`). The token in the name keeps an old driver's work apart from its
-successor's. The folder is deleted once its transaction is decided.
+successor's. Files of the table are in `files` until they are whole. The folder is deleted once its transaction is
+decided.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -22,6 +24,7 @@ from airflow_provider_slshudi.storage import Storage
 
 _ORDER = "batch-"
 _MANIFEST = "manifest-"
+_FILES = "files"
 
 
 def folder(instant: str) -> str:
@@ -285,14 +288,37 @@ def write_order(storage: Storage, order: BatchOrder) -> None:
     storage.write(_order_path(order.instant, order.token), json.dumps(asdict(order)).encode())
 
 
+def admit(storage: Storage, instant: str) -> None:
+    """Lets tasks begin and name files of the instant, until `shut`; call it before the instant is on the timeline."""
+    if storage.renames:
+        storage.make_folder(f"{folder(instant)}/{_FILES}")
+
+
+def nameless(storage: Storage, instant: str, path: str) -> str:
+    """Where a task writes a file of the instant before it gets its name, `path`.
+
+    It gets it in one step, which fails once the instant is shut. An object store has no such step, but shows no file
+    before it is whole: there it has its name at once.
+    """
+    return f"{folder(instant)}/{_FILES}/{path.rpartition('/')[2]}" if storage.renames else path
+
+
+def shut(storage: Storage, instant: str) -> None:
+    """Ends what `admit` began, in one step: no file gets its name any more, whoever stood still or was forgotten."""
+    gone = f"{folder(instant)}/{uuid.uuid4().hex}"
+    if storage.renames and storage.move(f"{folder(instant)}/{_FILES}", gone):
+        storage.delete_folder(gone)
+
+
 def fence(storage: Storage, instant: str) -> None:
-    """Withdraws the instant's orders, so that an append that is still alive leaves no file behind.
+    """Withdraws the instant's orders and shuts it, so that an append that is still alive leaves no file behind.
 
     Call it before the rollback, which deletes what was written until then.
     """
     for name in storage.names(folder(instant)) or []:
         if name.startswith(_ORDER):
             storage.delete(f"{folder(instant)}/{name}")
+    shut(storage, instant)
 
 
 def write_manifest(storage: Storage, manifest: Manifest) -> None:

@@ -39,6 +39,12 @@ def timeline_of(work: Work, instant: str | None = None) -> Timeline:
     return loaded
 
 
+def fence(work: Work, instant: str) -> None:
+    """Withdraws an instant's orders and shuts it in both tables, see `handover.fence`."""
+    for storage in (work.storage, storage_of(work, instant)):
+        handover.fence(storage, instant)
+
+
 @contextmanager
 def swept(work: Work, instant: str) -> Iterator[None]:
     """Wraps the rollback of an instant in both tables, see `leftovers.swept`."""

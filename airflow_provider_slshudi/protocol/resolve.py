@@ -117,7 +117,7 @@ def roll_back(work: Work, lease: Lease, instant: str, id_: str, token: int = 0) 
     Raises:
         TableError: the instant is still pending.
     """
-    handover.fence(work.storage, instant)
+    quarantine.fence(work, instant)
     reach(Point.SETTLE_FENCED)
     with quarantine.swept(work, instant):
         order = work.order(transaction=id_, token=token, instant=instant)
@@ -140,8 +140,9 @@ def abort(work: Work, transaction: Transaction, lease: Lease, seen: Evidence, re
         roll_back(work, lease, seen.instant, transaction.id, transaction.token)
     elif seen.instant is not None:
         # Whoever took the instant away may have died, or left files behind.
+        quarantine.fence(work, seen.instant)
         with quarantine.swept(work, seen.instant):
-            handover.fence(work.storage, seen.instant)
+            pass
     work.ledger.aborted(transaction.id, transaction.token, f"timeline {seen.state.value}: {reason}")
     reach(Point.SETTLE_ABORTED)
     # Only this folder: a driver may yet put the instant of another on the timeline, and its owner file shows whose.

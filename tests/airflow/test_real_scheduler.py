@@ -32,10 +32,12 @@ from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
+from airflow_provider_slshudi.spark.resident import IDLE
 from tests.airflows import SupervisedAirflow
 from tests.crash.held import Holds, kill
 from tests.local.sdk import by_ip
 from tests.machine import ROOT, all_cursors, arguments_of, environment, event, write_pipeline
+from tests.residents import apart
 from tests.waiting import Seen, until
 
 pytestmark = pytest.mark.long
@@ -118,12 +120,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         # Made here, so that no look at it meets a database that a task is just making.
         migrate(open_engine(f"sqlite:///{ledger}"))
         before = {process.pid for process in psutil.Process().children(recursive=True)}
-        holds = Holds(home / "points")
-        variables = environment(pipelines, ledger, server) | {FOLDER: str(holds.folder)}
-        variables["AIRFLOW__CORE__TEST_CONNECTION"] = "Enabled"
-        with SupervisedAirflow(home / "airflow", ROOT / "dags", variables) as airflow:
+        variables = environment(pipelines, ledger, server)
+        variables |= {"AIRFLOW__CORE__TEST_CONNECTION": "Enabled", IDLE: "60"}
+        with apart(), SupervisedAirflow(home / "airflow", ROOT / "dags", variables) as airflow:
             airflow.wait_for_dag(TAIL)
-            place = Place(airflow, client, server, ledger, pipelines / "ad_events.yaml", table, holds)
+            place = Place(airflow, client, server, ledger, pipelines / "ad_events.yaml", table, Holds(home / "points"))
             yield place
         assert [process for process in place.left if process.is_running()] == []
         after = psutil.Process().children(recursive=True)
@@ -264,6 +265,53 @@ def test_a_run_that_is_deleted_is_decided_by_the_next_and_a_cleared_task_says_on
         place.until(f"{task} leads to {links}", partial(place.leads_to, committed.run_id, task, links))
 
 
+def test_wrong_params_of_a_backfill_are_refused_before_anything_is_planned(place: Place) -> None:
+    airflow = place.airflow
+    airflow.pause(BACKFILL, False)
+    with pytest.raises(AirflowRefused, match="cursors"):
+        airflow.trigger(BACKFILL, {"cursors": {"0": [1]}})
+    run = airflow.trigger(BACKFILL, {})
+    assert airflow.wait_for_run(BACKFILL, run) == "failed"
+    assert "give `cursors`" in airflow.task_log(BACKFILL, run, "batch.plan")
+    tries = airflow.get(f"dags/{BACKFILL}/dagRuns/{run}/taskInstances/batch.plan")["try_number"]
+    assert tries == 1, "what no retry mends is not retried"
+
+
+def test_recovery_by_hand_finds_nothing_left(place: Place) -> None:
+    airflow = place.airflow
+    airflow.pause(RECOVERY, False)
+    run = airflow.trigger(RECOVERY)
+    assert airflow.wait_for_run(RECOVERY, run) == "success"
+    run = airflow.trigger(RECOVERY, {"transactions": ["none-such"]})
+    assert airflow.wait_for_run(RECOVERY, run) == "failed"
+    assert "none-such" in airflow.task_log(RECOVERY, run, "recover")
+
+
+def test_the_table_is_proven_by_a_task(place: Place) -> None:
+    airflow = place.airflow
+    airflow.pause(VERIFY, False)
+    run = airflow.trigger(VERIFY, {"source": True})
+    assert airflow.wait_for_run(VERIFY, run) == "success"
+    assert "every log is in the table once" in airflow.task_log(VERIFY, run, "verify")
+
+
+def test_a_killed_scheduler_is_started_anew_and_what_it_left_ends_with_all_else(place: Place) -> None:
+    airflow = place.airflow
+    assert airflow.revive() == [], "nothing has ended yet"
+    # What is started from now on stops where the next test says.
+    airflow.environment[FOLDER] = str(place.holds.folder)
+    scheduler = psutil.Process(airflow.pids["scheduler"])
+    place.left = scheduler.children()
+    assert place.left, "the executor's workers"
+    scheduler.kill()
+    scheduler.wait(20)
+    assert airflow.revive() == ["scheduler"]
+    assert airflow.pids["scheduler"] != scheduler.pid
+    run = airflow.trigger(RECOVERY)
+    assert airflow.wait_for_run(RECOVERY, run) == "success"
+    assert all(process.is_running() for process in place.left), "as a supervisor of single processes leaves them"
+
+
 def test_a_batch_that_another_task_commits_has_one_event_all_the_same(place: Place) -> None:
     airflow, ledger = place.airflow, place.ledger()
 
@@ -303,51 +351,6 @@ def test_a_batch_that_another_task_commits_has_one_event_all_the_same(place: Pla
     # Whoever looks after that says nothing twice.
     assert airflow.wait_for_run(RECOVERY, later) == "success"
     assert [len(place.events_of(item.id)) for item in place.committed()] == [1] * len(place.committed())
-
-
-def test_wrong_params_of_a_backfill_are_refused_before_anything_is_planned(place: Place) -> None:
-    airflow = place.airflow
-    airflow.pause(BACKFILL, False)
-    with pytest.raises(AirflowRefused, match="cursors"):
-        airflow.trigger(BACKFILL, {"cursors": {"0": [1]}})
-    run = airflow.trigger(BACKFILL, {})
-    assert airflow.wait_for_run(BACKFILL, run) == "failed"
-    assert "give `cursors`" in airflow.task_log(BACKFILL, run, "batch.plan")
-    tries = airflow.get(f"dags/{BACKFILL}/dagRuns/{run}/taskInstances/batch.plan")["try_number"]
-    assert tries == 1, "what no retry mends is not retried"
-
-
-def test_recovery_by_hand_finds_nothing_left(place: Place) -> None:
-    airflow = place.airflow
-    airflow.pause(RECOVERY, False)
-    run = airflow.trigger(RECOVERY)
-    assert airflow.wait_for_run(RECOVERY, run) == "success"
-    run = airflow.trigger(RECOVERY, {"transactions": ["none-such"]})
-    assert airflow.wait_for_run(RECOVERY, run) == "failed"
-    assert "none-such" in airflow.task_log(RECOVERY, run, "recover")
-
-
-def test_the_table_is_proven_by_a_task(place: Place) -> None:
-    airflow = place.airflow
-    airflow.pause(VERIFY, False)
-    run = airflow.trigger(VERIFY, {"source": True})
-    assert airflow.wait_for_run(VERIFY, run) == "success"
-    assert "every log is in the table once" in airflow.task_log(VERIFY, run, "verify")
-
-
-def test_a_killed_scheduler_is_started_anew_and_what_it_left_ends_with_all_else(place: Place) -> None:
-    airflow = place.airflow
-    assert airflow.revive() == [], "nothing has ended yet"
-    scheduler = psutil.Process(airflow.pids["scheduler"])
-    place.left = scheduler.children()
-    assert place.left, "the executor's workers"
-    scheduler.kill()
-    scheduler.wait(20)
-    assert airflow.revive() == ["scheduler"]
-    assert airflow.pids["scheduler"] != scheduler.pid
-    run = airflow.trigger(RECOVERY)
-    assert airflow.wait_for_run(RECOVERY, run) == "success"
-    assert all(process.is_running() for process in place.left), "as a supervisor of single processes leaves them"
 
 
 def test_the_command_line_sees_the_same(place: Place) -> None:

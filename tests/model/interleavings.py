@@ -18,7 +18,8 @@ STOPS = {
     ),
     "append": (
         (
-            *("append-started", "to inflight", "append-task-marked", "create parquet", "exists batch"),
+            *("append-started", "to inflight", "append-task-marked", "create_within parquet", "move parquet"),
+            *("append-task-named", "exists batch"),
             *("request aside", "append-quarantine-open", "write manifest"),
         ),
         ("settle-fenced", "execute rollback", "complete rollback", "settle-rolled-back", "settle-aborted", "end"),

@@ -21,6 +21,9 @@ from typing import Any
 import fastavro
 import pyarrow.parquet as pq
 
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.storage import Storage
+
 _SCHEMA = fastavro.parse_schema(
     {
         "type": "record",
@@ -80,6 +83,7 @@ class ModelTable:
         return self._time()
 
     def request(self, _: Any, __: str, instant: str, ___: str = "") -> None:
+        handover.admit(Storage(f"file://{self.base}"), instant)
         self._stop("request")
         self._create(f"{instant}.commit.requested")
 

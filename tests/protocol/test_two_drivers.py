@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from airflow_provider_slshudi.exceptions import LeaseHeld
+from airflow_provider_slshudi.exceptions import LeaseHeld, ManifestError
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger import lease as lease_module
 from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.points import Point
+from airflow_provider_slshudi.protocol import steps
 from tests.crash.cases import Step, Victim
 from tests.crash.counts import completed_files, data_files, listed_files
 from tests.crash.held import HeldStep, Holds
@@ -210,13 +212,47 @@ def test_an_append_that_wakes_after_its_rollback_leaves_nothing(
     line.ends_well()
 
 
-def test_without_the_second_look_a_file_written_after_the_rollback_would_stay(line: Line) -> None:
-    opened = before(line, Step.APPEND)
+def test_a_file_that_is_written_after_the_rollback_gets_no_name_and_would_stay_if_it_had_one(line: Line) -> None:
+    opened, storage = before(line, Step.APPEND), line.work.storage
     assert line.settle("run-2") == ["ROLL_BACK_AND_ABORT"]
+    instant = opened.instant or ""
     # What a task that was held after its first look would write: this writer looks neither time.
-    write_files(line.work.storage, opened.instant or "", 10)
+    with pytest.raises(ManifestError, match=f"its instant {instant} was decided meanwhile"):
+        write_files(storage, instant, 10)
+    assert data_files(storage) == listed_files(storage)
+    handover.admit(storage, instant)
+    write_files(storage, instant, 10)
     line.next_run("run-3")
-    assert len(data_files(line.work.storage) - listed_files(line.work.storage)) == 1
+    assert len(data_files(storage) - listed_files(storage)) == 1
+
+
+def test_an_executor_that_spark_has_given_up_adds_nothing_to_a_batch_whose_append_has_ended(line: Line) -> None:
+    appended, storage = before(line, Step.RECORD), line.work.storage
+    with pytest.raises(ManifestError, match="or its append has ended"):
+        write_files(storage, appended.instant or "", 10)
+    steps.record(line.work, appended.id, appended.token)
+    steps.commit(line.work, appended.id, appended.token)
+    assert data_files(storage) == listed_files(storage)
+    assert line.ends_well() == []
+
+
+@pytest.mark.parametrize("point", [Point.APPEND_TASK_MARKED, Point.APPEND_TASK_ENDED, Point.APPEND_TASK_NAMED])
+def test_a_task_that_wakes_after_its_rollback_and_is_killed_before_it_looks_leaves_nothing(
+    line: Line, held: Callable[..., HeldStep], point: Point
+) -> None:
+    opened, holds = before(line, Step.APPEND), line.holds()
+    holds.arm(point)
+    old = held(Step.APPEND, opened, holds)
+    woken = psutil.Process(holds.wait(point, old.child))
+    old.processes()
+    assert line.settle("run-2") == ["ROLL_BACK_AND_ABORT"]
+    # The next that it would reach once the file has its name, and where it dies if it does.
+    (holds.folder / Point.APPEND_TASK_NAMED.value).write_text("die")
+    holds.release(point)
+    woken.wait()
+    assert old.wait() != 0
+    assert data_files(line.work.storage) == listed_files(line.work.storage)
+    line.ends_well()
 
 
 def settle_when_possible(line: Line, began: float) -> list[str]:

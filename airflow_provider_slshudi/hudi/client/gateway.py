@@ -108,7 +108,9 @@ def _forget_sources(jvm: Any, hadoop_conf: Any) -> None:
     with suppress(Py4JError):
         field = jvm.java.lang.Class.forName("org.apache.hadoop.conf.Configuration").getDeclaredField("updatingResource")
         field.setAccessible(True)
-        field.get(hadoop_conf).clear()
+        # It is made with the first setting.
+        if (sources := field.get(hadoop_conf)) is not None:
+            sources.clear()
 
 
 def standard_input() -> str:

@@ -17,6 +17,7 @@ from airflow_provider_slshudi.hudi.client.gateway import Gateway, hadoop_path
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.hudi.statistics import Indexes
 from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.storage import Storage
 
 _PROPERTIES = {
@@ -133,7 +134,7 @@ def new_instant_time(gateway: Gateway, base: str) -> str:
 
 
 def request(gateway: Gateway, base: str, instant: str, action: str = COMMIT_ACTION) -> None:
-    """Puts the instant on the timeline as REQUESTED.
+    """Puts the instant on the timeline as REQUESTED, and lets tasks write files of it.
 
     Raises:
         TableError: the table is being restored.
@@ -144,6 +145,7 @@ def request(gateway: Gateway, base: str, instant: str, action: str = COMMIT_ACTI
         raise TableError(
             f"{base}: the table is being restored; finish the restore, then run again", table=base, instant=instant
         )
+    handover.admit(Storage(base), instant)
     timeline.createNewInstant(gateway.requested(meta, instant, action))
 
 

@@ -47,7 +47,7 @@ class LogFile(AttemptFile):
         """
         import pyarrow as pa
 
-        self._sink = self._storage.create(self.path)
+        sink = self.open()
         if rows.num_rows:
             content = pa.BufferOutputStream()
             with encodings.writer(content, rows) as writer:
@@ -56,7 +56,7 @@ class LogFile(AttemptFile):
         if deleted:
             body = b"".join([bytes(varints(np.array([deleted]))[0].as_py()), bytes(deletes), b"\0"])
             self._block(_DELETES, schema, struct.pack(">ii", _DELETES_FORMAT, len(body)) + body)
-        self._rows, self._deletes, self._bytes = rows.num_rows, deleted, self._sink.tell()
+        self._rows, self._deletes, self._bytes = rows.num_rows, deleted, sink.tell()
 
     def stat(self) -> dict[str, Any]:
         """Its write stat, as Hudi's HoodieDeltaWriteStat."""

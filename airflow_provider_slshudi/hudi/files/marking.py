@@ -1,8 +1,8 @@
-"""The steps before each file of a task attempt, and the deletion of a failed attempt's files.
+"""The steps before and after each file of a task attempt, and the deletion of a failed attempt's files.
 
 A task leaves a marker first: a rollback deletes the files that markers name, and a commit deletes marked files that no
 write status lists (hudi.apache.org/docs/markers). Then the task asks whether the file is still wanted, so that anybody
-who withdraws the order later finds the marker.
+who withdraws the order later finds the marker. The file gets its name last.
 """
 
 from __future__ import annotations
@@ -26,24 +26,56 @@ _log = logging.getLogger(__name__)
 
 
 class AttemptFile:
-    """A file of an attempt, a base file or a log file, by its path within the table."""
+    """A file of an attempt, a base file or a log file, by its path within the table.
+
+    It has this name once it is whole, and only while its instant is not decided (`handover.nameless`).
+    """
 
     def __init__(self, storage: Storage, instant: str, partition: str, name: str) -> None:
         self.partition, self.name = partition, name
         self.path = f"{partition}/{name}" if partition else name
         self._storage, self._instant = storage, instant
+        self._nameless = handover.nameless(storage, instant, self.path)
         self._sink: pa.NativeFile | None = None
 
+    def open(self) -> pa.NativeFile:
+        """Begins the file.
+
+        Raises:
+            ManifestError: its instant is shut.
+        """
+        self._sink = self._storage.create_within(self._nameless)
+        if self._sink is None:
+            raise self._shut()
+        return self._sink
+
     def close(self) -> None:
-        """Completes the file."""
-        if self._sink is not None:
-            self._storage.complete(self.path, self._sink)
+        """Completes the file and names it; raises as `open`."""
+        self._end()
+        reach(Point.APPEND_TASK_ENDED)
+        if self._nameless != self.path and not self._storage.move(self._nameless, self.path):
+            raise self._shut()
+        reach(Point.APPEND_TASK_NAMED)
 
     def abandon(self) -> None:
         """Deletes the file, complete or not."""
         with suppress(Exception):  # a file that cannot be completed must be deleted all the more
-            self.close()
-        self._storage.delete(self.path)
+            self._end()
+        for path in {self._nameless, self.path}:
+            self._storage.delete(path)
+
+    def _end(self) -> None:
+        if self._sink is not None:
+            self._storage.complete(self._nameless, self._sink)
+
+    def _shut(self) -> ManifestError:
+        return ManifestError(
+            f"{self._storage.uri}: {self.path} is not written: its instant {self._instant} was decided meanwhile, or "
+            "its append has ended",
+            table=self._storage.uri,
+            transaction="",
+            instant=self._instant,
+        )
 
 
 def mark(storage: Storage, instant: str, path: str, still_wanted: Callable[[], None], kind: str = "CREATE") -> None:

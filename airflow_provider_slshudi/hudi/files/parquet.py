@@ -62,7 +62,7 @@ class Encodings:
 
 
 class BaseFile(AttemptFile):
-    """A base file that is being written; it has a name from the start and is on the storage after `open`."""
+    """A base file that is being written; rows know its name from the start."""
 
     def __init__(
         self,
@@ -85,10 +85,6 @@ class BaseFile(AttemptFile):
         """The bytes written so far."""
         return int(self._sink.tell()) if self._sink is not None else 0
 
-    def open(self) -> None:
-        """Makes the file."""
-        self._sink = self._storage.create(self.path)
-
     def write(self, rows: pa.Table, arrow_bytes: int) -> None:
         """Adds a row group: gives the rows Hudi's columns first."""
         self.write_complete(self._with_meta_columns(rows), arrow_bytes)
@@ -97,19 +93,19 @@ class BaseFile(AttemptFile):
         """Adds a row group of rows that have Hudi's columns already."""
         if self._writer is None:
             self._writer = self._encodings.writer(self._sink, table)
-        # A bucket whose rows are all deleted has a file without rows.
-        self._writer.write_table(table, row_group_size=table.num_rows or None)
+        # A file may have no row at all: those of its bucket are all deleted.
+        if table.num_rows:
+            self._writer.write_table(table, row_group_size=table.num_rows)
         self.rows += table.num_rows
         self.arrow_bytes += arrow_bytes
 
-    def close(self) -> None:
-        """Completes the file."""
+    def _end(self) -> None:
         try:
             if self._writer is not None:
                 self._writer.close()
         finally:
             # Left open, it would come into being when it is collected: after its deletion.
-            super().close()
+            super()._end()
 
     def stat(self) -> dict[str, Any]:
         """Its write stat, as Hudi's HoodieWriteStat."""

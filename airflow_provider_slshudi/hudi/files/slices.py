@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.hudi.files.marking import mark
-from airflow_provider_slshudi.hudi.files.parquet import Encodings
+from airflow_provider_slshudi.hudi.files.parquet import BaseFile, Encodings
+from airflow_provider_slshudi.hudi.schema import META_COLUMNS
 from airflow_provider_slshudi.storage import Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_FILE_NAME = META_COLUMNS[-1]
 
 
 @dataclass(frozen=True)
@@ -48,36 +51,18 @@ def rewrite(
     """
     import pyarrow as pa
 
-    file = f"{old.group}_{write_token}_{instant}.parquet"
-    name = f"{old.partition}/{file}" if old.partition else file
-    mark(storage, instant, name, still_wanted, "MERGE")
-    kept, writer = 0, None
+    file = BaseFile(storage, instant, write_token, old.partition, Encodings(), old.group)
+    mark(storage, instant, file.path, still_wanted, "MERGE")
     try:
-        with storage.create(name) as sink:
-            for rows in row_groups:
-                at = rows.schema.get_field_index("_hoodie_file_name")
-                rows = rows.set_column(at, "_hoodie_file_name", pa.repeat(pa.scalar(file), rows.num_rows))
-                writer = writer or Encodings().writer(sink, rows)
-                if rows.num_rows:
-                    writer.write_table(rows)
-                kept += rows.num_rows
-            if writer is not None:
-                writer.close()
+        file.open()
+        for rows in row_groups:
+            at = rows.schema.get_field_index(_FILE_NAME)
+            names = pa.repeat(pa.scalar(file.name), rows.num_rows)
+            file.write_complete(rows.set_column(at, _FILE_NAME, names), rows.nbytes)
+        file.close()
+        # Asked again: a rollback between the first answer and now may have looked before the file was there.
         still_wanted()
     except BaseException:
-        storage.delete(name)
+        file.abandon()
         raise
-    size = storage.size(name)
-    return {
-        "fileId": old.group,
-        "path": name,
-        "partitionPath": old.partition,
-        "prevCommit": old.instant,
-        "numWrites": kept,
-        "numInserts": 0,
-        "numDeletes": 0,
-        "numUpdateWrites": 0,
-        "totalWriteBytes": size,
-        "fileSizeInBytes": size,
-        "totalWriteErrors": 0,
-    }
+    return {**file.stat(), "prevCommit": old.instant, "numInserts": 0}

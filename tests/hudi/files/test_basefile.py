@@ -23,6 +23,7 @@ from airflow_provider_slshudi.exceptions import ManifestError, TooManyFiles, Tra
 from airflow_provider_slshudi.hudi.files import basefile, spill
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS
+from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.storage import Storage
 
 INSTANT = "20260101000000000"
@@ -33,7 +34,14 @@ Pull = tuple[pa.Table, pa.Array, pa.DictionaryArray]
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:
-    return Storage(f"file://{tmp_path / 'table'}")
+    return admitted(tmp_path / "table")
+
+
+def admitted(table: Path) -> Storage:
+    """A table's storage, where tasks may write files of the instant."""
+    storage = Storage(f"file://{table}")
+    handover.admit(storage, INSTANT)
+    return storage
 
 
 @pytest.fixture
@@ -180,7 +188,7 @@ def long_batch(partitions: int) -> list[Pull]:
 def compressed(partitions: int) -> int:
     """Bytes of the long batch in files, one per partition."""
     with tempfile.TemporaryDirectory() as folder:
-        alone = BaseFileWriter(Storage(f"file://{folder}"), INSTANT, "0-0-0", 1 << 30, wanted)
+        alone = BaseFileWriter(admitted(Path(folder)), INSTANT, "0-0-0", 1 << 30, wanted)
         return sum(stat["fileSizeInBytes"] for stat in written(alone, iter(long_batch(partitions))))
 
 
@@ -215,10 +223,9 @@ import json
 from pathlib import Path
 import pyarrow as pa
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
-from airflow_provider_slshudi.storage import Storage
-from tests.hudi.files.test_basefile import pulls, wanted
+from tests.hudi.files.test_basefile import admitted, pulls, wanted
 (rows, keys, days), = pulls(1, 25_000, {partitions})
-writer = BaseFileWriter(Storage("file://{table}"), "{INSTANT}", "0-0-0", 128 << 20, wanted)
+writer = BaseFileWriter(admitted(Path("{table}")), "{INSTANT}", "0-0-0", 128 << 20, wanted)
 for number in range({count}):
     order = pa.array(range(len(keys)))
     writer.write(rows.take(order), keys.take(order), "day", days)
@@ -358,3 +365,28 @@ def test_a_task_whose_rows_have_more_partitions_than_a_commit_takes_ends_early_a
     ):
         writer.write(rows, keys, "event_date", partitions)
     assert list(storage.walk()) == []
+
+
+def test_a_file_has_its_name_once_it_is_whole(storage: Storage) -> None:
+    rows, keys, days = next(pulls(1, 10_000, 1))
+    with BaseFileWriter(storage, INSTANT, "0-0-0", MIB, wanted) as writer:
+        writer.write(rows, keys, "day", days)
+        assert len(markers(storage)) == 1
+        assert [path for path, _ in storage.walk()] == ["day=day-0/.hoodie_partition_metadata"]
+        (stat,) = writer.close()
+    assert stat["path"] in dict(storage.walk())
+
+
+@pytest.mark.parametrize("done", [handover.shut, handover.fence, handover.delete])
+def test_a_file_gets_no_name_once_its_instant_is_decided_whatever_the_task_is_told(
+    storage: Storage, done: Callable[[Storage, str], None]
+) -> None:
+    rows, keys, days = next(pulls(1, 10_000, 1))
+    writer = BaseFileWriter(storage, INSTANT, "0-0-0", MIB, wanted)
+    writer.write(rows, keys, "day", days)
+    done(storage, INSTANT)
+    with pytest.raises(ManifestError, match=f"its instant {INSTANT} was decided meanwhile"):
+        writer.close()
+    with pytest.raises(ManifestError, match="was decided meanwhile"):
+        BaseFileWriter(storage, INSTANT, "1-0-1", MIB, wanted).write(rows, keys, "day", days)
+    assert not files(storage)

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_slshudi.hudi.files.parquet import KEY, SEQUENCE, BaseFile, Encodings
+from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.numbered import numbered
 from airflow_provider_slshudi.storage import Storage
 
@@ -42,11 +43,18 @@ def rows() -> pa.Table:
     )
 
 
+def begun(table: Path) -> BaseFile:
+    storage, instant = Storage(f"file://{table}"), "20260101000000000"
+    handover.admit(storage, instant)
+    file = BaseFile(storage, instant, "0-0-0", "", Encodings())
+    file.open()
+    return file
+
+
 def test_a_file_that_cannot_be_completed_does_not_come_into_being_after_its_deletion(
     rows: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = BaseFile(Storage(f"file://{tmp_path}"), "20260101000000000", "0-0-0", "", Encodings())
-    file.open()
+    file = begun(tmp_path)
     file.write(rows, rows.nbytes)
 
     def refuse(_: pq.ParquetWriter) -> None:
@@ -64,8 +72,7 @@ def test_a_file_that_cannot_be_completed_does_not_come_into_being_after_its_dele
 
 
 def test_a_column_is_encoded_as_its_values_are(rows: pa.Table, tmp_path: Path) -> None:
-    file = BaseFile(Storage(f"file://{tmp_path}"), "20260101000000000", "0-0-0", "", Encodings())
-    file.open()
+    file = begun(tmp_path)
     file.write(rows, rows.nbytes)
     file.close()
     group = pq.ParquetFile(tmp_path / file.path).metadata.row_group(0)
