@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 
@@ -116,6 +117,14 @@ class Point(str, Enum):
     ARCHIVE_LEASED = "archive-leased", Where.TASK
     ARCHIVE_STARTED = "archive-started", Where.DRIVER
     ARCHIVE_COMPLETED = "archive-completed", Where.DRIVER
+
+
+def stops_drivers(environ: Mapping[str, str]) -> bool:
+    """Whether a driver is to stop at a point: then it must be one that does no other job."""
+    if FOLDER not in environ:
+        return False
+    armed = {file.name for file in Path(environ[FOLDER]).glob("*")}
+    return any(point.value in armed for point in Point if point.where is not Where.TASK)
 
 
 def reach(point: Point) -> None:

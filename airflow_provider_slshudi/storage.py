@@ -6,8 +6,10 @@ Spark's do, so none of them passes through a pipeline.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import shutil
 import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -208,12 +210,25 @@ class Storage:
         except OSError as error:
             raise self._unreadable(path, error) from error
 
-    def move(self, source: str, target: str) -> bool:
-        """Renames a file or folder in one step; False if there is none. Makes the target's folder."""
-        renamed = self.full(target)
+    def rename(self, source: str, target: str) -> bool:
+        """Renames a file or folder in one step; False if it, or the target's folder, is not there.
+
+        A file that goes to another file system is copied there, which takes longer than a step.
+        """
         try:
-            self._make_parent(renamed)
-            self.filesystem.move(self.full(source), renamed)
+            self.filesystem.move(self.full(source), self.full(target))
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise self._unreadable(target, error) from error
+            return self._copy(source, target)
+        return True
+
+    def _copy(self, source: str, target: str) -> bool:
+        try:
+            shutil.copyfile(self.full(source), self.full(target))
+            self.delete(source)
         except FileNotFoundError:
             return False
         except OSError as error:

@@ -33,6 +33,8 @@ def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBa
             wanted="COMMITTED or ABORTED",
         )
     mine = select(models.transactions.c.id).where(models.transactions.c.pipeline == pipeline)
+    # Nobody tells of a transaction between the deletion of its events and its own.
+    connection.execute(mine.with_for_update())
     for table in (models.events, models.ranges, models.packed):
         connection.execute(delete(table).where(table.c.transaction_id.in_(mine)))
     for table in (models.transactions, models.coverage):

@@ -25,6 +25,7 @@ from airflow_provider_slshudi.storage import Storage
 _ORDER = "batch-"
 _MANIFEST = "manifest-"
 _FILES = "files"
+_SHUT = "shut-"
 
 
 def folder(instant: str) -> str:
@@ -305,9 +306,19 @@ def nameless(storage: Storage, instant: str, path: str) -> str:
 
 def shut(storage: Storage, instant: str) -> None:
     """Ends what `admit` began, in one step: no file gets its name any more, whoever stood still or was forgotten."""
-    gone = f"{folder(instant)}/{uuid.uuid4().hex}"
-    if storage.renames and storage.move(f"{folder(instant)}/{_FILES}", gone):
-        storage.delete_folder(gone)
+    if not storage.renames:
+        return
+    here = folder(instant)
+    storage.rename(f"{here}/{_FILES}", f"{here}/{_SHUT}{uuid.uuid4().hex}")
+    left = storage.names(here)
+    # Those of a process that died after the rename, too.
+    shut = [name for name in left or [] if name.startswith(_SHUT)]
+    if left is not None and len(shut) == len(left):
+        # The quarantine has nothing else of an instant.
+        storage.delete_folder(here)
+        return
+    for name in shut:
+        storage.delete_folder(f"{here}/{name}")
 
 
 def fence(storage: Storage, instant: str) -> None:

@@ -17,7 +17,7 @@ from typing import Protocol
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import JobDenied, JobFailed, TableDenied
 from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb, Where, cpu_told
-from airflow_provider_slshudi.points import FOLDER
+from airflow_provider_slshudi.points import stops_drivers
 from airflow_provider_slshudi.processes import clock, ends_with_parent
 from airflow_provider_slshudi.spark import executors
 from airflow_provider_slshudi.spark.resident import Outcome, Resident, end_stopped, idle_seconds
@@ -147,8 +147,8 @@ class SubprocessLauncher:
         if verb is Verb.COMMIT or order.until:
             end_stopped()
         variables = {**os.environ, **environment()}
-        crashes = FOLDER in variables or FOLDER in secrets
-        fits = stays(verb, order, master) and not crashes and idle_seconds(variables) > 0
+        stops = stops_drivers(variables) or stops_drivers(secrets)
+        fits = stays(verb, order, master) and not stops and idle_seconds(variables) > 0
         if self._resident is None or not fits:
             return False
         made = submission(verb, order, RESIDENT)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -61,6 +62,7 @@ __all__ = [
 _SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 # For every JVM: Hudi measures objects with JOL, which otherwise starts a process to attach to this JVM, in vain.
 _OPTIONS = ("-Djol.skipHotspotSAAttach=true", *WORLD_OPTIONS)
+_COLLECTOR = re.compile(r"-XX:\+Use\w+GC")
 _JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 _EXECUTOR_ENVIRONMENT = "spark.executorEnv."
 _KEPT = (_EXECUTOR_ENVIRONMENT, "spark.python.daemon.module", "spark.python.use.daemon")
@@ -87,8 +89,11 @@ def session_conf(master: str, s3: bool = False) -> dict[str, str]:
 
 
 def control_conf(s3: bool = False) -> dict[str, str]:
-    """Spark settings of a JVM that lives for one decision (open, commit, a service, ...) under a local master."""
-    return _conf("local[1]", s3, [*_SHORT_LIVED, *_shared(s3)])
+    """Spark settings of a JVM that lives for one decision (open, commit, a service, ...) under a local master.
+
+    Executors, where it has some, run Python and hand bytes on: their JVMs are short-lived, too.
+    """
+    return _conf("local[1]", s3, [*_SHORT_LIVED, *_shared(s3)], _SHORT_LIVED)
 
 
 def cluster_conf(master: str) -> dict[str, str]:
@@ -100,7 +105,7 @@ def cluster_conf(master: str) -> dict[str, str]:
     return {} if master.startswith("spark:") else dict(_SECRET_CONF)
 
 
-def _conf(master: str, s3: bool, options: Sequence[str]) -> dict[str, str]:
+def _conf(master: str, s3: bool, of_driver: Sequence[str], of_executors: Sequence[str] = ()) -> dict[str, str]:
     conf = {
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
         "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
@@ -111,8 +116,8 @@ def _conf(master: str, s3: bool, options: Sequence[str]) -> dict[str, str]:
         "spark.python.use.daemon": "true",
         # Hadoop has its own umask, 022: a group would share the files that Python makes, but not Java's.
         "spark.hadoop.fs.permissions.umask-mode": owners.umask() or "022",
-        "spark.driver.extraJavaOptions": shlex.join([*_OPTIONS, *options]),
-        "spark.executor.extraJavaOptions": shlex.join(_OPTIONS),
+        "spark.driver.extraJavaOptions": shlex.join([*_OPTIONS, *of_driver]),
+        "spark.executor.extraJavaOptions": shlex.join([*_OPTIONS, *of_executors]),
         **{f"{_EXECUTOR_ENVIRONMENT}{name}": value for name, value in world().items()},
     }
     paths = [str(jar) for jar in jars(s3)]
@@ -131,13 +136,20 @@ def _conf(master: str, s3: bool, options: Sequence[str]) -> dict[str, str]:
 
 def with_asked(conf: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, str]:
     """`conf` with the settings that a pipeline asks for; these do not replace ours that every JVM needs."""
-    options = {key: f"{asked[key]} {conf[key]}" for key in _JAVA_OPTIONS if key in asked and key in conf}
+    options = {key: _java_options(asked[key], conf[key]) for key in _JAVA_OPTIONS if key in asked and key in conf}
     kept = {key: value for key, value in conf.items() if key.startswith(_KEPT)}
     for key, between in _LISTS.items():
         if key in conf and key in asked:
             kept[key] = f"{conf[key]}{between}{asked[key]}"
-    # A JVM takes the last of an option that is given twice.
     return {**conf, **asked, **options, **kept}
+
+
+def _java_options(asked: str, ours: str) -> str:
+    """Both: a JVM takes the last of an option that is given twice, but with two collectors it does not start."""
+    words = shlex.split(ours)
+    if _COLLECTOR.search(asked):
+        words = [word for word in words if not _COLLECTOR.fullmatch(word)]
+    return f"{asked} {shlex.join(words)}"
 
 
 def require_world(jvm: Any) -> None:

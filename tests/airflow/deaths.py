@@ -26,9 +26,11 @@ from airflow_provider_slshudi.ledger.states import LIVE, State
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.points import FOLDER, Point
 from airflow_provider_slshudi.processes import adopt_orphans
+from airflow_provider_slshudi.spark.resident import IDLE
 from tests.airflows import SupervisedAirflow
 from tests.local.sdk import by_ip
 from tests.machine import arguments_of, environment, event, write_pipeline
+from tests.residents import apart
 from tests.waiting import until
 
 NAME = "ad_events"
@@ -101,8 +103,8 @@ def place(home: Path, deferrable: bool, schedule: str = "10s") -> Iterator[Place
         client = by_ip(server.connection())
         client.create_project("ads", "tests")
         client.create_logstore("ads", "events", ttl=7, shard_count=2)
-        variables = {**environment(pipelines, database, server), FOLDER: str(home / "points")}
-        with SupervisedAirflow(home / "airflow", dags, variables, triggerer=deferrable) as airflow:
+        variables = environment(pipelines, database, server) | {FOLDER: str(home / "points"), IDLE: "60"}
+        with apart(), SupervisedAirflow(home / "airflow", dags, variables, triggerer=deferrable) as airflow:
             airflow.wait_for_dag(TAIL)
             yield Place(home, airflow, client, Ledger(engine))
     engine.dispose()

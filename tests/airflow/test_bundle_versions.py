@@ -13,11 +13,13 @@ from hudi import HudiTableBuilder
 
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.points import FOLDER, Point
+from airflow_provider_slshudi.spark.resident import IDLE
 from tests.airflow.gitbundle import git
 from tests.airflows import SupervisedAirflow
 from tests.crash.held import Holds
 from tests.local.sdk import by_ip
 from tests.machine import ROOT, environment, event, write_pipeline
+from tests.residents import apart
 from tests.waiting import until
 
 pytestmark = pytest.mark.long
@@ -75,8 +77,9 @@ def test_a_run_goes_on_with_the_pipeline_that_it_began_with(tmp_path: Path) -> N
             "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_STORAGE_PATH": str(tmp_path / "bundles"),
             "PYTHONPATH": str(ROOT),
             FOLDER: str(holds.folder),
+            IDLE: "60",
         }
-        with SupervisedAirflow(tmp_path / "airflow", tmp_path / "no-dags", told) as airflow:
+        with apart(), SupervisedAirflow(tmp_path / "airflow", tmp_path / "no-dags", told) as airflow:
             for dag, bundle in ((TAIL, "git"), ("clicks_tail", "local")):
                 airflow.wait_for_dag(dag)
                 known = airflow.get(f"dags/{dag}")

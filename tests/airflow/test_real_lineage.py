@@ -19,10 +19,12 @@ from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.points import FOLDER, Point
+from airflow_provider_slshudi.spark.resident import IDLE
 from tests.airflows import SupervisedAirflow
 from tests.crash.held import Holds, kill
 from tests.local.sdk import by_ip
 from tests.machine import ROOT, environment, event, write_pipeline
+from tests.residents import apart
 from tests.waiting import until
 
 pytestmark = pytest.mark.long
@@ -79,13 +81,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         transport = json.dumps({"type": "file", "log_file_path": str(sent), "append": True})
         variables = environment(pipelines, ledger, server) | {
             FOLDER: str(holds.folder),
+            IDLE: "60",
             "AIRFLOW__OPENLINEAGE__TRANSPORT": transport,
             # For events of whole runs the provider forks the scheduler, which SQLite below Airflow does not bear.
             "AIRFLOW__OPENLINEAGE__EMISSION_POLICY": json.dumps(
                 [{"scope": {}, "controls": {"emit_dag_events": False}}]
             ),
         }
-        with SupervisedAirflow(home / "airflow", ROOT / "dags", variables) as airflow:
+        with apart(), SupervisedAirflow(home / "airflow", ROOT / "dags", variables) as airflow:
             airflow.wait_for_dag(TAIL)
             yield Place(airflow, client, Ledger(engine), table, holds, sent)
 

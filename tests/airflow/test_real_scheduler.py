@@ -298,8 +298,8 @@ def test_the_table_is_proven_by_a_task(place: Place) -> None:
 def test_a_killed_scheduler_is_started_anew_and_what_it_left_ends_with_all_else(place: Place) -> None:
     airflow = place.airflow
     assert airflow.revive() == [], "nothing has ended yet"
-    # What is started from now on stops where the next test says.
-    airflow.environment[FOLDER] = str(place.holds.folder)
+    # What is started from now on stops where the next test says, and starts no process that stays.
+    airflow.environment |= {FOLDER: str(place.holds.folder), IDLE: "0"}
     scheduler = psutil.Process(airflow.pids["scheduler"])
     place.left = scheduler.children()
     assert place.left, "the executor's workers"

@@ -46,6 +46,7 @@ def ranges(local_sls: LocalSls) -> tuple[LogService, list[Range]]:
 def task(tmp_path: Path, ranges: tuple[LogService, list[Range]]) -> AppendTask:
     pipeline = ad_events(tmp_path / "table", table={"path": f"file://{tmp_path / 'table'}", "name": "events"})
     storage = Storage(pipeline.table.path)
+    handover.admit(storage, INSTANT)
     handover.write_order(storage, BatchOrder("t1", 1, INSTANT, {}, [], {}))
     limits = {0: Limits(1e9, 1e3)}
     service, _ = ranges

@@ -227,6 +227,13 @@ def test_a_test_of_crashes_has_a_driver_of_its_own(folder: Path, tmp_path: Path)
     assert told.by == []
 
 
+def test_a_test_of_crashes_that_stops_tasks_alone_may_have_one_that_stays(folder: Path, tmp_path: Path) -> None:
+    told = Told()
+    (tmp_path / Point.COMMIT_DECIDED.value).write_text("die")
+    told.launcher.run(Verb.OPEN, opening(tmp_path / "a"), {FOLDER: str(tmp_path)})
+    assert told.by
+
+
 def test_a_commit_ends_with_the_task_that_asked_for_it(folder: Path, tmp_path: Path) -> None:
     order = prepared(tmp_path / "a")
     running = drivers(folder)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -234,6 +235,30 @@ def test_what_is_told_of_a_batch_while_it_is_packed_stays(ledger: Ledger, engine
     with after_each(engine, tell_once):
         prune_all(ledger)
     assert told and [item.what for item in ledger.events(ids[0])][-2:] == ["COMMITTED", "late"]
+
+
+def test_a_rebuild_goes_on_whatever_is_told_of_a_batch_meanwhile(ledger: Ledger, engine: Engine) -> None:
+    if engine.dialect.name == "sqlite":
+        pytest.skip("on SQLite nobody can write while a rebuild does, so nothing can stop it")
+    id_, other = batch(ledger, 0), Ledger(engine)
+    told: list[Thread] = []
+
+    def tell() -> None:
+        # It waits, and finds that the batch is another by then.
+        with suppress(LedgerError):
+            other.note(id_, "late", "{}")
+
+    def tell_once(*asked: Any) -> None:
+        if not told and "DELETE FROM slshudi_event" in asked[2]:
+            told.append(Thread(target=tell))
+            told[0].start()
+            told[0].join(1)
+
+    with after_each(engine, tell_once):
+        ledger.rebuild(PIPELINE, [], Duties())
+    assert told
+    told[0].join()
+    assert ledger.find(id_) is None and rows(engine, "event") == 0
 
 
 def test_turns_go_on_after_the_newest_tail_is_packed(ledger: Ledger) -> None:

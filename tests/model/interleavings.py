@@ -18,7 +18,7 @@ STOPS = {
     ),
     "append": (
         (
-            *("append-started", "to inflight", "append-task-marked", "create_within parquet", "move parquet"),
+            *("append-started", "to inflight", "append-task-marked", "create_within parquet", "rename parquet"),
             *("append-task-named", "exists batch"),
             *("request aside", "append-quarantine-open", "write manifest"),
         ),

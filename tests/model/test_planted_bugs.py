@@ -188,7 +188,7 @@ def test_without_the_look_at_the_token_the_ledgers_compare_and_set_still_holds()
     assert find(no_token, cases) is None
 
 
-@pytest.mark.parametrize("stop", ["append-task-marked", "create_within parquet", "append-task-ended", "move parquet"])
+@pytest.mark.parametrize("stop", ["append-task-marked", "create_within parquet", "append-task-ended", "rename parquet"])
 def test_a_task_that_wakes_after_its_rollback_and_dies_before_it_looks_leaves_no_file(stop: str) -> None:
     wake_and_die(stop, lambda world: None)
 

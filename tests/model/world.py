@@ -356,7 +356,7 @@ class World:
         patch.setattr(tasks, "_runner", lambda task: lambda part, token: (task(part, token), 0.0))
         for module in (verbs, append):
             patch.setattr(module, "print", lambda *arguments: None, raising=False)
-        for name in ("write", "delete", "delete_folder", "create", "create_within", "move", "exists"):
+        for name in ("write", "delete", "delete_folder", "create", "create_within", "rename", "exists"):
             patch.setattr(Storage, name, self._stopping(name, getattr(Storage, name)))
         patch.setattr(Storage, "delete_files", _delete_in_turn)
 

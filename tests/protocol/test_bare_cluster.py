@@ -21,6 +21,8 @@ from tests.upserts import Change, put
 
 pytestmark = pytest.mark.long
 BARE = "spark.pyspark.python"
+ONE = {"spark.cores.max": "1"}
+"""One executor: each unpacks the archive, which takes ten seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +87,7 @@ def test_upserts_where_executors_have_python_alone(
     upserts: Callable[..., Scenario], launcher: SubprocessLauncher, python: str, archive: str
 ) -> None:
     made = upserts(launcher=launcher)
-    spark = made.work.pipeline.spark.model_copy(update={"archive": archive, "conf": {BARE: python}})
+    spark = made.work.pipeline.spark.model_copy(update={"archive": archive, "conf": {BARE: python, **ONE}})
     object.__setattr__(made.work, "pipeline", made.work.pipeline.model_copy(update={"spark": spark}))
     put(made.client, made.work.pipeline, [Change(f"c-{number}", 1, "eu") for number in range(20)])
     assert made.batch("run-1").rows == 20
@@ -94,7 +96,7 @@ def test_upserts_where_executors_have_python_alone(
 def test_executors_without_the_package_read_nothing_and_say_so(
     scenario: Callable[..., Scenario], launcher: SubprocessLauncher, python: str
 ) -> None:
-    made = scenario(launcher=launcher, spark={"conf": {BARE: python}})
+    made = scenario(launcher=launcher, spark={"conf": {BARE: python, **ONE}})
     made.put(20)
     with pytest.raises(JobFailed, match=r"its Python has no airflow_provider_slshudi\. Nothing was read") as failed:
         made.batch("run-1")
@@ -104,7 +106,7 @@ def test_executors_without_the_package_read_nothing_and_say_so(
 def test_executors_without_that_python_say_which(
     scenario: Callable[..., Scenario], launcher: SubprocessLauncher, archive: str
 ) -> None:
-    made = scenario(launcher=launcher, spark={"archive": archive, "conf": {BARE: "python9.9"}})
+    made = scenario(launcher=launcher, spark={"archive": archive, "conf": {BARE: "python9.9", **ONE}})
     made.put(20)
     with pytest.raises(JobFailed, match=r"python9\.9 cannot be started \(error=2") as failed:
         made.batch("run-1")
@@ -127,7 +129,7 @@ def test_an_archive_of_other_code_is_found_before_anything_is_read(
                     changed.addfile(entry, file)
             else:
                 changed.addfile(entry, content)
-    made = scenario(launcher=launcher, spark={"archive": str(other), "conf": {BARE: python}})
+    made = scenario(launcher=launcher, spark={"archive": str(other), "conf": {BARE: python, **ONE}})
     made.put(20)
     with pytest.raises(JobFailed, match=r"airflow_provider_slshudi \w{12} and not \w{12}") as failed:
         made.batch("run-1")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -197,6 +198,16 @@ class TestConf:
         assert made["spark.executorEnv.LC_ALL"].upper().endswith("UTF-8") and made["spark.executorEnv.MINE"] == "1"
         assert made["spark.driver.extraJavaOptions"] == conf["spark.driver.extraJavaOptions"]
         assert made["spark.executor.memory"] == "2g"
+
+    def test_a_pipelines_collector_takes_the_place_of_ours_since_java_starts_with_one_alone(self) -> None:
+        conf, keys = runtime.control_conf(), ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
+        java = Path(runtime.environment()["JAVA_HOME"], "bin", "java")
+        for asked, collector in (("-XX:+UseG1GC -Xss4m", "-XX:+UseG1GC"), ("-Xss4m", "-XX:+UseSerialGC")):
+            made = runtime.with_asked(conf, dict.fromkeys(keys, asked))
+            for key in keys:
+                words = shlex.split(made[key])
+                assert [word for word in words if word.endswith("GC")] == [collector]
+                subprocess.run([java, *words, "-version"], check=True, capture_output=True)
 
     def test_a_machine_without_a_locale_of_utf8_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
         packages._utf8_locale.cache_clear()

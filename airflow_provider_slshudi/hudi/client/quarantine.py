@@ -28,7 +28,6 @@ from airflow_provider_slshudi.hudi.quarantine import (
     table_of,
 )
 from airflow_provider_slshudi.hudi.timeline import PROPERTIES, Timeline
-from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.storage import Storage
 
@@ -87,7 +86,6 @@ def complete(
         raise gone(made.table.path, instant)
     extra = {TRANSACTION_KEY: transaction, PIPELINE_KEY: pipeline.name}
     commit.commit(gateway, made, instant, stats, extra, in_time)
-    handover.delete(Storage(made.table.path), instant)
 
 
 def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str, path: str) -> None:
@@ -108,7 +106,6 @@ def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str, path: str) -> 
     if is_pending(timeline, instant):
         markers.drop_misread(Storage(made.table.path), instant)
         rollback.roll_back(gateway, made, instant)
-    handover.delete(Storage(made.table.path), instant)
 
 
 def files(gateway: Gateway, pipeline: Pipeline) -> list[Slice]:

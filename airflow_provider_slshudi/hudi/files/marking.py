@@ -53,8 +53,8 @@ class AttemptFile:
         """Completes the file and names it; raises as `open`."""
         self._end()
         reach(Point.APPEND_TASK_ENDED)
-        if self._nameless != self.path and not self._storage.move(self._nameless, self.path):
-            raise self._shut()
+        if self._nameless != self.path:
+            self._name()
         reach(Point.APPEND_TASK_NAMED)
 
     def abandon(self) -> None:
@@ -63,6 +63,18 @@ class AttemptFile:
             self._end()
         for path in {self._nameless, self.path}:
             self._storage.delete(path)
+
+    def _name(self) -> None:
+        storage = self._storage
+        if storage.rename(self._nameless, self.path):
+            return
+        if storage.exists(self._nameless):
+            # Somebody took the partition's folder away, which was empty.
+            storage.make_folder(self.partition)
+            storage.rename(self._nameless, self.path)
+        # A network's file system may do a rename, and say that it did not.
+        if not storage.exists(self.path):
+            raise self._shut()
 
     def _end(self) -> None:
         if self._sink is not None:

@@ -390,3 +390,48 @@ def test_a_file_gets_no_name_once_its_instant_is_decided_whatever_the_task_is_to
     with pytest.raises(ManifestError, match="was decided meanwhile"):
         BaseFileWriter(storage, INSTANT, "1-0-1", MIB, wanted).write(rows, keys, "day", days)
     assert not files(storage)
+
+
+def test_a_table_that_has_nothing_of_an_instant_is_left_alone(tmp_path: Path) -> None:
+    for done in (handover.fence, handover.shut):
+        done(Storage(f"file://{tmp_path / 'quarantine'}"), INSTANT)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_one_left_that_died_while_it_shut_the_instant_is_gone_with_the_next(storage: Storage) -> None:
+    here, owner = handover.folder(INSTANT), f"{handover.folder(INSTANT)}/owner.json"
+    storage.write(owner, b"{}")
+    storage.complete("", storage.create(f"{here}/files/a.parquet"))
+    assert storage.rename(f"{here}/files", f"{here}/shut-{'0' * 32}")
+    handover.fence(storage, INSTANT)
+    assert storage.names(here) == ["owner.json"]
+    # The quarantine has no owner there.
+    storage.delete(owner)
+    handover.fence(storage, INSTANT)
+    assert storage.names(here) is None
+
+
+def test_a_partition_on_another_file_system_gets_its_files(storage: Storage) -> None:
+    memory, table = Path("/dev/shm"), Path(storage.full(""))
+    if not memory.is_dir() or memory.stat().st_dev == table.stat().st_dev:
+        pytest.skip("there is no other file system to write to")
+    rows, keys, days = next(pulls(1, 1_000, 1))
+    with tempfile.TemporaryDirectory(dir=memory) as elsewhere:
+        (table / "day=day-0").symlink_to(elsewhere)
+        # As it is since it was on the table's.
+        Path(elsewhere, ".hoodie_partition_metadata").touch()
+        with BaseFileWriter(storage, INSTANT, "0-0-0", MIB, wanted) as writer:
+            writer.write(rows, keys, "day", days)
+            (stat,) = writer.close()
+        with pq.ParquetFile(storage.full(stat["path"])) as file:
+            assert file.metadata.num_rows == 1_000
+        assert storage.names(f"{handover.folder(INSTANT)}/files") == []
+
+
+def test_a_partition_whose_folder_was_taken_away_meanwhile_gets_its_file(storage: Storage) -> None:
+    rows, keys, days = next(pulls(1, 10_000, 1))
+    with BaseFileWriter(storage, INSTANT, "0-0-0", MIB, wanted) as writer:
+        writer.write(rows, keys, "day", days)
+        storage.delete_folder("day=day-0")
+        (stat,) = writer.close()
+    assert storage.exists(stat["path"])

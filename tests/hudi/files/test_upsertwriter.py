@@ -11,6 +11,9 @@ import pytest
 from airflow_provider_slshudi.exceptions import ManifestError, TableMismatch
 from airflow_provider_slshudi.hudi.client import rollback
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.files import marking
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.points import Point
 from tests.hudi.files.upserted import FIRST, Table
 from tests.pipelines import customers
 from tests.upserts import Change, Model, rows_by_rust, rows_by_spark
@@ -74,6 +77,22 @@ def test_an_attempt_that_is_no_longer_wanted_leaves_nothing(table: Table) -> Non
     with pytest.raises(ManifestError):
         table.write(instant, SECOND, wanted)
     assert table.files() == before and asked == 6
+
+
+@pytest.mark.parametrize("at", [Point.APPEND_TASK_MARKED, Point.APPEND_TASK_ENDED])
+def test_a_file_gets_no_name_once_its_instant_is_decided(
+    table: Table, at: Point, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, instant = table.files(), table.open()
+
+    def decided(point: Point) -> None:
+        if point is at:
+            handover.fence(table.storage, instant)
+
+    monkeypatch.setattr(marking, "reach", decided)
+    with pytest.raises(ManifestError, match=f"its instant {instant} was decided meanwhile"):
+        table.write(instant, SECOND)
+    assert table.files() == before
 
 
 def test_two_file_groups_of_a_bucket_are_refused(table: Table) -> None:
