@@ -189,6 +189,14 @@ class Ledger:
             reads.get(connection, id)
             transactions.note(connection, id, what, detail)
 
+    def claim(self, pipeline: str, id: str, what: str, by: str, instead: str = "") -> str:
+        """Says who does `what` for a transaction, which one alone should do.
+
+        It is `by` if nobody claimed it before, or `instead` did last; else whoever did.
+        """
+        with self._write() as connection:
+            return transactions.claim(connection, pipeline, id, what, by, instead)
+
     def save_shards(self, pipeline: str, shards: Sequence[LedgerShard]) -> None:
         """Adds new shards and updates known ones; removes none. A stored `first` changes only while the shard is LATE.
 

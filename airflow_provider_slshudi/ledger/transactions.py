@@ -223,6 +223,17 @@ def note(connection: Connection, id: str, what: str, detail: str | Mapping[str, 
     connection.execute(insert(models.events).values(row))
 
 
+def claim(connection: Connection, pipeline: str, id: str, what: str, by: str, instead: str) -> str:
+    """See `Ledger.claim`."""
+    reads.lock_pipeline(connection, pipeline)
+    told = reads.events(connection, id)
+    holder = next((event.detail for event in reversed(told) if event.what == what), "")
+    if holder not in ("", instead):
+        return holder
+    note(connection, id, what, by)
+    return by
+
+
 def plain(value: str) -> str:
     """Text that every database takes: PostgreSQL refuses NUL, MySQL's TEXT has a limit."""
     return value.replace("\0", "\ufffd")[:_TEXT_LENGTH]

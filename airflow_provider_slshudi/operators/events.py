@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
@@ -24,6 +25,7 @@ _log = logging.getLogger(__name__)
 # As many as may be committed while Airflow shows a dead run as running.
 _COMMITS = 60
 _EVENTS = 100
+_TELLS = "asset event by"
 # Airflow's old events may have been cleaned away; nobody waits for a bell that long.
 _LONGEST = timedelta(days=7)
 
@@ -44,13 +46,13 @@ def tell(outlets: Iterable[object], context: Context, work: Work, settled: Itera
 
     These are the `settled` ones; and those whose task died between its commit and its success, with which Airflow would
     have taken the event. Airflow takes the events that are added here with this task's success, so if it dies, the next
-    look finds them missing again. Two tasks that look at the same time both tell. Returns the batches that are told.
+    look finds them missing again. Of runs that look at the same time one tells. Returns the batches that are told.
     """
     aliases = [outlet for outlet in outlets if isinstance(outlet, AssetAlias)]
     if not aliases:
         return []
     asset = table_asset(work.pipeline)
-    untold = _untold(asset, context, work, settled)
+    untold = [item for item in _untold(asset, context, work, settled) if _tells(context, work, item)]
     for committed in untold:
         _log.info("asset %s is updated for transaction %s, instant %s", asset.name, committed.id, committed.instant)
         for alias in aliases:
@@ -84,6 +86,23 @@ def _untold(asset: Asset, context: Context, work: Work, settled: Iterable[Settle
         _log.warning("Airflow does not tell the events of asset %s: %s", asset.name, error)
         return [item for item in found if item.id in decided]
     return sorted((item for item in left if item.id not in told), key=lambda item: item.id)
+
+
+def _tells(context: Context, work: Work, committed: Transaction) -> bool:
+    """Whether this run is the one that tells: the first that found the batch untold, or the next once that one is over.
+
+    The ledger keeps which one it is: Airflow has the event only with the success of its task.
+    """
+    from airflow_provider_slshudi.protocol.work import Run
+
+    me = str(work.run)
+    claim = partial(work.ledger.claim, work.pipeline.name, committed.id, _TELLS, me)
+    holder = claim()
+    if holder != me:
+        dag_id, _, run_id = holder.partition("/")
+        if run_ended(context["ti"])(Run(dag_id, run_id, this_airflow())):
+            holder = claim(instead=holder)
+    return holder == me
 
 
 def _is_over(context: Context, work: Work, committed: Transaction) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from airflow_provider_slshudi.operators import events
 from airflow_provider_slshudi.operators.events import extra_of, tell
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.settle import Settled
-from airflow_provider_slshudi.protocol.work import AIRFLOW, Work
+from airflow_provider_slshudi.protocol.work import AIRFLOW, Run, Work
 from airflow_provider_slshudi.ranges import Range
 from tests.airflow.operators.runs import AssetEvents, added, in_run
 
@@ -122,6 +123,16 @@ def test_a_batch_whose_task_died_after_its_commit_is_told_by_the_next_look_and_o
     assert told(work, alias) == [extra_of(lost)]
     asset_events.add(extra_of(lost))
     assert told(work, alias) == []
+
+
+@pytest.mark.parametrize(("other", "told_again"), [("run-3", False), ("run-2", True)])
+def test_of_two_runs_that_look_at_once_the_first_tells_and_the_next_once_that_one_is_over(
+    work: Work, alias: AssetAlias, committed: Committed, asset_events: AssetEvents, other: str, told_again: bool
+) -> None:
+    batch = committed("run-1")
+    assert told(replace(work, run=Run("tail", other, "here")), alias) == [extra_of(batch)]
+    # Its event is not there yet: run-3 goes on, run-2 has ended without it.
+    assert told(work, alias) == ([extra_of(batch)] if told_again else [])
 
 
 def test_a_batch_of_an_earlier_try_of_this_run_is_told(
