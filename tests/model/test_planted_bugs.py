@@ -18,6 +18,7 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes import driver, handover
 from airflow_provider_slshudi.protocol import decisions, quarantine, resolve, work
 from airflow_provider_slshudi.protocol.decisions import Decision, InstantState
+from tests.model.actors import Actor
 from tests.model.interleavings import Case, until
 from tests.model.invariants import Broken, Invariants
 from tests.model.machine import Protocol, thorough
@@ -189,8 +190,9 @@ def test_without_the_look_at_the_token_the_ledgers_compare_and_set_still_holds()
 
 
 @pytest.mark.parametrize("stop", ["append-task-marked", "create_within parquet", "append-task-ended", "rename parquet"])
-def test_a_task_that_wakes_after_its_rollback_and_dies_before_it_looks_leaves_no_file(stop: str) -> None:
-    wake_and_die(stop, lambda world: None)
+@pytest.mark.parametrize("aside", [False, True])
+def test_a_task_that_wakes_after_its_rollback_and_dies_before_it_looks_leaves_no_file(stop: str, aside: bool) -> None:
+    wake_and_die(stop, lambda world: None, aside)
 
 
 def test_a_file_that_has_its_name_from_the_start_would_stay() -> None:
@@ -202,18 +204,23 @@ def named_at_once(world: World) -> None:
     world.patch.setattr(handover, "nameless", lambda storage, instant, path: path)
 
 
-def wake_and_die(stop: str, plant: Plant) -> None:
+def wake_and_die(stop: str, plant: Plant, aside: bool = False) -> None:
     """A task stops while it writes its file, its batch is given up, the task wakes, and is killed before its last look.
 
-    Raises Broken where a promise is not kept.
+    `aside`: it is one that writes the quarantine's file. Raises Broken where a promise is not kept.
     """
     with World() as world:
         plant(world)
         promises = Invariants(world)
         world.source.put(0, 3)
         first = world.start_run().tries[0]
-        until(world, first, lambda: any(found.at == stop for found in world.actors.family(first)))
-        worker = next(found for found in world.actors.family(first) if found.at == stop)
+
+        def stopped() -> list[Actor]:
+            begun = not aside or world.aside.pending()
+            return [found for found in world.actors.family(first) if found.at == stop] if begun else []
+
+        until(world, first, lambda: bool(stopped()))
+        (worker, *_) = stopped()
         first.run.ended = True
         until(world, world.start_run().tries[0], lambda: False)
         while not worker.over and worker.at != "exists batch":
