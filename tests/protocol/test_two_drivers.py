@@ -199,12 +199,7 @@ def test_settle_and_commit_at_the_same_moment_commit_once(line: Line, held: Call
 def test_an_append_that_wakes_after_its_rollback_leaves_nothing(
     line: Line, held: Callable[..., HeldStep], point: Point
 ) -> None:
-    opened, holds = before(line, Step.APPEND), line.holds()
-    holds.arm(point)
-    old = held(Step.APPEND, opened, holds)
-    holds.wait(point, old.child)
-    old.processes()
-    assert line.settle("run-2") == ["ROLL_BACK_AND_ABORT"]
+    holds, old, _ = held_through_its_rollback(line, held, point)
     assert Timeline.load(line.work.storage).pending() == []
     holds.release(point)
     assert old.wait() != 0
@@ -240,12 +235,8 @@ def test_an_executor_that_spark_has_given_up_adds_nothing_to_a_batch_whose_appen
 def test_a_task_that_wakes_after_its_rollback_and_is_killed_before_it_looks_leaves_nothing(
     line: Line, held: Callable[..., HeldStep], point: Point
 ) -> None:
-    opened, holds = before(line, Step.APPEND), line.holds()
-    holds.arm(point)
-    old = held(Step.APPEND, opened, holds)
-    woken = psutil.Process(holds.wait(point, old.child))
-    old.processes()
-    assert line.settle("run-2") == ["ROLL_BACK_AND_ABORT"]
+    holds, old, pid = held_through_its_rollback(line, held, point)
+    woken = psutil.Process(pid)
     # The next that it would reach once the file has its name, and where it dies if it does.
     (holds.folder / Point.APPEND_TASK_NAMED.value).write_text("die")
     holds.release(point)
@@ -253,6 +244,17 @@ def test_a_task_that_wakes_after_its_rollback_and_is_killed_before_it_looks_leav
     assert old.wait() != 0
     assert data_files(line.work.storage) == listed_files(line.work.storage)
     line.ends_well()
+
+
+def held_through_its_rollback(line: Line, held: Callable[..., HeldStep], point: Point) -> tuple[Holds, HeldStep, int]:
+    """An append that is held at the point, whose batch the next run gives up; and the process that is held."""
+    opened, holds = before(line, Step.APPEND), line.holds()
+    holds.arm(point)
+    old = held(Step.APPEND, opened, holds)
+    pid = holds.wait(point, old.child)
+    old.processes()
+    assert line.settle("run-2") == ["ROLL_BACK_AND_ABORT"]
+    return holds, old, pid
 
 
 def settle_when_possible(line: Line, began: float) -> list[str]:
