@@ -85,6 +85,12 @@ class BaseFile(AttemptFile):
         """The bytes written so far."""
         return int(self._sink.tell()) if self._sink is not None else 0
 
+    def named(self, rows: pa.Table) -> pa.Table:
+        """Rows that have Hudi's columns already, with this file's name in the last of these."""
+        names = constant(self.name, rows.num_rows)
+        column = META_COLUMNS[-1]
+        return rows.set_column(rows.schema.get_field_index(column), column, names)
+
     def write(self, rows: pa.Table, arrow_bytes: int) -> None:
         """Adds a row group: gives the rows Hudi's columns first."""
         self.write_complete(self._with_meta_columns(rows), arrow_bytes)

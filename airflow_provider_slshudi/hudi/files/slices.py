@@ -12,13 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.hudi.files.marking import mark
 from airflow_provider_slshudi.hudi.files.parquet import BaseFile, Encodings
-from airflow_provider_slshudi.hudi.schema import META_COLUMNS
 from airflow_provider_slshudi.storage import Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_FILE_NAME = META_COLUMNS[-1]
 
 
 @dataclass(frozen=True)
@@ -49,16 +46,12 @@ def rewrite(
         row_groups: whole rows of it, with Hudi's columns; at least one group, which may be empty.
         still_wanted: raises ManifestError once somebody else decided about the instant.
     """
-    import pyarrow as pa
-
     file = BaseFile(storage, instant, write_token, old.partition, Encodings(), old.group)
     mark(storage, instant, file.path, still_wanted, "MERGE")
     try:
         file.open()
         for rows in row_groups:
-            at = rows.schema.get_field_index(_FILE_NAME)
-            names = pa.repeat(pa.scalar(file.name), rows.num_rows)
-            file.write_complete(rows.set_column(at, _FILE_NAME, names), rows.nbytes)
+            file.write_complete(file.named(rows), rows.nbytes)
         file.close()
         # Asked again: a rollback between the first answer and now may have looked before the file was there.
         still_wanted()

@@ -17,7 +17,7 @@ from airflow_provider_slshudi.hudi.files.filegroups import Completed, FileGroup,
 from airflow_provider_slshudi.hudi.files.logfile import LogFile, delete_records
 from airflow_provider_slshudi.hudi.files.marking import abandon, describe_partition, mark
 from airflow_provider_slshudi.hudi.files.merge import MergeSpec, after, deleted, merge, reduce_rows
-from airflow_provider_slshudi.hudi.files.parquet import BaseFile, Encodings, constant
+from airflow_provider_slshudi.hudi.files.parquet import BaseFile, Encodings
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS, RECORD_KEY
 from airflow_provider_slshudi.numbered import numbered
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_slshudi.storage import Storage
-
-_COMMIT_TIME, _, _, _, _FILE_NAME = META_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -137,10 +135,7 @@ class UpsertWriter:
         merged = merge(there, there_keys, data, keys, spec.merge)
         if group is None and not merged.rows.num_rows:
             return  # deletes of keys that the table never had
-        names = constant(file.name, merged.rows.num_rows)
-        table = merged.rows.set_column(
-            merged.rows.column_names.index(_FILE_NAME), pa.field(_FILE_NAME, names.type), names
-        )
+        table = file.named(merged.rows)
         self._mark(file)
         file.open()
         file.write_complete(table, table.nbytes)
