@@ -101,7 +101,11 @@ def _native_files() -> list[Path]:
 
 
 def _cargo() -> str | None:
-    return shutil.which("cargo") or shutil.which("cargo", path=str(Path.home() / ".cargo" / "bin"))
+    """One that runs: without a toolchain rustup's cargo does not, and once it has one, `.venv` is out of date."""
+    found = shutil.which("cargo") or shutil.which("cargo", path=str(Path.home() / ".cargo" / "bin"))
+    if found and subprocess.run([found, "--version"], capture_output=True).returncode:
+        return None
+    return found
 
 
 def _install_native(environment: dict[str, str]) -> None:
@@ -124,7 +128,7 @@ def _install_native(environment: dict[str, str]) -> None:
         reason = next((line for line in reversed(said) if line.startswith("error")), "no error given")
         print(f"setup: slshudi-native was not built, so ptars decodes ({reason})", flush=True)
     else:
-        print("setup: no cargo was found, so ptars decodes, not the faster slshudi-native", flush=True)
+        print("setup: no cargo was found that runs, so ptars decodes, not the faster slshudi-native", flush=True)
     # One that an earlier run built may be of other sources.
     subprocess.run([*map(str, uv), "uninstall", "--quiet", "--python", str(PYTHON), "slshudi-native"], env=environment)
 
