@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import multiprocessing
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,6 +86,8 @@ def _serve(ready: Any, pulls: int, ends: Any) -> None:
             elif asked.get("type") == "cursor":
                 cursor = 0 if asked["from"] == "begin" else ends[int(shard)]
                 self._answer(json.dumps({"cursor": cursors.text(cursor)}).encode(), {})
+            elif asked.get("type") == "cursor_time":
+                self._answer(json.dumps({"cursor_time": int(time.time())}).encode(), {})
             else:
                 self._answer(json.dumps([_shard(number) for number in range(SHARDS)]).encode(), {})
 
