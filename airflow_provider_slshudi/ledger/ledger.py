@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Engine
@@ -189,13 +189,13 @@ class Ledger:
             reads.get(connection, id)
             transactions.note(connection, id, what, detail)
 
-    def claim(self, pipeline: str, id: str, what: str, by: str, instead: str = "") -> str:
+    def claim(self, pipeline: str, id: str, what: str, by: str, longest: timedelta, instead: str = "") -> str:
         """Says who does `what` for a transaction, which one alone should do.
 
-        It is `by` if nobody claimed it before, or `instead` did last; else whoever did.
+        It is `by` if nobody claimed it for `longest`, or `instead` did last; else whoever did.
         """
         with self._write() as connection:
-            return transactions.claim(connection, pipeline, id, what, by, instead)
+            return transactions.claim(connection, pipeline, id, what, by, longest, instead)
 
     def save_shards(self, pipeline: str, shards: Sequence[LedgerShard]) -> None:
         """Adds new shards and updates known ones; removes none. A stored `first` changes only while the shard is LATE.

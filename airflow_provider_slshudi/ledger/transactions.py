@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -223,13 +224,12 @@ def note(connection: Connection, id: str, what: str, detail: str | Mapping[str, 
     connection.execute(insert(models.events).values(row))
 
 
-def claim(connection: Connection, pipeline: str, id: str, what: str, by: str, instead: str) -> str:
+def claim(connection: Connection, pipeline: str, id: str, what: str, by: str, longest: timedelta, instead: str) -> str:
     """See `Ledger.claim`."""
     reads.lock_pipeline(connection, pipeline)
-    told = reads.events(connection, id)
-    holder = next((event.detail for event in reversed(told) if event.what == what), "")
-    if holder not in ("", instead):
-        return holder
+    last = next((event for event in reversed(reads.events(connection, id)) if event.what == what), None)
+    if last is not None and last.detail != instead and now(connection) - last.at < longest:
+        return last.detail
     note(connection, id, what, by)
     return by
 

@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 _COMMITS = 60
 _EVENTS = 100
 _TELLS = "asset event by"
+# Airflow has the event a moment after the claim, with the success of the task that claimed.
+_CLAIM = timedelta(minutes=10)
 # Airflow's old events may have been cleaned away; nobody waits for a bell that long.
 _LONGEST = timedelta(days=7)
 
@@ -46,13 +48,14 @@ def tell(outlets: Iterable[object], context: Context, work: Work, settled: Itera
 
     These are the `settled` ones; and those whose task died between its commit and its success, with which Airflow would
     have taken the event. Airflow takes the events that are added here with this task's success, so if it dies, the next
-    look finds them missing again. Of runs that look at the same time one tells. Returns the batches that are told.
+    look finds them missing again. Of runs that look at the same time one tells, unless its task stands still for
+    minutes in between. Returns the batches that are told.
     """
     aliases = [outlet for outlet in outlets if isinstance(outlet, AssetAlias)]
     if not aliases:
         return []
     asset = table_asset(work.pipeline)
-    untold = [item for item in _untold(asset, context, work, settled) if _tells(context, work, item)]
+    untold = [item for item in _untold(asset, context, work, settled) if _tells(asset, context, work, item)]
     for committed in untold:
         _log.info("asset %s is updated for transaction %s, instant %s", asset.name, committed.id, committed.instant)
         for alias in aliases:
@@ -88,21 +91,32 @@ def _untold(asset: Asset, context: Context, work: Work, settled: Iterable[Settle
     return sorted((item for item in left if item.id not in told), key=lambda item: item.id)
 
 
-def _tells(context: Context, work: Work, committed: Transaction) -> bool:
+def _tells(asset: Asset, context: Context, work: Work, committed: Transaction) -> bool:
     """Whether this run is the one that tells: the first that found the batch untold, or the next once that one is over.
 
-    The ledger keeps which one it is: Airflow has the event only with the success of its task.
+    The ledger keeps which one it is, for each Airflow: that has the event only with the success of its task.
     """
     from airflow_provider_slshudi.protocol.work import Run
 
-    me = str(work.run)
-    claim = partial(work.ledger.claim, work.pipeline.name, committed.id, _TELLS, me)
+    airflow, me = this_airflow(), str(work.run)
+    claim = partial(work.ledger.claim, work.pipeline.name, committed.id, f"{_TELLS} {airflow[:32]}".strip(), me, _CLAIM)
     holder = claim()
     if holder != me:
         dag_id, _, run_id = holder.partition("/")
-        if run_ended(context["ti"])(Run(dag_id, run_id, this_airflow())):
+        if run_ended(context["ti"])(Run(dag_id, run_id, airflow)):
             holder = claim(instead=holder)
-    return holder == me
+    # Whoever claimed before may have ended with its event since we looked.
+    return holder == me and not _has_event(asset, committed)
+
+
+def _has_event(asset: Asset, committed: Transaction) -> bool:
+    from airflow_provider_slshudi.protocol.work import MOST_AHEAD
+
+    try:
+        return committed.id in _told(asset, after=committed.changed - MOST_AHEAD)
+    except AirflowRuntimeError as error:
+        _log.warning("Airflow does not tell the events of asset %s: %s", asset.name, error)
+        return False
 
 
 def _is_over(context: Context, work: Work, committed: Transaction) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from airflow.sdk import AssetAlias, Context
 
 from airflow_provider_slshudi.assets import settled_alias, table_asset
+from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import Kind
 from airflow_provider_slshudi.operators import events
@@ -133,6 +134,51 @@ def test_of_two_runs_that_look_at_once_the_first_tells_and_the_next_once_that_on
     assert told(replace(work, run=Run("tail", other, "here")), alias) == [extra_of(batch)]
     # Its event is not there yet: run-3 goes on, run-2 has ended without it.
     assert told(work, alias) == ([extra_of(batch)] if told_again else [])
+
+
+def test_a_run_that_waits_to_claim_while_the_first_one_ends_with_its_event_does_not_tell_it_again(
+    work: Work,
+    alias: AssetAlias,
+    committed: Committed,
+    asset_events: AssetEvents,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    batch, claim = committed("run-1"), Ledger.claim
+    # By the time of run-2's end, which Airflow shows once the claim is through, its event is there.
+    assert told(replace(work, run=Run("tail", "run-2", "here")), alias) == [extra_of(batch)]
+
+    def late(*given: Any, **named: Any) -> str:
+        asset_events.add(extra_of(batch))
+        return claim(*given, **named)
+
+    monkeypatch.setattr(Ledger, "claim", late)
+    assert told(work, alias) == []
+
+
+def test_a_run_that_goes_on_without_its_task_keeps_nobody_from_telling_for_long(
+    work: Work,
+    alias: AssetAlias,
+    committed: Committed,
+    asset_events: AssetEvents,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its DAG is paused, or its file is gone: nobody ends the run."""
+    batch = committed("run-1")
+    assert told(replace(work, run=Run("tail", "run-3", "here")), alias) == [extra_of(batch)]
+    assert told(work, alias) == []
+    monkeypatch.setattr(events, "_CLAIM", timedelta())
+    assert told(work, alias) == [extra_of(batch)]
+
+
+def test_each_airflow_tells_its_own_asset(
+    work: Work, alias: AssetAlias, recorded: Committed, asset_events: AssetEvents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have a run of one name, since they have one schedule."""
+    taken = work.ledger.take_over(recorded("run-1").id)
+    batch = work.ledger.committed(taken.id, taken.token, "20260101000000000")
+    assert told(replace(work, run=Run("tail", "run-3", "here")), alias) == [extra_of(batch)]
+    monkeypatch.setenv("AIRFLOW_VAR_SLSHUDI_AIRFLOW", "there")
+    assert told(work, alias, recommitted(batch)) == [extra_of(batch)]
 
 
 def test_a_batch_of_an_earlier_try_of_this_run_is_told(
