@@ -97,7 +97,7 @@ class Storage:
         """Replaces the file at once: a reader sees the whole new content or the old one.
 
         A killed writer may leave a file of another name: in the folder `via`, or without it beside the file. So leave
-        `via` out only in folders that nobody else reads.
+        `via` out only in folders that nobody else reads. It does not count where it is on another file system.
         """
         target = self.full(path)
         if not self.renames:
@@ -113,7 +113,12 @@ class Storage:
             self._make_parent(written)
             with self.filesystem.open_output_stream(written) as stream:
                 stream.write(content)
-            self.filesystem.move(written, target)
+            try:
+                self.filesystem.move(written, target)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                self._move(written, target)
         except OSError as error:
             # On a full disk it would stay for good, and take the space that others need.
             with suppress(OSError):
@@ -213,27 +218,34 @@ class Storage:
     def rename(self, source: str, target: str) -> bool:
         """Renames a file or folder in one step; False if it, or the target's folder, is not there.
 
-        A file that goes to another file system is copied there, which takes longer than a step.
+        A file that goes to another file system is copied there, which takes longer than a step. It gets its name only
+        if it was still there after that.
         """
         try:
-            self.filesystem.move(self.full(source), self.full(target))
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            if error.errno != errno.EXDEV:
-                raise self._unreadable(target, error) from error
-            return self._copy(source, target)
-        return True
-
-    def _copy(self, source: str, target: str) -> bool:
-        try:
-            shutil.copyfile(self.full(source), self.full(target))
-            self.delete(source)
+            try:
+                self.filesystem.move(self.full(source), self.full(target))
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                self._move(self.full(source), self.full(target))
         except FileNotFoundError:
             return False
         except OSError as error:
             raise self._unreadable(target, error) from error
         return True
+
+    def _move(self, source: str, target: str) -> None:
+        """Moves a file to another file system, where no reader sees it before it is whole."""
+        # Readers pass over names like this one; a log file's begins with a dot, too.
+        copied = f"{target.rpartition('/')[0]}/.{uuid.uuid4().hex}.tmp"
+        try:
+            shutil.copyfile(source, copied)
+            self.filesystem.delete_file(source)
+            self.filesystem.move(copied, target)
+        except BaseException:
+            with suppress(OSError):
+                self.filesystem.delete_file(copied)
+            raise
 
     def create(self, path: str) -> pa.NativeFile:
         """A stream that writes a new file under its own name; makes the file's folder.

@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from airflow_provider_slshudi.config.pipeline import Check
-from airflow_provider_slshudi.exceptions import ManifestError
+from airflow_provider_slshudi.exceptions import ManifestError, TimelineUnreadable
 from airflow_provider_slshudi.notes import ROOT
 from airflow_provider_slshudi.notes.unnamed import Unnamed
 from airflow_provider_slshudi.storage import Storage
 
+_log = logging.getLogger(__name__)
 _ORDER = "batch-"
 _MANIFEST = "manifest-"
 _FILES = "files"
@@ -305,7 +308,10 @@ def nameless(storage: Storage, instant: str, path: str) -> str:
 
 
 def shut(storage: Storage, instant: str) -> None:
-    """Ends what `admit` began, in one step: no file gets its name any more, whoever stood still or was forgotten."""
+    """Ends what `admit` began, in one step: no file gets its name any more, whoever stood still or was forgotten.
+
+    What cannot be deleted yet stays (`delete`): the step is done.
+    """
     if not storage.renames:
         return
     here = folder(instant)
@@ -315,10 +321,11 @@ def shut(storage: Storage, instant: str) -> None:
     shut = [name for name in left or [] if name.startswith(_SHUT)]
     if left is not None and len(shut) == len(left):
         # The quarantine has nothing else of an instant.
-        storage.delete_folder(here)
+        delete(storage, instant)
         return
     for name in shut:
-        storage.delete_folder(f"{here}/{name}")
+        with _held_open(f"{here}/{name}"):
+            storage.delete_folder(f"{here}/{name}")
 
 
 def fence(storage: Storage, instant: str) -> None:
@@ -369,8 +376,31 @@ def read_schema(storage: Storage, instant: str) -> str | None:
 
 
 def delete(storage: Storage, instant: str) -> None:
-    """Removes the instant's folder."""
-    storage.delete_folder(folder(instant))
+    """Removes the instant's folder.
+
+    A file that somebody holds open stays for as long on NFS and FUSE, and its folder with it. It is one of those that
+    get no name any more (`shut`), so that is no error.
+    """
+    here = folder(instant)
+    try:
+        storage.delete_folder(here)
+    except TimelineUnreadable:
+        left = storage.names(here) or []
+        for name in left:
+            if not name.startswith(_SHUT):
+                storage.delete(f"{here}/{name}")
+        if not any(name.startswith(_SHUT) for name in left):
+            raise
+        with _held_open(here):
+            storage.delete_folder(here)
+
+
+@contextmanager
+def _held_open(path: str) -> Iterator[None]:
+    try:
+        yield
+    except TimelineUnreadable as error:
+        _log.warning("%s stays, since a file in it is in use; delete it once it is not: %s", path, error)
 
 
 def _order_path(instant: str, token: int) -> str:

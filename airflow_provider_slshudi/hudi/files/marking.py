@@ -69,8 +69,8 @@ class AttemptFile:
         if storage.rename(self._nameless, self.path):
             return
         if storage.exists(self._nameless):
-            # Somebody took the partition's folder away, which was empty.
-            storage.make_folder(self.partition)
+            # Somebody took the partition's folder away.
+            describe_partition(storage, self._instant, self.partition)
             storage.rename(self._nameless, self.path)
         # A network's file system may do a rename, and say that it did not.
         if not storage.exists(self.path):

@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_slshudi.exceptions import ManifestError, TooManyFiles, TransientError
+from airflow_provider_slshudi.exceptions import ManifestError, TimelineUnreadable, TooManyFiles, TransientError
 from airflow_provider_slshudi.hudi.files import basefile, spill
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS
@@ -418,14 +419,64 @@ def test_a_partition_on_another_file_system_gets_its_files(storage: Storage) -> 
     rows, keys, days = next(pulls(1, 1_000, 1))
     with tempfile.TemporaryDirectory(dir=memory) as elsewhere:
         (table / "day=day-0").symlink_to(elsewhere)
-        # As it is since it was on the table's.
-        Path(elsewhere, ".hoodie_partition_metadata").touch()
         with BaseFileWriter(storage, INSTANT, "0-0-0", MIB, wanted) as writer:
             writer.write(rows, keys, "day", days)
             (stat,) = writer.close()
         with pq.ParquetFile(storage.full(stat["path"])) as file:
             assert file.metadata.num_rows == 1_000
         assert storage.names(f"{handover.folder(INSTANT)}/files") == []
+        found = {path.name for path in Path(elsewhere).iterdir()}
+        assert found == {Path(stat["path"]).name, ".hoodie_partition_metadata"}
+
+
+def test_a_file_that_is_copied_to_another_file_system_while_its_instant_is_shut_gets_no_name(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, table = Path("/dev/shm"), Path(storage.full(""))
+    if not memory.is_dir() or memory.stat().st_dev == table.stat().st_dev:
+        pytest.skip("there is no other file system to write to")
+    copy = shutil.copyfile
+
+    def slow(source: str, target: str) -> None:
+        copy(source, target)
+        handover.shut(storage, INSTANT)
+
+    monkeypatch.setattr(shutil, "copyfile", slow)
+    rows, keys, days = next(pulls(1, 1_000, 1))
+    with tempfile.TemporaryDirectory(dir=memory) as elsewhere:
+        (table / "day=day-0").symlink_to(elsewhere)
+        with BaseFileWriter(storage, INSTANT, "0-0-0", MIB, wanted) as writer:
+            writer.write(rows, keys, "day", days)
+            with pytest.raises(ManifestError, match="was decided meanwhile"):
+                writer.close()
+        assert {path.name for path in Path(elsewhere).iterdir()} == {".hoodie_partition_metadata"}
+
+
+def test_a_file_that_is_held_open_where_that_keeps_its_folder_stops_nobody(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS and FUSE give such a file another name, until it is closed."""
+    here, deletes = handover.folder(INSTANT), Storage.delete_folder
+    storage.write(f"{here}/owner.json", b"{}")
+    storage.complete("", storage.create(f"{here}/files/a.parquet"))
+
+    def delete(self: Storage, path: str) -> None:
+        held = [file for file in self.files(path) if "/shut-" in f"/{file}"]
+        if held:
+            raise TimelineUnreadable(f"{path}: Directory not empty", table=self.uri)
+        deletes(self, path)
+
+    monkeypatch.setattr(Storage, "delete_folder", delete)
+    for _ in range(2):
+        handover.fence(storage, INSTANT)
+    assert storage.names(f"{here}/files") is None
+    # All that counts goes with the transaction's end.
+    handover.delete(storage, INSTANT)
+    (shut,) = storage.names(here) or []
+    assert shut.startswith("shut-")
+    monkeypatch.undo()
+    handover.delete(storage, INSTANT)
+    assert storage.names(here) is None
 
 
 def test_a_partition_whose_folder_was_taken_away_meanwhile_gets_its_file(storage: Storage) -> None:
@@ -435,3 +486,5 @@ def test_a_partition_whose_folder_was_taken_away_meanwhile_gets_its_file(storage
         storage.delete_folder("day=day-0")
         (stat,) = writer.close()
     assert storage.exists(stat["path"])
+    # Without it readers that list the table's folders do not find the file.
+    assert storage.exists("day=day-0/.hoodie_partition_metadata")
