@@ -23,6 +23,7 @@ from airflow_provider_slshudi.spark import executors
 from airflow_provider_slshudi.spark.resident import Outcome, Resident, end_stopped, idle_seconds
 from airflow_provider_slshudi.spark.runtime import (
     LOCAL_CONF,
+    LOCAL_ENVIRONMENT,
     cluster_conf,
     control_conf,
     environment,
@@ -77,7 +78,7 @@ def submission(verb: Verb, order: JobOrder, master: str) -> Submission:
     if master == RESIDENT:
         # It outlives its jobs: a second attempt of a stage or task may write files after the commit.
         conf |= {"spark.speculation": "false", "spark.stage.maxConsecutiveAttempts": "1"}
-        return Submission(_name(verb, order, pipeline), conf, [verb.value], environment())
+        return Submission(_name(verb, order, pipeline), conf, [verb.value], environment() | LOCAL_ENVIRONMENT)
     if verb is Verb.APPEND and not reads:
         # Executors run Python alone: they need neither Hudi's jars nor its class for their serializer.
         for key in ("spark.serializer", "spark.kryo.registrator", "spark.sql.extensions"):
@@ -91,7 +92,8 @@ def submission(verb: Verb, order: JobOrder, master: str) -> Submission:
     if verb.is_distributed:
         # A second attempt beside a running one would write files that the commit may not see in time to delete.
         conf = with_asked(conf, pipeline.spark.conf) | {"spark.speculation": "false"}
-    return Submission(_name(verb, order, pipeline), conf, [verb.value], environment())
+    here = LOCAL_ENVIRONMENT if master.startswith("local") else {}
+    return Submission(_name(verb, order, pipeline), conf, [verb.value], environment() | here)
 
 
 def stays(verb: Verb, order: JobOrder, master: str) -> bool:
@@ -159,7 +161,7 @@ class SubprocessLauncher:
 
         longest = RESIDENT_APPEND_SECONDS if verb is Verb.APPEND else RESIDENT_JOB_SECONDS
         seconds = order.until - clock() if order.until else longest
-        outcome = self._resident.run(made.conf, variables, verb, order, secrets, seconds, heard)
+        outcome = self._resident.run(made.conf, variables | made.environment, verb, order, secrets, seconds, heard)
         if outcome in (Outcome.FAILED, Outcome.UNKNOWN):
             raise job_failed(made.name, verb, 1 if outcome is Outcome.FAILED else None, tail)
         return outcome is Outcome.DONE

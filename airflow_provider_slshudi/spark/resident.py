@@ -65,8 +65,8 @@ _NAMES = frozenset(
 )
 # Airflow's connections and keys: whoever asks gives what the job needs.
 _OTHERS = "AIRFLOW_"
-# A process of another container names processes and files otherwise.
-_NAMESPACES = [Path(f"/proc/self/ns/{name}") for name in ("pid", "mnt")]
+# A process of another container names processes and files otherwise, reaches other hosts, and counts from another boot.
+_NAMESPACES = [Path(f"/proc/self/ns/{name}") for name in ("pid", "mnt", "net", "time")]
 _log = logging.getLogger(__name__)
 
 

@@ -42,6 +42,7 @@ __all__ = [
     "DAEMON",
     "HUDI_PACKAGE",
     "LOCAL_CONF",
+    "LOCAL_ENVIRONMENT",
     "S3_PACKAGE",
     "archive",
     "cache_dir",
@@ -76,6 +77,8 @@ LOCAL_CONF = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127
 
 Spark makes that secret itself under a local master.
 """
+LOCAL_ENVIRONMENT = {"SPARK_LOCAL_IP": LOCAL_CONF["spark.driver.host"]}
+"""Variables for a local master only: Spark looks the machine's name up otherwise, which no name service may know."""
 
 
 def session_conf(master: str, s3: bool = False) -> dict[str, str]:
@@ -245,7 +248,7 @@ def _runs(command: list[str]) -> bool:
         try:
             done = subprocess.run(
                 command,
-                env={**os.environ, **environment()},
+                env={**os.environ, **environment(), **LOCAL_ENVIRONMENT},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 import time
-import traceback
-from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.points import Point
 from tests.crash.cases import Case, Step, Victim, all_cases
 from tests.crash.matrix import each_its_own, run_case
+from tests.crash.outcome import Outcome
 from tests.crash.scheduler import Place
 from tests.local.sdk import by_ip
 from tests.scenarios import PROJECT
@@ -24,32 +21,6 @@ from tests.services import s3_store
 from tests.sessions import start_spark
 
 BUCKET = "crash"
-
-
-@dataclass
-class Outcome:
-    """How the cases ended."""
-
-    cases: int = 0
-    failed: list[tuple[Case, str]] = field(default_factory=list)
-
-    def run(self, case: Case, carry_out: Callable[[Case], str]) -> None:
-        """Carries a case out and says so in one line."""
-        began = time.monotonic()
-        self.cases += 1
-        try:
-            said = f"ok      {case}: {carry_out(case)}"
-        except Exception as error:
-            traceback.print_exc(file=sys.stderr)
-            self.failed.append((case, f"{type(error).__name__}: {error}"))
-            said = f"FAILED  {case}: {type(error).__name__}: {str(error)[:500]}"
-        print(f"{self.cases:4} {time.monotonic() - began:6.1f} s  {said}", flush=True)
-
-    def __str__(self) -> str:
-        lost = sum("lost" in why for _, why in self.failed)
-        doubled = sum("doubled" in why or "more than once" in why for _, why in self.failed)
-        other = f", {len(self.failed)} failed" if self.failed else ""
-        return f"crash matrix: {self.cases} cases, {lost} lost, {doubled} doubled{other}"
 
 
 def main() -> int:
@@ -71,7 +42,7 @@ def main() -> int:
     if chosen.list:
         print(*cases, f"{len(cases)} cases", sep="\n")
         return 0
-    outcome, began = Outcome(), time.monotonic()
+    outcome, began = Outcome[Case]("crash matrix"), time.monotonic()
     with ExitStack() as stack:
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="slshudi-crash-"))
         server = stack.enter_context(LocalSls(Path(name) / "sls"))
@@ -89,8 +60,7 @@ def main() -> int:
                 for case in at_scheduler:
                     outcome.run(case, place.run_case)
         spark.stop()
-    for case, why in outcome.failed:
-        print(f"failed: {case}: {why}")
+    outcome.tell()
     print(f"{time.monotonic() - began:.0f} s")
     print(outcome)
     return 1 if outcome.failed or not outcome.cases else 0

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.spark.executors import EXPECTED
-from airflow_provider_slshudi.spark.launch import submission
+from airflow_provider_slshudi.spark.launch import RESIDENT, Submission, submission
 from airflow_provider_slshudi.spark.runtime import DAEMON
 from tests.pipelines import ad_events
 
@@ -18,9 +18,13 @@ STANDALONE, YARN, KUBERNETES = "spark://master:7077", "yarn", "k8s://https://mas
 SECRET = ("spark.authenticate", "spark.network.crypto.enabled")
 
 
-def conf(master: str, verb: Verb = Verb.APPEND, **spark: object) -> dict[str, str]:
+def asked(master: str, verb: Verb = Verb.APPEND, **spark: object) -> Submission:
     described = ad_events(Path("/lake/ad_events"), spark=spark).model_dump(mode="json")
-    return submission(verb, JobOrder(described, instant="20260101000000000"), master).conf
+    return submission(verb, JobOrder(described, instant="20260101000000000"), master)
+
+
+def conf(master: str, verb: Verb = Verb.APPEND, **spark: object) -> dict[str, str]:
+    return asked(master, verb, **spark).conf
 
 
 @pytest.mark.parametrize("verb", [Verb.APPEND, Verb.VERIFY, Verb.CLUSTER])
@@ -41,6 +45,11 @@ def test_spark_makes_a_secret_where_it_can(master: str, has: bool, verb: Verb) -
     """On a standalone cluster all have the secret of its operator, or none can connect."""
     made = conf(master, verb)
     assert [made.get(key) for key in SECRET] == ["true" if has else None] * 2
+
+
+@pytest.mark.parametrize("master, here", [("local[2]", True), (RESIDENT, True), (STANDALONE, False), (YARN, False)])
+def test_spark_looks_this_machines_name_up_only_where_others_have_to_reach_it(master: str, here: bool) -> None:
+    assert asked(master).environment.get("SPARK_LOCAL_IP") == ("127.0.0.1" if here else None)
 
 
 def test_executors_with_the_package_installed_are_compared_too() -> None:

@@ -56,27 +56,41 @@ class Told:
         )
 
 
-class Away(HeldStep):
-    """Steps in a child process on a host."""
+class Steps(HeldStep):
+    """Steps in a child process, which leaves in a file how they went.
 
-    def __init__(self, host: Host, setup: Mapping[str, Any], folder: Path, secrets: Mapping[str, str]) -> None:
-        self._out = _temporary(host, folder) / f"told-{setup['run']}-{'-'.join(setup['steps'])}.json".replace(" ", "_")
+    Args:
+        setup: what `tests.worlds.step` is given.
+        out: that file.
+        log: where the child's output is added.
+        prefix: the command before the interpreter.
+        python: the interpreter.
+    """
+
+    def __init__(
+        self,
+        setup: Mapping[str, Any],
+        out: Path,
+        log: Path,
+        environment: Mapping[str, str],
+        prefix: Sequence[str] = (),
+        python: str = sys.executable,
+        place: Path = ROOT,
+        umask: int = -1,
+    ) -> None:
+        self._out, self.log = out, log
         self._out.unlink(missing_ok=True)
-        self.log = folder / "steps.log"
         self._seen = set()
-        kind = "session" if host.session else "resident" if host.resident else "submit"
-        asked = {"launcher": kind, **setup, "out": str(self._out)}
-        place = moved(folder.parent) if host.moved else ROOT
-        python = [_python(host), "-m", "tests.worlds.step", json.dumps(asked)]
-        with self.log.open("ab") as out:
+        command = [*prefix, python, "-m", "tests.worlds.step", json.dumps({**setup, "out": str(out)})]
+        with log.open("ab") as into:
             self.child = subprocess.Popen(
-                [*_prefix(host), *python],
-                env={**_environment(host, folder, place), **secrets},
+                command,
+                env=dict(environment),
                 stdin=subprocess.DEVNULL,
-                stdout=out,
+                stdout=into,
                 stderr=subprocess.STDOUT,
                 cwd=place,
-                umask=host.umask,
+                umask=umask,
             )
 
     def told(self) -> Told:
@@ -92,6 +106,25 @@ class Away(HeldStep):
             error.get("type", ""),
             error.get("text", ""),
             error.get("ids", {}),
+        )
+
+
+class Away(Steps):
+    """Steps in a child process on a host."""
+
+    def __init__(self, host: Host, setup: Mapping[str, Any], folder: Path, secrets: Mapping[str, str]) -> None:
+        out = _temporary(host, folder) / f"told-{setup['run']}-{'-'.join(setup['steps'])}.json".replace(" ", "_")
+        kind = "session" if host.session else "resident" if host.resident else "submit"
+        place = moved(folder.parent) if host.moved else ROOT
+        super().__init__(
+            {"launcher": kind, **setup},
+            out,
+            folder / "steps.log",
+            {**_environment(host, folder, place), **secrets},
+            _prefix(host),
+            _python(host),
+            place,
+            host.umask,
         )
 
 
