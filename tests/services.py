@@ -22,6 +22,7 @@ from secrets import token_hex
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from airflow_provider_slshudi.spark import runtime
 from tests.waiting import until
@@ -102,16 +103,17 @@ class PostgresServer:
 
     Args:
         directory: where its data are to be.
+        primary: whose replica it is, until it is promoted.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, primary: PostgresServer | None = None) -> None:
         self._directory, self._owner = directory, _unprivileged(directory)
         self._data, self.port, self._programs = str(directory / "data"), _free_port(), _programs(directory)
-        trusting = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N"]
-        initdb: list[str | Path] = [self._programs / "initdb", "-D", self._data, *trusting]
-        made = subprocess.run(initdb, cwd=directory, capture_output=True, text=True, **self._owner)
-        if made.returncode:
-            pytest.fail(f"initdb failed: {made.stderr}")
+        if primary is None:
+            self._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
+        else:
+            source = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres"]
+            self._run("pg_basebackup", "-R", "-X", "stream", "-c", "fast", *source)
         self.url = f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres"
         self.start()
 
@@ -123,6 +125,28 @@ class PostgresServer:
             self._server = subprocess.Popen(command, cwd=self._directory, stdout=log, stderr=log, **self._owner)
         ready: list[str | Path] = [self._programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         _wait(self._server, ready, self._directory / "log")
+
+    def promote(self) -> None:
+        """Makes a replica a server of its own, with what has reached it."""
+        self._run("pg_ctl", "promote", "--wait")
+
+    def has_all_of(self, primary: PostgresServer) -> bool:
+        """Whether all that its primary has committed has reached this replica."""
+        return self._asked("pg_last_wal_replay_lsn()") == primary._asked("pg_current_wal_lsn()")
+
+    def _asked(self, expression: str) -> str:
+        engine = create_engine(self.url)
+        try:
+            with engine.connect() as connection:
+                return str(connection.execute(text(f"SELECT {expression}")).scalar_one())
+        finally:
+            engine.dispose()
+
+    def _run(self, program: str, *options: str) -> None:
+        command = [str(self._programs / program), "-D", self._data, *options]
+        done = subprocess.run(command, cwd=self._directory, capture_output=True, text=True, **self._owner)
+        if done.returncode:
+            pytest.fail(f"{program} failed: {done.stdout}{done.stderr}")
 
     @property
     def pid(self) -> int:

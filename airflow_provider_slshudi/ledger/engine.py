@@ -89,6 +89,8 @@ def open_engine(url: str) -> Engine:
         # A host that vanished without closing is noticed within about half a minute.
         options["connect_args"] |= {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
         options["connect_args"] |= {"tcp_user_timeout": _STATEMENT_SECONDS * 1000}
+        # Of several hosts the one that writes; a replica that nobody has promoted yet does not answer.
+        options["connect_args"] |= {"target_session_attrs": "read-write"}
     elif backend == "mysql":
         options["connect_args"] |= {
             "read_timeout": _ANSWER_SECONDS,

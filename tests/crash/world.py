@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs
-from sqlalchemy import Engine, update
+from sqlalchemy import Engine, create_engine, make_url, text, update
 
 from airflow_provider_slshudi.exceptions import JobFailed
 from airflow_provider_slshudi.hudi.actions import action
@@ -162,7 +162,7 @@ class World:
     """A log service, a Spark session for what is healthy, and a template of a pipeline to copy.
 
     A tenth of the logs does not fit: unless rows have keys, every case is one of two tables. Tables lie in `folder`, or
-    below `lake` in an object store.
+    below `lake` in an object store; ledgers in files, or in databases of the PostgreSQL server of the URL `database`.
     """
 
     def __init__(
@@ -173,11 +173,14 @@ class World:
         logstore: str = "crash",
         upserts: bool = False,
         lake: str = "",
+        database: str = "",
     ) -> None:
-        self.folder, self.server, self.logs, self._lake = folder, server, 0, lake
+        self.folder, self.server, self.logs, self._lake, self._database = folder, server, 0, lake, database
         self._spark, self._logstore, self._upserts = spark, logstore, upserts
         client = by_ip(server.connection())
         client.create_logstore(PROJECT, logstore, ttl=7, shard_count=2)
+        if database:
+            self._create(_TEMPLATE)
         with self._line(_TEMPLATE) as template:
             self._template = template
             self.put(_LOGS)
@@ -195,7 +198,11 @@ class World:
         folder.mkdir()
         for table in tables(self._template.work):
             _copy(table, table.uri.replace(f"/{_TEMPLATE}/", f"/{name}/"))
-        shutil.copy(self._template.folder / "ledger.db", folder / "ledger.db")
+        if self._database:
+            # As it comes, a replica's sequences fall behind the copied rows.
+            self._create(name, f' TEMPLATE "{_TEMPLATE}" STRATEGY FILE_COPY')
+        else:
+            shutil.copy(self._template.folder / "ledger.db", folder / "ledger.db")
         with self._line(name) as line:
             self.put(_LOGS)
             yield line
@@ -210,11 +217,20 @@ class World:
         found = len(rows), len({row[0] for row in rows})
         return [] if found == (self.logs, self.logs) else [f"Spark reads {found} rows, keys; {self.logs} were put"]
 
+    def _url(self, name: str) -> str:
+        return make_url(self._database).set(database=name).render_as_string(hide_password=False)
+
+    def _create(self, name: str, like: str = "") -> None:
+        server = create_engine(self._database, isolation_level="AUTOCOMMIT")
+        with server.connect() as connection:
+            connection.execute(text(f'CREATE DATABASE "{name}"{like}'))
+        server.dispose()
+
     @contextmanager
     def _line(self, name: str) -> Iterator[Line]:
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
-        url = f"sqlite:///{folder / 'ledger.db'}"
+        url = self._url(name) if self._database else f"sqlite:///{folder / 'ledger.db'}"
         source = {"project": PROJECT, "logstore": self._logstore}
         table = f"{self._lake}/{self.folder.name}/{name}/table" if self._lake else folder / "table"
         if self._upserts:

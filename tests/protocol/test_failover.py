@@ -1,0 +1,115 @@
+"""The ledger's server dies, and a replica takes its place that had not heard of all: PostgreSQL's own replication."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_provider_slshudi.exceptions import LedgerError, LedgerLost, TransientError
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.protocol import steps
+from airflow_provider_slshudi.protocol.rebuild import rebuild
+from tests.crash.cases import Step
+from tests.crash.world import Line, World
+from tests.services import PostgresServer, postgres_server
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_slshudi.local.process import LocalSls
+
+pytestmark = pytest.mark.long
+
+
+@contextmanager
+def replica_of(primary: PostgresServer) -> Iterator[PostgresServer]:
+    directory = Path(tempfile.mkdtemp(prefix="slshudi-replica-"))
+    try:
+        server = PostgresServer(directory, primary)
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class Ledgers:
+    """A pipeline's ledger on two servers, of which the second takes over."""
+
+    def __init__(self, line: Line, primary: PostgresServer, replica: PostgresServer) -> None:
+        self.line, self._primary, self._replica = line, primary, replica
+
+    def cut_off(self) -> None:
+        """What is committed from now on does not reach the replica."""
+        until("the replica has all", lambda: self._replica.has_all_of(self._primary))
+        self._replica.stop()
+
+    def fail_over(self) -> None:
+        """The first server dies; the second one goes on with what it has."""
+        self._primary.kill()
+        self._replica.start()
+        self._replica.promote()
+
+
+@pytest.fixture
+def ledgers(tmp_path: Path, spark: SparkSession, server: LocalSls) -> Iterator[Ledgers]:
+    with postgres_server() as primary, replica_of(primary) as replica:
+        hosts = "&".join(f"host=127.0.0.1:{it.port}" for it in (primary, replica))
+        url = f"postgresql+psycopg://postgres@/postgres?{hosts}"
+        with World(tmp_path, spark, server, tmp_path.name.replace("_", "-"), database=url).line("line") as line:
+            yield Ledgers(line, primary, replica)
+
+
+def again(act: Callable[[], object]) -> None:
+    """As Airflow does: the first one finds that its connection is gone."""
+    try:
+        act()
+    except TransientError:
+        act()
+
+
+def test_a_replica_that_lacks_the_last_mark_finds_the_commit_on_the_table(ledgers: Ledgers) -> None:
+    line = ledgers.line
+    prepared = line.before(Step.COMMIT)
+    assert prepared is not None
+    ledgers.cut_off()
+    steps.commit(line.work, prepared.id, prepared.token)
+    ledgers.fail_over()
+    until("the ledger answers", lambda: line.work.ledger.get(prepared.id).state is State.PREPARED)
+    assert line.settle("run-2") == ["MARK_COMMITTED"]
+    line.ends_well()
+
+
+def test_a_replica_that_never_heard_of_a_committed_batch_is_refused_until_it_is_rebuilt(ledgers: Ledgers) -> None:
+    line = ledgers.line
+    ledgers.cut_off()
+    line.next_run("run-1")
+    ledgers.fail_over()
+    with pytest.raises(LedgerLost, match="slshudi ledger rebuild"):
+        again(lambda: line.settle("run-2"))
+    rebuild(line.work)
+    line.ends_well()
+
+
+def test_a_batch_under_way_that_the_replica_never_heard_of_is_read_again_once_it_is_rebuilt(ledgers: Ledgers) -> None:
+    line = ledgers.line
+    ledgers.cut_off()
+    opened = line.before(Step.APPEND)
+    assert opened is not None
+    steps.append(line.work, opened.id, opened.token)
+    ledgers.fail_over()
+    with pytest.raises(LedgerError, match=opened.id):
+        again(lambda: steps.record(line.work, opened.id, opened.token))
+    # The instant may be one of another ledger, which goes on.
+    with pytest.raises(LedgerLost, match="slshudi ledger rebuild"):
+        line.settle("run-2")
+    rebuild(line.work)
+    line.ends_well()
