@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from airflow_provider_slshudi.doctor.finding import Seen, ok, unknown, wrong
 from airflow_provider_slshudi.spark import executors
+from airflow_provider_slshudi.spark.packages import spark_home, spark_version
 
 
 def fits(archive: str) -> Seen:
@@ -21,7 +21,7 @@ def fits(archive: str) -> Seen:
         held = executors.packed(Path(path))
     except (OSError, ValueError) as error:
         return wrong(f"{path} cannot be used: {error}", mend)
-    here = executors.facts(version("pyspark"))
+    here = executors.facts(spark_version(spark_home()))
     if differ := executors.differences(held, here):
         return wrong(f"{path} was made with {differ}", mend)
     return ok(f"{path} holds what runs here, for {here['Python']}")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
-from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.doctor.finding import Check, Seen, ok, unknown, warning, wrong
 from airflow_provider_slshudi.exceptions import RuntimeMissing
-from airflow_provider_slshudi.spark import packages
+from airflow_provider_slshudi.spark import executors, packages
 
-_SPARK = "3.5."
+_PYTHON_SECONDS = 60
+_IMPORTS = "import airflow_provider_slshudi.job.append, airflow_provider_slshudi.job.upsert, pyspark, cryptography"
 _PREPARE = "`python -m airflow_provider_slshudi.spark.runtime{}` does it now"
 
 
@@ -20,6 +23,7 @@ def checks() -> list[Check]:
     return [
         Check("Java", java),
         Check("Spark", spark),
+        Check("Python", python),
         Check("cache", cache),
         Check("Hudi", lambda: jars(False)),
         Check("archive", archive),
@@ -37,13 +41,40 @@ def java() -> Seen:
 
 def spark() -> Seen:
     """A Spark for which Hudi's bundle is built."""
+    home, named = packages.spark_home(), os.environ.get("SPARK_HOME")
+    unused = bool(named) and Path(named or "") != home
+    fits = f"Spark {packages.SPARK} with Scala {packages.SCALA}"
+    passed = f"; SPARK_HOME={named} is no {fits}, and not used" if unused else ""
+    return ok(f"{packages.spark_version(home)}, {home}{passed}")
+
+
+def python() -> Seen:
+    """The interpreter of drivers and tasks, which has what they import."""
+    named = packages.python()
+    if named == sys.executable:
+        return ok(f"{named}, of Airflow's own environment")
+    environment = packages.environment()
+    zips = (packages.spark_home() / "python" / "lib").glob("*.zip")
+    environment["PYTHONPATH"] = os.pathsep.join([environment["PYTHONPATH"], *map(str, zips)])
+    code = f"import sys; print(*sys.version_info[:2], sep='.', flush=True); {_IMPORTS}"
     try:
-        found = version("pyspark")
-    except PackageNotFoundError:
-        return wrong("the package pyspark is not installed", f"pip install 'pyspark>={_SPARK}9,<3.6'")
-    if not found.startswith(_SPARK):
-        return wrong(f"pyspark {found}, and Hudi's bundle is for {_SPARK}x", f"pip install 'pyspark>={_SPARK}9,<3.6'")
-    return ok(f"pyspark {found}, {packages.spark_home()}")
+        asked = subprocess.run(
+            [named, "-c", code],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=_PYTHON_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return wrong(f"{packages.PYTHON}={named} does not run ({error})", f"set {packages.PYTHON} to an interpreter")
+    found, wanted = asked.stdout.strip(), f"{sys.version_info.major}.{sys.version_info.minor}"
+    if found != wanted:
+        return wrong(f"{packages.PYTHON}={named} is Python {found or '?'}", f"make it of Python {wanted}, as Airflow's")
+    if asked.returncode:
+        missing = asked.stderr.strip().splitlines()[-1:]
+        needed = " ".join(["cryptography", *executors.DISTRIBUTIONS])
+        return wrong(f"{packages.PYTHON}={named}: {''.join(missing)}", f"{named} -m pip install {needed}")
+    return ok(f"{found}, {named}")
 
 
 def cache() -> Seen:

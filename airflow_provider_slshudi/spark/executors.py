@@ -14,9 +14,10 @@ import json
 import platform
 import re
 import socket
+import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -94,11 +95,7 @@ def conf(archive: str | None, spark: str) -> dict[str, str]:
     Raises:
         ConfigError: the archive is a file of this machine, and is not there.
     """
-    made = {
-        f"spark.executorEnv.{EXPECTED}": told(facts(spark)),
-        # Whatever Python a pipeline wants for executors, the driver runs with this one.
-        "spark.pyspark.driver.python": sys.executable,
-    }
+    made = {f"spark.executorEnv.{EXPECTED}": told(facts(spark))}
     if archive is None:
         return made
     place = urlsplit(archive)
@@ -159,6 +156,10 @@ def pack(target: Path) -> tuple[int, list[str]]:
         RuntimeMissing: a distribution that tasks need is not installed here.
         ConfigError: the file cannot be written.
     """
+    # Not above: executors load this module, and need nothing of that one.
+    from airflow_provider_slshudi.spark.packages import spark_home, spark_version
+
+    distribution = _of_drivers()
     if not is_archive(str(target.absolute())) or target.is_dir():
         raise ConfigError(
             f"{target} cannot be the archive's name: Spark takes it for an address, so it ends in .tar.gz, and has no "
@@ -169,7 +170,7 @@ def pack(target: Path) -> tuple[int, list[str]]:
     files = [(path, f"{PACKAGE.name}/{path.relative_to(PACKAGE)}") for path in _files()]
     for name in (*DISTRIBUTIONS, *OPTIONAL):
         try:
-            found = importlib.metadata.distribution(name)
+            found = distribution(name)
         except importlib.metadata.PackageNotFoundError:
             if name in OPTIONAL:
                 continue
@@ -193,7 +194,7 @@ def pack(target: Path) -> tuple[int, list[str]]:
                 # Some installers make links into a cache of their own.
                 tarfile.open(fileobj=packed, mode="w", dereference=True) as archive,
             ):
-                told = json.dumps(facts(importlib.metadata.version("pyspark"))).encode()
+                told = json.dumps(facts(spark_version(spark_home()))).encode()
                 entry = tarfile.TarInfo(_TOLD)
                 entry.size = len(told)
                 archive.addfile(entry, io.BytesIO(told))
@@ -222,6 +223,33 @@ def packed(archive: Path) -> dict[str, str]:
             return dict(json.loads(file.read()))
     except tarfile.TarError as error:
         raise ValueError(str(error)) from error
+
+
+def _of_drivers() -> Callable[[str], importlib.metadata.Distribution]:
+    """Finds distributions where drivers have them.
+
+    Raises:
+        RuntimeMissing: drivers run with an interpreter that does not answer, or is of another version.
+    """
+    from airflow_provider_slshudi.spark.packages import PYTHON, python
+
+    if python() == sys.executable:
+        return importlib.metadata.distribution
+    code = "import json, sys; print(json.dumps([list(sys.version_info[:2]), sys.path]))"
+    try:
+        answer = subprocess.run([python(), "-c", code], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise RuntimeMissing(f"{PYTHON}={python()} does not run: {error}") from error
+    found, paths = json.loads(answer)
+    if found != [*sys.version_info[:2]]:
+        raise RuntimeMissing(f"{PYTHON}={python()} is Python {found[0]}.{found[1]}, and Airflow's is another")
+
+    def distribution(name: str) -> importlib.metadata.Distribution:
+        for made in importlib.metadata.distributions(name=name, path=paths):
+            return made
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    return distribution
 
 
 def _files() -> list[Path]:

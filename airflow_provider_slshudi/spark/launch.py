@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +19,7 @@ from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb, Where, cp
 from airflow_provider_slshudi.points import stops_drivers
 from airflow_provider_slshudi.processes import clock, ends_with_parent
 from airflow_provider_slshudi.spark import executors
+from airflow_provider_slshudi.spark.packages import spark_home, spark_version
 from airflow_provider_slshudi.spark.resident import Outcome, Resident, end_stopped, idle_seconds
 from airflow_provider_slshudi.spark.runtime import (
     LOCAL_CONF,
@@ -88,7 +88,7 @@ def submission(verb: Verb, order: JobOrder, master: str) -> Submission:
                 conf.pop(key, None)
             conf |= cluster_conf(master)
     if verb.is_distributed and not master.startswith("local"):
-        conf |= executors.conf(pipeline.spark.archive, version("pyspark"))
+        conf |= executors.conf(pipeline.spark.archive, spark_version(spark_home()))
     if verb.is_distributed:
         # A second attempt beside a running one would write files that the commit may not see in time to delete.
         conf = with_asked(conf, pipeline.spark.conf) | {"spark.speculation": "false"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import hashlib
 import os
 import re
 import shlex
@@ -20,6 +21,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from airflow_provider_slshudi import owners
@@ -28,6 +30,10 @@ from airflow_provider_slshudi.exceptions import RuntimeMissing
 HUDI_PACKAGE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 S3_PACKAGE = "org.apache.hadoop:hadoop-aws:3.3.4"
 JAVA_MAJOR = 17
+SPARK, SCALA = "3.5", "2.12"
+"""The Spark that Hudi's bundle is built for."""
+PYTHON = "SLSHUDI_PYTHON"
+"""The variable that names another interpreter for drivers and tasks."""
 
 WORLD_OPTIONS = (
     "-Dfile.encoding=UTF-8",
@@ -44,6 +50,7 @@ _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.
 # This guards nothing: a truststore holds public certificates, and the format wants some password.
 _TRUSTSTORE_PASSWORD = "changeit"  # noqa: S105
 _FETCH_SECONDS = 1800
+_SPARK_CORE = re.compile(rf"spark-core_{re.escape(SCALA)}-({re.escape(SPARK)}\.\d+)\.jar")
 _LC_CTYPE_MASK = 1  # of glibc and of musl
 
 
@@ -85,10 +92,40 @@ def _java_home(named: str) -> Path:
 
 
 def spark_home() -> Path:
-    """The directory of the installed PySpark, which is a whole Spark."""
-    import pyspark
+    """The home of a Spark that Hudi's bundle is built for: SPARK_HOME if it is one, else that of `pyspark`.
 
-    return Path(pyspark.__file__).parent
+    So Spark may be in an environment of its own. Raises RuntimeMissing if neither is there.
+    """
+    return _spark_home(os.environ.get("SPARK_HOME", ""))
+
+
+@cache
+def _spark_home(named: str) -> Path:
+    if named and spark_version(Path(named)):
+        return Path(named)
+    found = find_spec("pyspark")
+    home = Path(found.origin).parent if found is not None and found.origin is not None else None
+    if home is None or not spark_version(home):
+        seen = f"SPARK_HOME={named} is none" if named else "SPARK_HOME is not set"
+        raise RuntimeMissing(
+            f"No Spark {SPARK} with Scala {SCALA} was found ({seen}, and no such pyspark is installed here): "
+            f"pip install 'pyspark~={SPARK}.9', or set SPARK_HOME to the directory of one"
+        )
+    return home
+
+
+@cache
+def spark_version(home: Path) -> str:
+    """The version of a Spark that Hudi's bundle is built for; empty if there is another one, or none."""
+    for jar in home.glob("jars/spark-core_*.jar"):
+        if (found := _SPARK_CORE.fullmatch(jar.name)) and (home / "bin" / "spark-submit").is_file():
+            return found[1]
+    return ""
+
+
+def python() -> str:
+    """The interpreter of drivers and tasks: SLSHUDI_PYTHON, else this one."""
+    return os.environ.get(PYTHON) or sys.executable
 
 
 def environment() -> dict[str, str]:
@@ -98,11 +135,29 @@ def environment() -> dict[str, str]:
         **world(),
         "JAVA_HOME": str(java_home()),
         "SPARK_HOME": str(spark),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": python(),
+        "PYSPARK_DRIVER_PYTHON": python(),
         "PATH": f"{spark / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         **for_nameless(cache_dir()),
+        **_code(),
     }
+
+
+def _code() -> dict[str, str]:
+    """The variables by which another interpreter finds this package's code, and nothing that is installed beside it."""
+    if python() == sys.executable:
+        return {}
+    package = Path(__file__).parents[1]
+    folder = cache_dir() / "code" / hashlib.sha256(str(package).encode()).hexdigest()[:16]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            (folder / package.name).symlink_to(package)
+    except OSError as error:
+        raise RuntimeMissing(f"{folder} cannot be made ({error}); set SLSHUDI_CACHE to a directory for it") from error
+    before = os.environ.get("PYTHONPATH", "")
+    others = [path for path in before.split(os.pathsep) if path and path != str(folder)]
+    return {"PYTHONPATH": os.pathsep.join([str(folder), *others])}
 
 
 def world() -> dict[str, str]:

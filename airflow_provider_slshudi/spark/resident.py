@@ -19,7 +19,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -229,7 +228,7 @@ def identity(conf: Mapping[str, str], environment: Mapping[str, str]) -> str:
     }
     rights = [os.geteuid(), os.getegid(), sorted(os.getgroups()), owners.umask()]
     where = [str(path.readlink()) for path in _NAMESPACES if path.is_symlink()]
-    parts = [__version__, files, sys.executable, rights, where, sorted(conf.items()), sorted(chosen.items())]
+    parts = [__version__, files, rights, where, sorted(conf.items()), sorted(chosen.items())]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

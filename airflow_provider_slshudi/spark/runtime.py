@@ -34,6 +34,7 @@ from airflow_provider_slshudi.spark.packages import (
     environment,
     jars,
     java_home,
+    python,
     spark_home,
     world,
 )
@@ -115,6 +116,9 @@ def _conf(master: str, s3: bool, of_driver: Sequence[str], of_executors: Sequenc
         "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
         "spark.ui.showConsoleProgress": "false",
+        # A Spark's own settings may name another, which Spark prefers to the variables.
+        "spark.pyspark.python": python(),
+        "spark.pyspark.driver.python": python(),
         "spark.python.daemon.module": DAEMON,
         "spark.python.use.daemon": "true",
         # Hadoop has its own umask, 022: a group would share the files that Python makes, but not Java's.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import metadata
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ OK, WARNING, WRONG, UNKNOWN = Verdict
 
 def test_this_machine_runs_pipelines(looked: Looked) -> None:
     found = looked(machine.checks())
-    assert {found[name].verdict for name in ("Java", "Spark", "cache", "locale")} == {OK}
+    assert {found[name].verdict for name in ("Java", "Spark", "Python", "cache", "locale")} == {OK}
     assert found["Java"].seen.startswith("17, ")
 
 
@@ -36,20 +36,34 @@ def test_without_a_java_the_error_says_what_to_install(monkeypatch: pytest.Monke
     assert looked(machine.checks())["Java"].verdict is WRONG
 
 
-@pytest.mark.parametrize(("found", "verdict"), [("3.5.9", OK), ("4.0.1", WRONG)])
-def test_spark_is_of_the_version_that_hudi_is_built_for(
-    found: str, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
+def test_another_spark_than_the_one_named_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert f"SPARK_HOME={tmp_path} is no Spark 3.5 with Scala 2.12" in machine.spark().what
+
+
+def test_without_a_spark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, looked: Looked) -> None:
+    monkeypatch.setattr(packages, "spark_version", lambda home: "")
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark-4")
+    packages._spark_home.cache_clear()
+    seen = looked(machine.checks())["Spark"]
+    assert seen.verdict is WRONG and "SPARK_HOME=/opt/spark-4 is none" in str(seen)
+
+
+def test_a_python_of_its_own_has_what_drivers_and_tasks_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looked: Looked
 ) -> None:
-    monkeypatch.setattr(machine, "version", lambda name: found)
-    assert machine.spark().verdict is verdict
-
-
-def test_a_spark_that_is_not_installed_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    def version(name: str) -> str:
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(machine, "version", version)
-    assert machine.spark().verdict is WRONG
+    assert looked(machine.checks())["Python"].verdict is OK
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    for named, told in (
+        (bare, "No module named"),
+        (tmp_path / "none", "does not run"),
+        (Path("/bin/true"), "Python ?"),
+    ):
+        monkeypatch.setenv("SLSHUDI_PYTHON", str(named))
+        seen = machine.python()
+        assert seen.verdict is WRONG and told in seen.what, seen.what
 
 
 def test_jars_that_are_not_there_yet_are_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

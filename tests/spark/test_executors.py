@@ -19,6 +19,7 @@ import airflow_provider_slshudi
 from airflow_provider_slshudi.config.pipeline import Spark
 from airflow_provider_slshudi.exceptions import ConfigError, ExecutorUnfit, RuntimeMissing
 from airflow_provider_slshudi.spark import executors
+from airflow_provider_slshudi.spark.packages import spark_home
 from airflow_provider_slshudi.spark.runtime import with_asked
 
 ON_EXECUTORS = ("sls", "rows", "notes", "planning", "types", "config", "hudi", "job")
@@ -67,7 +68,7 @@ def test_a_python_with_nothing_else_runs_tasks_from_the_archive(archive: Path, t
         names = packed.getnames()
         packed.extractall(tmp_path / "slshudi", filter="data")
     assert not [name for name in names if name.startswith(("..", "/")) or "/tests/" in name]
-    spark = Path(sys.modules["pyspark"].__path__[0]) / "python" / "lib"
+    spark = spark_home() / "python" / "lib"
     code = (
         "import airflow_provider_slshudi.job.append as a, airflow_provider_slshudi.job.upsert, "
         "airflow_provider_slshudi.job.recount, airflow_provider_slshudi.job.dropping, pyarrow; "
