@@ -111,6 +111,6 @@ def _look(url: str) -> Ledger:
     from airflow_provider_slshudi.ledger.engine import open_engine, require_version
     from airflow_provider_slshudi.ledger.ledger import Ledger
 
-    engine = open_engine(url)
+    engine = open_engine(url, writes=False)
     require_version(engine)
     return Ledger(engine)

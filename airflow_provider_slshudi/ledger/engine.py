@@ -16,7 +16,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make_url, select, text
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine, event, func, make_url, select, text
 from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
@@ -43,6 +43,8 @@ VERSION_TABLE = f"{PREFIX}alembic_version"
 
 _WRITE = "slshudi_write"
 _FILE = "slshudi_file"
+_TARGET = "target_session_attrs"
+_READ_ONLY = "25006"
 _MIGRATION_LOCK = int.from_bytes(b"slshudi", "big")
 _CONNECT_SECONDS = 10
 _LOCK_SECONDS = 20
@@ -68,8 +70,10 @@ _DRIVERS = {
 }
 
 
-def open_engine(url: str) -> Engine:
+def open_engine(url: str, writes: bool = True) -> Engine:
     """The engine for a ledger at an SQLAlchemy URL; nothing is connected yet.
+
+    Without `writes` a server does that takes no changes.
 
     SQLite waits for other writers and writes in WAL mode; PostgreSQL (psycopg 3) and MySQL read committed data,
     with time limits on connecting, locks, answers and idle transactions, and on PostgreSQL on statements.
@@ -89,8 +93,9 @@ def open_engine(url: str) -> Engine:
         # A host that vanished without closing is noticed within about half a minute.
         options["connect_args"] |= {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
         options["connect_args"] |= {"tcp_user_timeout": _STATEMENT_SECONDS * 1000}
-        # Of several hosts the one that writes; a replica that nobody has promoted yet does not answer.
-        options["connect_args"] |= {"target_session_attrs": "read-write"}
+        if writes and _TARGET not in target.query:
+            # Of several hosts the one that writes; a replica that nobody has promoted yet does not answer.
+            options["connect_args"][_TARGET] = "read-write"
     elif backend == "mysql":
         options["connect_args"] |= {
             "read_timeout": _ANSWER_SECONDS,
@@ -110,6 +115,7 @@ def open_engine(url: str) -> Engine:
         event.listen(engine, "begin", _begin_sqlite)
     elif backend == "postgresql":
         event.listen(engine, "connect", _set_up_postgresql)
+        event.listen(engine, "handle_error", _leave_replica)
     return engine
 
 
@@ -199,6 +205,12 @@ def _set_up_postgresql(connection: Any, _: object) -> None:
     for name, seconds in limits.items():
         connection.execute(f"SET {name} = '{seconds}s'")
     connection.commit()
+
+
+def _leave_replica(context: ExceptionContext) -> None:
+    """A server that takes no changes any more is another's replica: the next connection finds the one that does."""
+    if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
+        context.is_disconnect = True
 
 
 def _in_time(connection: Any, exchange: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:

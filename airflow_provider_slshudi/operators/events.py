@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -54,8 +56,14 @@ def tell(outlets: Iterable[object], context: Context, work: Work, settled: Itera
     aliases = [outlet for outlet in outlets if isinstance(outlet, AssetAlias)]
     if not aliases:
         return []
-    asset = table_asset(work.pipeline)
-    untold = [item for item in _untold(asset, context, work, settled) if _tells(asset, context, work, item)]
+    asset, airflow = table_asset(work.pipeline), this_airflow()
+    found = _untold(asset, context, work, settled, airflow)
+    mine = [item for item in found if _tells(context, work, item, airflow)]
+    told: set[str] = set()
+    # Whoever claimed before may have ended with its event since we looked; if Airflow does not say, we did look.
+    with suppress(AirflowRuntimeError):
+        told = _told_since(asset, mine)
+    untold = [item for item in mine if item.id not in told]
     for committed in untold:
         _log.info("asset %s is updated for transaction %s, instant %s", asset.name, committed.id, committed.instant)
         for alias in aliases:
@@ -63,10 +71,9 @@ def tell(outlets: Iterable[object], context: Context, work: Work, settled: Itera
     return untold
 
 
-def _untold(asset: Asset, context: Context, work: Work, settled: Iterable[Settled]) -> list[Transaction]:
+def _untold(asset: Asset, context: Context, work: Work, settled: Iterable[Settled], airflow: str) -> list[Transaction]:
     from airflow_provider_slshudi.ledger.states import State
     from airflow_provider_slshudi.protocol.decisions import Decision
-    from airflow_provider_slshudi.protocol.work import MOST_AHEAD
 
     commits = (Decision.RECOMMIT, Decision.MARK_COMMITTED)
     decided = {item.transaction for item in settled if item.decision in commits}
@@ -80,46 +87,43 @@ def _untold(asset: Asset, context: Context, work: Work, settled: Iterable[Settle
         left = [
             item
             for item in found
-            if item.id not in told and item.changed > since and (item.id in decided or _is_over(context, work, item))
+            if item.id not in told
+            and item.changed > since
+            and (item.id in decided or _is_over(context, work, item, airflow))
         ]
-        if left:
-            # Looked at again after each run was seen to be over: its own event is there by now.
-            told = _told(asset, after=min(item.changed for item in left) - MOST_AHEAD)
+        # Looked at again after each run was seen to be over: its own event is there by now.
+        told = _told_since(asset, left)
     except AirflowRuntimeError as error:
         _log.warning("Airflow does not tell the events of asset %s: %s", asset.name, error)
         return [item for item in found if item.id in decided]
     return sorted((item for item in left if item.id not in told), key=lambda item: item.id)
 
 
-def _tells(asset: Asset, context: Context, work: Work, committed: Transaction) -> bool:
+def _told_since(asset: Asset, committed: list[Transaction]) -> set[str]:
+    """The transactions that are told by now, of these."""
+    from airflow_provider_slshudi.protocol.work import MOST_AHEAD
+
+    return _told(asset, after=min(item.changed for item in committed) - MOST_AHEAD) if committed else set()
+
+
+def _tells(context: Context, work: Work, committed: Transaction, airflow: str) -> bool:
     """Whether this run is the one that tells: the first that found the batch untold, or the next once that one is over.
 
     The ledger keeps which one it is, for each Airflow: that has the event only with the success of its task.
     """
     from airflow_provider_slshudi.protocol.work import Run
 
-    airflow, me = this_airflow(), str(work.run)
-    claim = partial(work.ledger.claim, work.pipeline.name, committed.id, f"{_TELLS} {airflow[:32]}".strip(), me, _CLAIM)
+    me, name = str(work.run), hashlib.sha256(airflow.encode()).hexdigest()[:16]
+    claim = partial(work.ledger.claim, work.pipeline.name, committed.id, f"{_TELLS} {name}", me, _CLAIM)
     holder = claim()
     if holder != me:
         dag_id, _, run_id = holder.partition("/")
         if run_ended(context["ti"])(Run(dag_id, run_id, airflow)):
             holder = claim(instead=holder)
-    # Whoever claimed before may have ended with its event since we looked.
-    return holder == me and not _has_event(asset, committed)
+    return holder == me
 
 
-def _has_event(asset: Asset, committed: Transaction) -> bool:
-    from airflow_provider_slshudi.protocol.work import MOST_AHEAD
-
-    try:
-        return committed.id in _told(asset, after=committed.changed - MOST_AHEAD)
-    except AirflowRuntimeError as error:
-        _log.warning("Airflow does not tell the events of asset %s: %s", asset.name, error)
-        return False
-
-
-def _is_over(context: Context, work: Work, committed: Transaction) -> bool:
+def _is_over(context: Context, work: Work, committed: Transaction, airflow: str) -> bool:
     """Whether nobody else will tell the batch: it was taken from the run of this Airflow that planned it, or that run
     has ended or is this very one.
 
@@ -130,7 +134,7 @@ def _is_over(context: Context, work: Work, committed: Transaction) -> bool:
     run = run_of(work.ledger, committed)
     if run == work.run:
         return True
-    if not run.airflow or run.airflow != this_airflow():
+    if not run.airflow or run.airflow != airflow:
         return False
     return committed.token > 1 or bool(run_ended(context["ti"])(run))
 

@@ -20,7 +20,14 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from airflow_provider_slshudi.exceptions import ConfigError, LedgerError, LedgerUnavailable, RuntimeMissing
-from airflow_provider_slshudi.ledger.engine import VERSION_TABLE, migrate, now, open_engine, transaction
+from airflow_provider_slshudi.ledger.engine import (
+    VERSION_TABLE,
+    migrate,
+    now,
+    open_engine,
+    require_version,
+    transaction,
+)
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.models import metadata
 from tests.users import NOBODY, open_folder, run_as
@@ -162,6 +169,34 @@ def test_a_server_that_ends_the_connection_is_unavailable_and_then_reached_again
         assert other.scalar(end, {"pid": pid})
     for _ in range(2):  # whichever connection the pool gives
         assert isinstance(Ledger(postgres_engine).pipelines(), list)
+
+
+def test_a_server_that_takes_no_changes_any_more_is_left_for_one_that_does(postgres_engine: Engine) -> None:
+    """As an old primary goes on as a replica of the new one, and keeps its connections."""
+    engine = open_engine(postgres_engine.url.render_as_string(hide_password=False))
+
+    def session() -> int:
+        with transaction(engine, write=False) as connection:
+            return int(connection.execute(text("SELECT pg_backend_pid()")).scalar_one())
+
+    first = session()
+    with transaction(engine, write=False) as connection:
+        connection.execute(text("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"))
+    with pytest.raises(LedgerUnavailable, match="read-only"), transaction(engine, write=True) as connection:
+        connection.execute(text("CREATE TABLE slshudi_nothing (id int)"))
+    assert session() != first
+    engine.dispose()
+
+
+def test_a_look_is_answered_by_a_replica_that_takes_no_changes(postgres_engine: Engine) -> None:
+    url = postgres_engine.url.update_query_dict({"options": "-c default_transaction_read_only=on"})
+    told = url.render_as_string(hide_password=False)
+    looking, writing = open_engine(told, writes=False), open_engine(told)
+    require_version(looking)
+    with pytest.raises(LedgerUnavailable, match="read-only"):
+        require_version(writing)
+    for engine in (looking, writing):
+        engine.dispose()
 
 
 def test_models_and_migrations_agree(engine: Engine) -> None:
