@@ -113,12 +113,7 @@ class Storage:
             self._make_parent(written)
             with self.filesystem.open_output_stream(written) as stream:
                 stream.write(content)
-            try:
-                self.filesystem.move(written, target)
-            except OSError as error:
-                if error.errno != errno.EXDEV:
-                    raise
-                self._move(written, target)
+            self._move(written, target)
         except OSError as error:
             # On a full disk it would stay for good, and take the space that others need.
             with suppress(OSError):
@@ -222,12 +217,7 @@ class Storage:
         if it was still there after that.
         """
         try:
-            try:
-                self.filesystem.move(self.full(source), self.full(target))
-            except OSError as error:
-                if error.errno != errno.EXDEV:
-                    raise
-                self._move(self.full(source), self.full(target))
+            self._move(self.full(source), self.full(target))
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -235,7 +225,13 @@ class Storage:
         return True
 
     def _move(self, source: str, target: str) -> None:
-        """Moves a file to another file system, where no reader sees it before it is whole."""
+        """Renames a file or folder; on another file system no reader sees a file before it is whole."""
+        try:
+            self.filesystem.move(source, target)
+            return
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
         # Readers pass over names like this one; a log file's begins with a dot, too.
         copied = f"{target.rpartition('/')[0]}/.{uuid.uuid4().hex}.tmp"
         try:

@@ -168,11 +168,11 @@ class PostgresServer:
 
 
 @contextmanager
-def postgres_server() -> Iterator[PostgresServer]:
-    """A server of our own with an empty database."""
+def postgres_server(primary: PostgresServer | None = None) -> Iterator[PostgresServer]:
+    """A server of our own with an empty database, or a replica of another one."""
     directory = Path(tempfile.mkdtemp(prefix="slshudi-postgres-"))
     try:
-        server = PostgresServer(directory)
+        server = PostgresServer(directory, primary)
         try:
             yield server
         finally:

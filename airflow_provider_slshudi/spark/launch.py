@@ -148,9 +148,8 @@ class SubprocessLauncher:
         """
         if verb is Verb.COMMIT or order.until:
             end_stopped()
-        variables = {**os.environ, **environment()}
-        stops = stops_drivers(variables) or stops_drivers(secrets)
-        fits = stays(verb, order, master) and not stops and idle_seconds(variables) > 0
+        stops = stops_drivers(os.environ) or stops_drivers(secrets)
+        fits = stays(verb, order, master) and not stops and idle_seconds(os.environ) > 0
         if self._resident is None or not fits:
             return False
         made = submission(verb, order, RESIDENT)
@@ -161,7 +160,8 @@ class SubprocessLauncher:
 
         longest = RESIDENT_APPEND_SECONDS if verb is Verb.APPEND else RESIDENT_JOB_SECONDS
         seconds = order.until - clock() if order.until else longest
-        outcome = self._resident.run(made.conf, variables | made.environment, verb, order, secrets, seconds, heard)
+        variables = {**os.environ, **made.environment}
+        outcome = self._resident.run(made.conf, variables, verb, order, secrets, seconds, heard)
         if outcome in (Outcome.FAILED, Outcome.UNKNOWN):
             raise job_failed(made.name, verb, 1 if outcome is Outcome.FAILED else None, tail)
         return outcome is Outcome.DONE

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,19 +25,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.long
 
 
-@contextmanager
-def replica_of(primary: PostgresServer) -> Iterator[PostgresServer]:
-    directory = Path(tempfile.mkdtemp(prefix="slshudi-replica-"))
-    try:
-        server = PostgresServer(directory, primary)
-        try:
-            yield server
-        finally:
-            server.stop()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
 class Ledgers:
     """A pipeline's ledger on two servers, of which the second takes over."""
 
@@ -61,7 +45,7 @@ class Ledgers:
 
 @pytest.fixture
 def ledgers(tmp_path: Path, spark: SparkSession, server: LocalSls) -> Iterator[Ledgers]:
-    with postgres_server() as primary, replica_of(primary) as replica:
+    with postgres_server() as primary, postgres_server(primary) as replica:
         hosts = "&".join(f"host=127.0.0.1:{it.port}" for it in (primary, replica))
         url = f"postgresql+psycopg://postgres@/postgres?{hosts}"
         with World(tmp_path, spark, server, tmp_path.name.replace("_", "-"), database=url).line("line") as line:

@@ -412,29 +412,32 @@ def test_what_one_left_that_died_while_it_shut_the_instant_is_gone_with_the_next
     assert storage.names(here) is None
 
 
-def test_a_partition_on_another_file_system_gets_its_files(storage: Storage) -> None:
+@pytest.fixture
+def elsewhere(storage: Storage) -> Iterator[Path]:
+    """A folder on another file system, which is the partition of the first day."""
     memory, table = Path("/dev/shm"), Path(storage.full(""))
     if not memory.is_dir() or memory.stat().st_dev == table.stat().st_dev:
         pytest.skip("there is no other file system to write to")
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        (table / "day=day-0").symlink_to(folder)
+        yield Path(folder)
+
+
+def test_a_partition_on_another_file_system_gets_its_files(storage: Storage, elsewhere: Path) -> None:
     rows, keys, days = next(pulls(1, 1_000, 1))
-    with tempfile.TemporaryDirectory(dir=memory) as elsewhere:
-        (table / "day=day-0").symlink_to(elsewhere)
-        with BaseFileWriter(storage, INSTANT, "0-0-0", MIB, wanted) as writer:
-            writer.write(rows, keys, "day", days)
-            (stat,) = writer.close()
-        with pq.ParquetFile(storage.full(stat["path"])) as file:
-            assert file.metadata.num_rows == 1_000
-        assert storage.names(f"{handover.folder(INSTANT)}/files") == []
-        found = {path.name for path in Path(elsewhere).iterdir()}
-        assert found == {Path(stat["path"]).name, ".hoodie_partition_metadata"}
+    with BaseFileWriter(storage, INSTANT, "0-0-0", MIB, wanted) as writer:
+        writer.write(rows, keys, "day", days)
+        (stat,) = writer.close()
+    with pq.ParquetFile(storage.full(stat["path"])) as file:
+        assert file.metadata.num_rows == 1_000
+    assert storage.names(f"{handover.folder(INSTANT)}/files") == []
+    found = {path.name for path in elsewhere.iterdir()}
+    assert found == {Path(stat["path"]).name, ".hoodie_partition_metadata"}
 
 
 def test_a_file_that_is_copied_to_another_file_system_while_its_instant_is_shut_gets_no_name(
-    storage: Storage, monkeypatch: pytest.MonkeyPatch
+    storage: Storage, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory, table = Path("/dev/shm"), Path(storage.full(""))
-    if not memory.is_dir() or memory.stat().st_dev == table.stat().st_dev:
-        pytest.skip("there is no other file system to write to")
     copy = shutil.copyfile
 
     def slow(source: str, target: str) -> None:
@@ -443,13 +446,11 @@ def test_a_file_that_is_copied_to_another_file_system_while_its_instant_is_shut_
 
     monkeypatch.setattr(shutil, "copyfile", slow)
     rows, keys, days = next(pulls(1, 1_000, 1))
-    with tempfile.TemporaryDirectory(dir=memory) as elsewhere:
-        (table / "day=day-0").symlink_to(elsewhere)
-        with BaseFileWriter(storage, INSTANT, "0-0-0", MIB, wanted) as writer:
-            writer.write(rows, keys, "day", days)
-            with pytest.raises(ManifestError, match="was decided meanwhile"):
-                writer.close()
-        assert {path.name for path in Path(elsewhere).iterdir()} == {".hoodie_partition_metadata"}
+    with BaseFileWriter(storage, INSTANT, "0-0-0", MIB, wanted) as writer:
+        writer.write(rows, keys, "day", days)
+        with pytest.raises(ManifestError, match="was decided meanwhile"):
+            writer.close()
+    assert {path.name for path in elsewhere.iterdir()} == {".hoodie_partition_metadata"}
 
 
 def test_a_file_that_is_held_open_where_that_keeps_its_folder_stops_nobody(
