@@ -14,6 +14,7 @@ from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.exceptions import SlsHudiError
 from airflow_provider_slshudi.hudi.client.gateway import Gateway, driver_jvm, standard_input
 from airflow_provider_slshudi.job import verbs
+from airflow_provider_slshudi.job.lean import without_pandas
 from airflow_provider_slshudi.notes.job import CPU, PAGE, REASON, JobOrder, Verb, Where
 from airflow_provider_slshudi.processes import end_with_parent
 from airflow_provider_slshudi.spark import executors
@@ -33,6 +34,7 @@ def main(arguments: list[str]) -> None:
 
     # The JVM that started this interpreter ends with the task; a stopped interpreter would not notice.
     end_with_parent()
+    without_pandas()
     order = JobOrder.from_json(standard_input())
     match Verb(arguments[0]):
         case Verb.OPEN:

@@ -9,29 +9,15 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import sys
-from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
 from importlib import import_module
-from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
 from airflow_provider_slshudi.exceptions import ExecutorUnfit
+from airflow_provider_slshudi.job.lean import lean, without_pandas
 from airflow_provider_slshudi.spark import executors
-
-_CORE = re.compile(r"spark-core_[^/]*\.jar$")
-
-
-def lean(path: Sequence[str]) -> list[str]:
-    """Python's search path without Spark's jar, which has no module, and without the zips of the installed PySpark."""
-    kept = [entry for entry in path if not _CORE.search(entry)]
-    found = PathFinder.find_spec("pyspark", [entry for entry in kept if not entry.endswith(".zip")])
-    if found is None or found.origin is None:
-        return kept
-    zips = Path(found.origin).resolve().parent / "python" / "lib"
-    return [entry for entry in kept if Path(entry).resolve().parent != zips]
 
 
 def _load(spark: str) -> None:
@@ -66,6 +52,7 @@ def main() -> None:
     for entry in {*sys.path} - {*kept}:
         sys.path_importer_cache.pop(entry, None)
     sys.path[:] = kept
+    without_pandas()
     from pyspark import __version__, worker  # noqa: F401
     from pyspark.daemon import manager
 

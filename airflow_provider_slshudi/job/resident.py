@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.job.__main__ import control_context, is_own, last_words, show_cpu
+from airflow_provider_slshudi.job.lean import without_pandas
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.spark.resident import GO, HANDSHAKE_SECONDS, READY, Outcome, receive, same_user, send
@@ -167,6 +168,7 @@ def _listen(path: Path) -> socket.socket:
 
 def main(arguments: list[str]) -> None:
     """Serves, then ends the driver."""
+    without_pandas()
     path, identity, idle = Path(arguments[0]), arguments[1], float(arguments[2])
     with control_context() as spark:
         jvm = spark._jvm

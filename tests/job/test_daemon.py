@@ -9,42 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_provider_slshudi.job.daemon import lean
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-JAR = "/opt/spark/jars/spark-core_2.12-3.5.9.jar"
-
-
-def installed(place: Path) -> list[str]:
-    """A PySpark below a folder, as pip installs it; gives the zips that Spark names for it."""
-    zips = place / "pyspark" / "python" / "lib"
-    zips.mkdir(parents=True)
-    (place / "pyspark" / "__init__.py").touch()
-    return [str(zips / "pyspark.zip"), str(zips / "py4j-src.zip")]
-
-
-def test_the_zips_of_the_installed_pyspark_and_sparks_jar_are_left_out(tmp_path: Path) -> None:
-    zips = installed(tmp_path)
-    assert lean([*zips, JAR, "/lib", str(tmp_path)]) == ["/lib", str(tmp_path)]
-
-
-def test_zips_of_another_spark_stay_and_go_first(tmp_path: Path) -> None:
-    installed(tmp_path)
-    other = ["/opt/spark/python/lib/pyspark.zip", "/opt/spark/python/lib/py4j-src.zip"]
-    assert lean([*other, JAR, str(tmp_path)]) == [*other, str(tmp_path)]
-
-
-def test_what_users_send_along_stays(tmp_path: Path) -> None:
-    zips = installed(tmp_path)
-    own = ["/tmp/files/mine.zip", "/tmp/files/mine.jar"]
-    assert lean([*own, *zips, str(tmp_path)]) == [*own, str(tmp_path)]
-
-
-def test_where_no_pyspark_is_installed_its_zips_stay() -> None:
-    zips = ["/opt/spark/python/lib/pyspark.zip"]
-    assert lean([*zips, JAR]) == zips
 
 
 def test_a_daemon_that_cannot_load_the_tasks_code_leaves_the_error_to_the_task(tmp_path: Path) -> None:

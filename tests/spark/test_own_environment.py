@@ -98,6 +98,10 @@ def test_a_batch_is_written_there(line: Line, own: Path, monkeypatch: pytest.Mon
     found = machine.python()
     assert found.verdict is Verdict.OK, found
     assert str(own / "spark") in machine.spark().what and "not used" not in machine.spark().what
+    # Others may have put a pandas there, which Arrow would import.
+    (site,) = (own / "venv" / "lib").glob("python*/site-packages")
+    pandas = site / "pandas.py"
+    pandas.write_text(f"open({str(own / 'pandas-used')!r}, 'w').close()\n")
     used = own / "python-used", own / "spark-used"
     for file in used:
         file.unlink(missing_ok=True)
@@ -108,5 +112,7 @@ def test_a_batch_is_written_there(line: Line, own: Path, monkeypatch: pytest.Mon
         step(work, planned.id, planned.token)
     assert work.ledger.get(planned.id).state is State.COMMITTED
     assert all(file.exists() for file in used)
+    assert not (own / "pandas-used").exists()
+    pandas.unlink()
     monkeypatch.undo()
     line.ends_well()
