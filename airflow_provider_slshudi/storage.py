@@ -306,12 +306,15 @@ class Storage:
             raise self._unreadable(path, error) from error
 
     def delete_folder(self, path: str) -> None:
-        """Removes a folder with its content, if there is one."""
+        """Removes a folder with its content, if there is one; on a local disk all but what cannot be removed."""
         try:
             self.filesystem.delete_dir(self.full(path))
         except FileNotFoundError:
             return
         except OSError as error:
+            for file in self.files(path) if self.renames else ():
+                with suppress(TableError):
+                    self.delete(file)
             raise self._unreadable(path, error) from error
 
     def _delete(self, path: str) -> int | None:

@@ -12,6 +12,7 @@ from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline
 from airflow_provider_slshudi.ledger.records import Pruned
 
 if TYPE_CHECKING:
+    from airflow_provider_slshudi.hooks.ledger import LedgerHook
     from airflow_provider_slshudi.ledger.ledger import Ledger
     from airflow_provider_slshudi.ledger.records import Transaction
 
@@ -46,7 +47,7 @@ def add_to(commands: Commands) -> None:
 
 
 def _show(options: argparse.Namespace) -> int:
-    ledger = _ledger()
+    ledger = _hook().ledger_as_it_is()
     if options.transaction:
         _show_one(ledger, options)
         return 0
@@ -102,7 +103,7 @@ def _rebuild(options: argparse.Namespace) -> int:
 
 
 def _prune(options: argparse.Namespace) -> int:
-    ledger = _ledger()
+    ledger = _hook().ledger()
     before = ledger.now() - timedelta(days=options.days)
     out = None if options.json else options.out
     done = {name: _prune_one(ledger, name, before, out) for name in _names(ledger, options)}
@@ -131,11 +132,11 @@ def _prune_one(ledger: Ledger, name: str, before: datetime, out: TextIO | None) 
         time.sleep(max(_PAUSE_SECONDS, time.monotonic() - began))
 
 
-def _ledger() -> Ledger:
+def _hook() -> LedgerHook:
     from airflow_provider_slshudi import settings
     from airflow_provider_slshudi.hooks.ledger import LedgerHook
 
-    return LedgerHook(settings.ledger_conn_id()).ledger()
+    return LedgerHook(settings.ledger_conn_id())
 
 
 def _names(ledger: Ledger, options: argparse.Namespace) -> list[str]:

@@ -34,7 +34,7 @@ def checks() -> list[Check]:
 def java() -> Seen:
     """A Java 17."""
     home, named = packages.java_home(), os.environ.get("JAVA_HOME")
-    unused = named is not None and named not in ("", str(home))
+    unused = bool(named) and Path(named or "") != home
     passed = f"; JAVA_HOME={named} is no Java {packages.JAVA_MAJOR}, and not used" if unused else ""
     return ok(f"{packages.JAVA_MAJOR}, {home}{passed}")
 
@@ -45,7 +45,35 @@ def spark() -> Seen:
     unused = bool(named) and Path(named or "") != home
     fits = f"Spark {packages.SPARK} with Scala {packages.SCALA}"
     passed = f"; SPARK_HOME={named} is no {fits}, and not used" if unused else ""
-    return ok(f"{packages.spark_version(home)}, {home}{passed}")
+    if others := sorted(jar.name for jar in home.glob("jars/hudi-*.jar")):
+        return wrong(
+            f"{home}/jars has a Hudi of its own ({', '.join(others)}), which executors would load in place of ours",
+            "take it out, or name another Spark in SPARK_HOME",
+        )
+    return _changed_by(home) or ok(f"{packages.spark_version(home)}, {home}{passed}")
+
+
+def _changed_by(home: Path) -> Seen | None:
+    """What is wrong with the variables that a Spark's own `conf/spark-env.sh` sets; None if nothing is."""
+    ours = {**os.environ, **packages.environment()}
+    kept = {name: ours[name] for name in ("JAVA_HOME", "PYTHONPATH") if name in ours}
+    script = f'. "$SPARK_HOME/bin/load-spark-env.sh" >&2; for name in {" ".join(kept)}; do echo "${{!name}}"; done'
+    try:
+        said = subprocess.run(
+            ["bash", "-c", script], env=ours, capture_output=True, text=True, timeout=_PYTHON_SECONDS, check=True
+        ).stdout.splitlines()
+    except (OSError, subprocess.SubprocessError) as error:
+        return wrong(f"{home}/bin/load-spark-env.sh does not run ({error})", "mend that Spark's conf/spark-env.sh")
+    found = dict(zip(kept, said, strict=True))
+    lost = {*kept.get("PYTHONPATH", "").split(os.pathsep)} - {*found.get("PYTHONPATH", "").split(os.pathsep)}
+    differ = [f"JAVA_HOME={found['JAVA_HOME']}"] if Path(found["JAVA_HOME"]) != Path(kept["JAVA_HOME"]) else []
+    differ += [f"PYTHONPATH={found['PYTHONPATH']}"] if lost else []
+    if not differ:
+        return None
+    return wrong(
+        f"{home}/conf/spark-env.sh sets {' and '.join(differ)}, so drivers run with that",
+        "let it keep a JAVA_HOME that is set, and add to PYTHONPATH instead of replacing it",
+    )
 
 
 def python() -> Seen:
@@ -67,7 +95,8 @@ def python() -> Seen:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return wrong(f"{packages.PYTHON}={named} does not run ({error})", f"set {packages.PYTHON} to an interpreter")
-    found, wanted = asked.stdout.strip(), f"{sys.version_info.major}.{sys.version_info.minor}"
+    # Before it, what somebody's own start of that Python says.
+    found, wanted = "".join(asked.stdout.split()[-1:]), f"{sys.version_info.major}.{sys.version_info.minor}"
     if found != wanted:
         return wrong(f"{packages.PYTHON}={named} is Python {found or '?'}", f"make it of Python {wanted}, as Airflow's")
     if asked.returncode:

@@ -85,7 +85,8 @@ class LedgerHook(BaseHook):
             return URL.create(dialect, database=found.schema).render_as_string()
         if not found.host or not found.schema:
             raise self._wrong("host", "it needs a host and, in `schema`, a database", found.host)
-        url = URL.create(dialect, found.login, found.password, found.host, found.port, found.schema)
+        hosts = ",".join(host.strip() for host in found.host.split(","))
+        url = URL.create(dialect, found.login, found.password, hosts, found.port, found.schema)
         return url.render_as_string(hide_password=False)
 
     def _wrong(self, field: str, message: str, value: object) -> ConfigError:

@@ -44,11 +44,13 @@ VERSION_TABLE = f"{PREFIX}alembic_version"
 _WRITE = "slshudi_write"
 _FILE = "slshudi_file"
 _TARGET = "target_session_attrs"
+_WRITER = "read-write"
 _READ_ONLY = "25006"
 _MIGRATION_LOCK = int.from_bytes(b"slshudi", "big")
 _CONNECT_SECONDS = 10
 _LOCK_SECONDS = 20
 _STATEMENT_SECONDS = 30
+_LOOK_SECONDS = 60
 # So long a migration waits for others.
 _MIGRATION_SECONDS = 60
 # Longer than any limit that the server keeps itself, a migration's lock included.
@@ -73,7 +75,7 @@ _DRIVERS = {
 def open_engine(url: str, writes: bool = True) -> Engine:
     """The engine for a ledger at an SQLAlchemy URL; nothing is connected yet.
 
-    Without `writes` a server does that takes no changes.
+    Without `writes` a server does that takes no changes, where none is found that takes them.
 
     SQLite waits for other writers and writes in WAL mode; PostgreSQL (psycopg 3) and MySQL read committed data,
     with time limits on connecting, locks, answers and idle transactions, and on PostgreSQL on statements.
@@ -95,7 +97,10 @@ def open_engine(url: str, writes: bool = True) -> Engine:
         options["connect_args"] |= {"tcp_user_timeout": _STATEMENT_SECONDS * 1000}
         if writes and _TARGET not in target.query:
             # Of several hosts the one that writes; a replica that nobody has promoted yet does not answer.
-            options["connect_args"][_TARGET] = "read-write"
+            options["connect_args"][_TARGET] = _WRITER
+        elif not writes:
+            # So long a look may last at a replica that lags.
+            options["pool_recycle"] = _LOOK_SECONDS
     elif backend == "mysql":
         options["connect_args"] |= {
             "read_timeout": _ANSWER_SECONDS,
@@ -116,6 +121,8 @@ def open_engine(url: str, writes: bool = True) -> Engine:
     elif backend == "postgresql":
         event.listen(engine, "connect", _set_up_postgresql)
         event.listen(engine, "handle_error", _leave_replica)
+        if not writes and _TARGET not in target.query:
+            event.listen(engine, "do_connect", _find_writer)
     return engine
 
 
@@ -205,6 +212,14 @@ def _set_up_postgresql(connection: Any, _: object) -> None:
     for name, seconds in limits.items():
         connection.execute(f"SET {name} = '{seconds}s'")
     connection.commit()
+
+
+def _find_writer(dialect: Any, _: object, arguments: list[Any], options: dict[str, Any]) -> Any:
+    """A connection to the host that writes; None if there is none, so that SQLAlchemy takes any that answers."""
+    try:
+        return dialect.connect(*arguments, **{**options, _TARGET: _WRITER})
+    except dialect.dbapi.OperationalError:
+        return None
 
 
 def _leave_replica(context: ExceptionContext) -> None:

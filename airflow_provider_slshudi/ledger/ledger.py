@@ -192,7 +192,7 @@ class Ledger:
     def claim(self, pipeline: str, id: str, what: str, by: str, longest: timedelta, instead: str = "") -> str:
         """Says who does `what` for a transaction, which one alone should do.
 
-        It is `by` if nobody claimed it for `longest`, or `instead` did last; else whoever did.
+        It is `by`, from now on, if nobody else claimed it for `longest`, or `instead` did last; else whoever did.
         """
         with self._write() as connection:
             return transactions.claim(connection, pipeline, id, what, by, longest, instead)

@@ -228,7 +228,7 @@ def claim(connection: Connection, pipeline: str, id: str, what: str, by: str, lo
     """See `Ledger.claim`."""
     reads.lock_pipeline(connection, pipeline)
     last = next((event for event in reversed(reads.events(connection, id)) if event.what == what), None)
-    if last is not None and last.detail != instead and now(connection) - last.at < longest:
+    if last is not None and last.detail not in (instead, by) and now(connection) - last.at < longest:
         return last.detail
     note(connection, id, what, by)
     return by

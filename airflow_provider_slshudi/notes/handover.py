@@ -13,8 +13,7 @@ import hashlib
 import json
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -29,6 +28,7 @@ _ORDER = "batch-"
 _MANIFEST = "manifest-"
 _FILES = "files"
 _SHUT = "shut-"
+_NOTE = ".json"
 
 
 def folder(instant: str) -> str:
@@ -324,8 +324,10 @@ def shut(storage: Storage, instant: str) -> None:
         delete(storage, instant)
         return
     for name in shut:
-        with _held_open(f"{here}/{name}"):
+        try:
             storage.delete_folder(f"{here}/{name}")
+        except TimelineUnreadable as error:
+            _log_held(f"{here}/{name}", error)
 
 
 def fence(storage: Storage, instant: str) -> None:
@@ -379,28 +381,19 @@ def delete(storage: Storage, instant: str) -> None:
     """Removes the instant's folder.
 
     A file that somebody holds open stays for as long on NFS and FUSE, and its folder with it. It is one of those that
-    get no name any more (`shut`), so that is no error.
+    get no name any more (`shut`), or that nobody reads any more; that is no error. Notes are held by nobody.
     """
     here = folder(instant)
     try:
         storage.delete_folder(here)
-    except TimelineUnreadable:
-        left = storage.names(here) or []
-        for name in left:
-            if not name.startswith(_SHUT):
-                storage.delete(f"{here}/{name}")
-        if not any(name.startswith(_SHUT) for name in left):
-            raise
-        with _held_open(here):
-            storage.delete_folder(here)
-
-
-@contextmanager
-def _held_open(path: str) -> Iterator[None]:
-    try:
-        yield
     except TimelineUnreadable as error:
-        _log.warning("%s stays, since a file in it is in use; delete it once it is not: %s", path, error)
+        if not storage.renames or any(name.endswith(_NOTE) for name in storage.names(here) or []):
+            raise
+        _log_held(here, error)
+
+
+def _log_held(path: str, error: TimelineUnreadable) -> None:
+    _log.warning("%s stays, since a file in it is in use; delete it once it is not: %s", path, error)
 
 
 def _order_path(instant: str, token: int) -> str:

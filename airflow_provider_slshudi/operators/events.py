@@ -111,8 +111,10 @@ def _tells(context: Context, work: Work, committed: Transaction, airflow: str) -
 
     The ledger keeps which one it is, for each Airflow: that has the event only with the success of its task.
     """
-    from airflow_provider_slshudi.protocol.work import Run
+    from airflow_provider_slshudi.protocol.work import Run, run_of
 
+    # Airflow may not give its name for a moment.
+    airflow = airflow or run_of(work.ledger, committed).airflow
     me, name = str(work.run), hashlib.sha256(airflow.encode()).hexdigest()[:16]
     claim = partial(work.ledger.claim, work.pipeline.name, committed.id, f"{_TELLS} {name}", me, _CLAIM)
     holder = claim()

@@ -238,9 +238,10 @@ def _of_drivers() -> Callable[[str], importlib.metadata.Distribution]:
     code = "import json, sys; print(json.dumps([list(sys.version_info[:2]), sys.path]))"
     try:
         answer = subprocess.run([python(), "-c", code], capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError) as error:
+        # Before it, what somebody's own start of that Python says.
+        found, paths = json.loads(answer.splitlines()[-1])
+    except (OSError, subprocess.CalledProcessError, ValueError, IndexError) as error:
         raise RuntimeMissing(f"{PYTHON}={python()} does not run: {error}") from error
-    found, paths = json.loads(answer)
     if found != [*sys.version_info[:2]]:
         raise RuntimeMissing(f"{PYTHON}={python()} is Python {found[0]}.{found[1]}, and Airflow's is another")
 

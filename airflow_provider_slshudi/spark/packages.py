@@ -32,6 +32,9 @@ S3_PACKAGE = "org.apache.hadoop:hadoop-aws:3.3.4"
 JAVA_MAJOR = 17
 SPARK, SCALA = "3.5", "2.12"
 """The Spark that Hudi's bundle is built for."""
+LOOPBACK = "127.0.0.1"
+LOCAL_ENVIRONMENT = {"SPARK_LOCAL_IP": LOOPBACK}
+"""Variables for a local master only: Spark looks the machine's name up otherwise, which no name service may know."""
 PYTHON = "SLSHUDI_PYTHON"
 """The variable that names another interpreter for drivers and tasks."""
 
@@ -50,7 +53,8 @@ _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.
 # This guards nothing: a truststore holds public certificates, and the format wants some password.
 _TRUSTSTORE_PASSWORD = "changeit"  # noqa: S105
 _FETCH_SECONDS = 1800
-_SPARK_CORE = re.compile(rf"spark-core_{re.escape(SCALA)}-({re.escape(SPARK)}\.\d+)\.jar")
+# Vendors' names go on after the number.
+_SPARK_CORE = re.compile(rf"spark-core_{re.escape(SCALA)}-({re.escape(SPARK)}\.\d+)([-.+].*)?\.jar")
 _LC_CTYPE_MASK = 1  # of glibc and of musl
 
 
@@ -94,14 +98,15 @@ def _java_home(named: str) -> Path:
 def spark_home() -> Path:
     """The home of a Spark that Hudi's bundle is built for: SPARK_HOME if it is one, else that of `pyspark`.
 
-    So Spark may be in an environment of its own. Raises RuntimeMissing if neither is there.
+    So Spark may be in an environment of its own. A relative path is none: tasks run in folders of their own. Raises
+    RuntimeMissing if neither is there.
     """
     return _spark_home(os.environ.get("SPARK_HOME", ""))
 
 
 @cache
 def _spark_home(named: str) -> Path:
-    if named and spark_version(Path(named)):
+    if Path(named).is_absolute() and spark_version(Path(named)):
         return Path(named)
     found = find_spec("pyspark")
     home = Path(found.origin).parent if found is not None and found.origin is not None else None
@@ -124,8 +129,15 @@ def spark_version(home: Path) -> str:
 
 
 def python() -> str:
-    """The interpreter of drivers and tasks: SLSHUDI_PYTHON, else this one."""
-    return os.environ.get(PYTHON) or sys.executable
+    """The interpreter of drivers and tasks: SLSHUDI_PYTHON, else this one.
+
+    Raises:
+        RuntimeMissing: it is named by a relative path, which would be another file in each folder.
+    """
+    named = os.environ.get(PYTHON) or sys.executable
+    if not Path(named).is_absolute():
+        raise RuntimeMissing(f"{PYTHON}={named} is no absolute path, and tasks run in folders of their own: name one")
+    return named
 
 
 def environment() -> dict[str, str]:
@@ -149,12 +161,16 @@ def _code() -> dict[str, str]:
         return {}
     package = Path(__file__).parents[1]
     folder = cache_dir() / "code" / hashlib.sha256(str(package).encode()).hexdigest()[:16]
+    link = folder / package.name
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
-            (folder / package.name).symlink_to(package)
+            link.symlink_to(package)
     except OSError as error:
         raise RuntimeMissing(f"{folder} cannot be made ({error}); set SLSHUDI_CACHE to a directory for it") from error
+    if link.resolve() != package.resolve():
+        # Whoever copies a cache may follow its links: drivers would run that version for good.
+        raise RuntimeMissing(f"{link} is not the link to {package} that it should be, but a copy: delete {folder}")
     before = os.environ.get("PYTHONPATH", "")
     others = [path for path in before.split(os.pathsep) if path and path != str(folder)]
     return {"PYTHONPATH": os.pathsep.join([str(folder), *others])}
@@ -262,7 +278,8 @@ def _package(coordinate: str) -> list[Path]:
 
 def _fetch(coordinate: str, work: Path) -> None:
     # Hadoop ships this class, and it ends at once: only the resolution of packages before it matters.
-    command = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[1]", "--packages", coordinate]
+    command = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[1]", "--deploy-mode", "client"]
+    command += ["--packages", coordinate]
     command += ["--exclude-packages", _SPARK_BRINGS, "--conf", f"spark.jars.ivy={work}"]
     bundle = _ca_bundle()
     options = [*WORLD_OPTIONS, *(_trust(bundle, work / "truststore.p12") if bundle else ())]
@@ -271,7 +288,7 @@ def _fetch(coordinate: str, work: Path) -> None:
     try:
         answer = subprocess.run(
             command,
-            env={**os.environ, **environment()},
+            env={**os.environ, **environment(), **LOCAL_ENVIRONMENT},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

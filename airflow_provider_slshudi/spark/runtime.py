@@ -28,6 +28,8 @@ from airflow_provider_slshudi.exceptions import RuntimeMissing
 from airflow_provider_slshudi.spark import packages
 from airflow_provider_slshudi.spark.packages import (
     HUDI_PACKAGE,
+    LOCAL_ENVIRONMENT,
+    LOOPBACK,
     S3_PACKAGE,
     WORLD_OPTIONS,
     cache_dir,
@@ -67,27 +69,26 @@ _OPTIONS = ("-Djol.skipHotspotSAAttach=true", *WORLD_OPTIONS)
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC")
 _JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 _EXECUTOR_ENVIRONMENT = "spark.executorEnv."
-_KEPT = (_EXECUTOR_ENVIRONMENT, "spark.python.daemon.module", "spark.python.use.daemon")
+_DEPLOY_MODE = "spark.submit.deployMode"
+_KEPT = (_EXECUTOR_ENVIRONMENT, "spark.python.daemon.module", "spark.python.use.daemon", _DEPLOY_MODE)
 _LISTS = {"spark.archives": ",", f"{_EXECUTOR_ENVIRONMENT}PYTHONPATH": ":"}
 _TRAIN_SECONDS = 300
 DAEMON = "airflow_provider_slshudi.job.daemon"
 """The module that Spark starts to fork Python workers (decision 0035)."""
 _SECRET_CONF = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
-LOCAL_CONF = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **_SECRET_CONF}
+LOCAL_CONF = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, **_SECRET_CONF}
 """Settings for a local master only: nobody on loopback finds a port that answers without a secret.
 
 Spark makes that secret itself under a local master.
 """
-LOCAL_ENVIRONMENT = {"SPARK_LOCAL_IP": LOCAL_CONF["spark.driver.host"]}
-"""Variables for a local master only: Spark looks the machine's name up otherwise, which no name service may know."""
 
 
 def session_conf(master: str, s3: bool = False) -> dict[str, str]:
     """Spark settings that every use of Hudi shares, for this master; `spark.master` itself is not among them.
 
-    With a local master Hudi is on the JVM's own class path, and comes from the archive; any other master sends the jars
-    to its executors. With `s3`, Spark reaches tables at AWS_ENDPOINT_URL if that is set. Raises RuntimeMissing if the
-    jars cannot be fetched.
+    Hudi is on the driver's own class path, before any that Spark brings. With a local master it comes from the archive;
+    any other master sends the jars to its executors. With `s3`, Spark reaches tables at AWS_ENDPOINT_URL if that is
+    set. Raises RuntimeMissing if the jars cannot be fetched.
     """
     return _conf(master, s3, _shared(s3) if master.startswith("local") else [])
 
@@ -116,7 +117,8 @@ def _conf(master: str, s3: bool, of_driver: Sequence[str], of_executors: Sequenc
         "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
         "spark.ui.showConsoleProgress": "false",
-        # A Spark's own settings may name another, which Spark prefers to the variables.
+        # A Spark's own settings may name others, which Spark prefers to the variables.
+        _DEPLOY_MODE: "client",
         "spark.pyspark.python": python(),
         "spark.pyspark.driver.python": python(),
         "spark.python.daemon.module": DAEMON,
@@ -128,8 +130,8 @@ def _conf(master: str, s3: bool, of_driver: Sequence[str], of_executors: Sequenc
         **{f"{_EXECUTOR_ENVIRONMENT}{name}": value for name, value in world().items()},
     }
     paths = [str(jar) for jar in jars(s3)]
+    conf["spark.driver.extraClassPath"] = os.pathsep.join(paths)
     if master.startswith("local"):
-        conf["spark.driver.extraClassPath"] = os.pathsep.join(paths)
         conf |= {**LOCAL_CONF, "spark.ui.enabled": "false"}
     else:
         conf["spark.jars"] = ",".join(paths)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 from airflow_provider_slshudi.doctor import machine
 from airflow_provider_slshudi.doctor.finding import Verdict
 from airflow_provider_slshudi.exceptions import RuntimeMissing
-from airflow_provider_slshudi.spark import packages
+from airflow_provider_slshudi.spark import executors, packages
 from tests.doctor.conftest import Looked
 from tests.users import NOBODY, open_folder, run_as
 
@@ -41,6 +43,57 @@ def test_another_spark_than_the_one_named_is_told(tmp_path: Path, monkeypatch: p
     assert f"SPARK_HOME={tmp_path} is no Spark 3.5 with Scala 2.12" in machine.spark().what
 
 
+@pytest.fixture
+def company_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Spark that others use, too."""
+    home = tmp_path / "spark"
+    shutil.copytree(packages.spark_home(), home, copy_function=os.symlink, ignore=shutil.ignore_patterns("examples"))
+    (home / "conf").mkdir()
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    return home
+
+
+def test_a_spark_with_a_hudi_of_its_own_is_told(company_spark: Path) -> None:
+    assert machine.spark().verdict is OK
+    (company_spark / "jars" / "hudi-spark3.5-bundle_2.12-0.15.0.jar").touch()
+    seen = machine.spark()
+    assert seen.verdict is WRONG and "hudi-spark3.5-bundle_2.12-0.15.0.jar" in seen.what
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("JAVA_HOME=/opt/java-8", "JAVA_HOME=/opt/java-8"),
+        ("export PYTHONPATH=/opt/company", "PYTHONPATH=/opt/company"),
+        ("exit 3", "does not run"),
+        ("JAVA_HOME=${JAVA_HOME:-/opt/java-8} PYTHONPATH=/opt/company:$PYTHONPATH; echo hello", None),
+    ],
+)
+def test_variables_that_a_spark_sets_anew_are_told(
+    company_spark: Path, monkeypatch: pytest.MonkeyPatch, line: str, told: str | None
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/opt/mine")
+    (company_spark / "conf" / "spark-env.sh").write_text(f"{line}\n")
+    seen = machine.spark()
+    assert (seen.verdict is WRONG and told in seen.what) if told else seen.verdict is OK, seen
+
+
+def test_a_vendors_spark_is_one_and_a_relative_path_is_none(
+    company_spark: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (jar,) = company_spark.glob("jars/spark-core_*.jar")
+    jar.rename(jar.with_name("spark-core_2.12-3.5.4-amzn-0.jar"))
+    assert machine.spark().what.startswith("3.5.4, ")
+    monkeypatch.chdir(company_spark.parent)
+    monkeypatch.setenv("SPARK_HOME", "spark")
+    assert "SPARK_HOME=spark is no Spark 3.5" in machine.spark().what
+
+
+def test_a_java_home_with_a_slash_at_its_end_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", f"{packages.java_home()}/")
+    assert "not used" not in machine.java().what
+
+
 def test_without_a_spark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, looked: Looked) -> None:
     monkeypatch.setattr(packages, "spark_version", lambda home: "")
     monkeypatch.setenv("SPARK_HOME", "/opt/spark-4")
@@ -64,6 +117,32 @@ def test_a_python_of_its_own_has_what_drivers_and_tasks_import(
         monkeypatch.setenv("SLSHUDI_PYTHON", str(named))
         seen = machine.python()
         assert seen.verdict is WRONG and told in seen.what, seen.what
+    monkeypatch.setenv("SLSHUDI_PYTHON", "bin/python")
+    refused = looked(machine.checks())["Python"]
+    assert refused.verdict is WRONG and "SLSHUDI_PYTHON=bin/python is no absolute path" in str(refused)
+
+
+def test_what_a_python_says_as_it_starts_is_not_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = tmp_path / "python"
+    named.write_text(f'#!/bin/sh\necho activating\nexec {sys.executable} "$@"\n')
+    named.chmod(0o755)
+    monkeypatch.setenv("SLSHUDI_PYTHON", str(named))
+    assert machine.python().verdict is OK
+    assert executors._of_drivers()("numpy").version
+
+
+def test_a_copy_in_the_place_of_the_link_to_this_package_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever copies a cache may follow its links, and drivers would run that version for good."""
+    monkeypatch.setenv("SLSHUDI_CACHE", str(tmp_path))
+    monkeypatch.setenv("SLSHUDI_PYTHON", "/bin/python3")
+    folder = Path(packages.environment()["PYTHONPATH"].partition(os.pathsep)[0])
+    link = folder / "airflow_provider_slshudi"
+    link.unlink()
+    link.mkdir()
+    with pytest.raises(RuntimeMissing, match="but a copy: delete"):
+        packages.environment()
 
 
 def test_jars_that_are_not_there_yet_are_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import text
 
 from airflow_provider_slshudi.exceptions import LedgerError, LedgerLost, TransientError
+from airflow_provider_slshudi.ledger.engine import open_engine, transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol import steps
 from airflow_provider_slshudi.protocol.rebuild import rebuild
@@ -30,25 +32,43 @@ class Ledgers:
 
     def __init__(self, line: Line, primary: PostgresServer, replica: PostgresServer) -> None:
         self.line, self._primary, self._replica = line, primary, replica
+        self.ports = primary.port, replica.port
 
     def cut_off(self) -> None:
         """What is committed from now on does not reach the replica."""
         until("the replica has all", lambda: self._replica.has_all_of(self._primary))
         self._replica.stop()
 
+    def look(self) -> int:
+        """The port of the server that answers those who look, though the replica is named first."""
+        engine = open_engine(_url(self._replica, self._primary), writes=False)
+        try:
+            with transaction(engine, write=False) as connection:
+                return int(connection.execute(text("SELECT inet_server_port()")).scalar_one())
+        finally:
+            engine.dispose()
+
+    def kill(self) -> None:
+        """The first server dies."""
+        self._primary.kill()
+
     def fail_over(self) -> None:
         """The first server dies; the second one goes on with what it has."""
-        self._primary.kill()
+        self.kill()
         self._replica.start()
         self._replica.promote()
+
+
+def _url(*servers: PostgresServer) -> str:
+    hosts = "&".join(f"host=127.0.0.1:{server.port}" for server in servers)
+    return f"postgresql+psycopg://postgres@/postgres?{hosts}"
 
 
 @pytest.fixture
 def ledgers(tmp_path: Path, spark: SparkSession, server: LocalSls) -> Iterator[Ledgers]:
     with postgres_server() as primary, postgres_server(primary) as replica:
-        hosts = "&".join(f"host=127.0.0.1:{it.port}" for it in (primary, replica))
-        url = f"postgresql+psycopg://postgres@/postgres?{hosts}"
-        with World(tmp_path, spark, server, tmp_path.name.replace("_", "-"), database=url).line("line") as line:
+        name, url = tmp_path.name.replace("_", "-"), _url(primary, replica)
+        with World(tmp_path, spark, server, name, database=url).line("line") as line:
             yield Ledgers(line, primary, replica)
 
 
@@ -97,3 +117,10 @@ def test_a_batch_under_way_that_the_replica_never_heard_of_is_read_again_once_it
         line.settle("run-2")
     rebuild(line.work)
     line.ends_well()
+
+
+def test_who_looks_sees_the_server_that_writes_and_a_replica_only_where_there_is_none(ledgers: Ledgers) -> None:
+    primary, replica = ledgers.ports
+    assert ledgers.look() == primary
+    ledgers.kill()
+    assert ledgers.look() == replica

@@ -137,6 +137,13 @@ class TestJars:
         assert "\n" not in str(raised.value)
         assert sorted(path.name for path in empty_cache.iterdir()) == ["packages.lock"]
 
+    def test_a_machine_whose_name_nobody_knows_fetches_them(self, empty_cache: Path, offline: str) -> None:
+        code = "import sys; from airflow_provider_slshudi.spark.packages import _package; print(_package(sys.argv[1]))"
+        command = ["unshare", "--uts", "sh", "-c", 'hostname nobody-knows-me; exec "$@"', "sh"]
+        if subprocess.run([*command, "true"], capture_output=True).returncode:
+            pytest.skip("needs namespaces, which take root")
+        subprocess.run([*command, sys.executable, "-c", code, offline], check=True)
+
     def test_a_cache_that_cannot_be_written_names_itself_and_the_setting(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -170,8 +177,8 @@ class TestConf:
 
     def test_other_masters_send_the_jars_and_choose_their_own_host(self) -> None:
         conf = runtime.session_conf("spark://spark-master:7077")
-        assert conf["spark.jars"] == str(runtime.jars()[0])
-        assert not {"spark.driver.extraClassPath", "spark.driver.host", "spark.authenticate"} & set(conf)
+        assert conf["spark.jars"] == conf["spark.driver.extraClassPath"] == str(runtime.jars()[0])
+        assert not {"spark.driver.host", "spark.authenticate"} & set(conf)
 
     def test_an_endpoint_of_s3_reaches_the_jvm_only_where_s3_is_asked_for(
         self, monkeypatch: pytest.MonkeyPatch

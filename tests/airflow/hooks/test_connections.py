@@ -138,6 +138,12 @@ def test_a_ledger_connection_that_cannot_work_is_refused(
     assert told in str(refused.value)
 
 
+def test_hosts_may_be_listed_with_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = {"host": "db1, db2 ,db3", "schema": "ledger", "login": "u"}
+    monkeypatch.setenv(LEDGER, connection("slshudi_ledger", **fields, extra={"dialect": "postgresql"}))
+    assert LedgerHook().url() == "postgresql://u@db1,db2,db3/ledger"
+
+
 def test_a_database_that_does_not_answer_fails_the_test_button_without_its_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

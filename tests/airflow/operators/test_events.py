@@ -8,9 +8,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk import AssetAlias, Context
+from airflow.sdk import AssetAlias, Context, Variable
 
 from airflow_provider_slshudi.assets import settled_alias, table_asset
+from airflow_provider_slshudi.ledger import transactions
+from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import Kind
@@ -179,6 +181,31 @@ def test_each_airflow_tells_its_own_asset(
     assert told(replace(work, run=Run("tail", "run-3", "here")), alias) == [extra_of(batch)]
     monkeypatch.setenv("AIRFLOW_VAR_SLSHUDI_AIRFLOW", "there")
     assert told(work, alias, recommitted(batch)) == [extra_of(batch)]
+
+
+def test_a_moment_without_airflows_variable_makes_no_second_event(
+    work: Work, alias: AssetAlias, recorded: Committed, asset_events: AssetEvents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = work.ledger.take_over(recorded("run-1").id)
+    batch = work.ledger.committed(taken.id, taken.token, "20260101000000000")
+
+    def away(*given: Any, **named: Any) -> str:
+        raise ConnectionError("the API server is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Variable, "get", away)
+        assert told(replace(work, run=Run("tail", "run-3", "here")), alias, recommitted(batch)) == [extra_of(batch)]
+    assert told(work, alias) == []
+
+
+def test_a_retry_of_the_task_that_tells_has_the_claim_anew(
+    work: Work, alias: AssetAlias, committed: Committed, asset_events: AssetEvents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = committed("run-1")
+    later = replace(work, run=Run("tail", "run-3", "here"))
+    for minutes, run, is_told in ((0, later, True), (9, later, True), (11, work, False), (20, work, True)):
+        monkeypatch.setattr(transactions, "now", lambda db, past=minutes: now(db) + timedelta(minutes=past))
+        assert told(run, alias) == ([extra_of(batch)] if is_told else [])
 
 
 def test_a_batch_of_an_earlier_try_of_this_run_is_told(
