@@ -83,12 +83,9 @@ fuzz: setup ## Mutated requests to the local server, mutated answers to the clie
 	@$(VENV)/bin/python -m tests.fuzz.bodies --count 1000000
 
 bench: setup ## The local server per core; decoding beside the SDK's own; fixed cost and throughput beside other ways
-	@$(VENV)/bin/python benchmarks/local_server.py
-	@$(VENV)/bin/python benchmarks/decode.py
-	@$(VENV)/bin/python benchmarks/memory.py
-	@$(VENV)/bin/python benchmarks/evenness.py
-	@$(VENV)/bin/python benchmarks/fixed_cost.py
-	@$(VENV)/bin/python benchmarks/throughput.py
+	@missed=; for part in local_server decode memory evenness fixed_cost throughput; do \
+		$(VENV)/bin/python benchmarks/$$part.py || missed="$$missed $$part"; \
+	done; [ -z "$$missed" ] || { echo "bench: missed a bar:$$missed" >&2; exit 1; }
 
 bench-exactness: setup ## What exactness costs, beside one process that writes and commits at once
 	@$(VENV)/bin/python benchmarks/exactness.py

@@ -23,6 +23,8 @@ from airflow_provider_slshudi.local import LocalSls
 
 PROJECT, LOGSTORE = "bench-project", "bench"
 LOGS_A_GROUP, GROUPS = 100, 400
+TRIES = 3
+"""The best of so many counts: the first also loads code, and others may use the caches of this machine's cores."""
 FLOORS = {"served_lz4_mb_s": 400.0, "served_plain_mb_s": 400.0, "accepted_logs_s": 100_000.0}
 """What the server is held to, per second of CPU time."""
 
@@ -73,12 +75,12 @@ def measure(server: LocalSls, rounds: int) -> dict[str, float]:
     def pull(kind: str | None) -> int:
         return sum(_pull_all(client, kind) for _ in range(rounds))
 
-    figures: dict[str, float] = {}
-    logs, seconds = _cpu(process, put)
-    figures["accepted_logs_s"] = logs / seconds
+    def best(work: Callable[[], int]) -> float:
+        return max(amount / seconds for amount, seconds in (_cpu(process, work) for _ in range(TRIES)))
+
+    figures = {"accepted_logs_s": best(put)}
     for name, kind in (("lz4", "lz4"), ("zstd", "zstd"), ("plain", None)):
-        size, seconds = _cpu(process, partial(pull, kind))
-        figures[f"served_{name}_mb_s"] = size / seconds / 1e6
+        figures[f"served_{name}_mb_s"] = best(partial(pull, kind)) / 1e6
     figures["lz4_ratio"] = _lz4_ratio(groups)
     return figures
 
@@ -91,7 +93,7 @@ def _lz4_ratio(groups: list[LogGroupRaw]) -> float:
 def main() -> int:
     """Print the figures, how they stand to the floors, and JSON as the last line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=30, help="how often everything is pulled (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="how often a try pulls everything (default: %(default)s)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory, LocalSls(directory) as server:
         figures = measure(server, arguments.rounds)
