@@ -76,7 +76,9 @@ _OF_AIRFLOW: dict[str, set[str]] = {
     "triggers": _BELOW_AIRFLOW | {"settings", "hooks", "operators"},
     "sensors": _BELOW_AIRFLOW | {"settings", "hooks", "operators", "triggers"},
     "dag": _BELOW_AIRFLOW | {"pages", "settings", "dagfile", "assets", "operators", "sensors"},
-    "pages": _BELOW_AIRFLOW | {"settings", "hooks"},
+    "pages": _BELOW_AIRFLOW | {"settings", "hooks", "preload"},
+    # What Airflow's scheduler imports for the tasks that are forked from it.
+    "preload": {"dag", "hooks", "protocol", "ledger"},
     "get_provider_info": {""},
     "cli": _BELOW_AIRFLOW | {"settings", "hooks", "operators", "demo"},
     "demo": _BELOW_AIRFLOW | {"settings", "hooks", "local", "cli"},

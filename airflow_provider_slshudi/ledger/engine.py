@@ -8,6 +8,7 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -324,7 +325,7 @@ def migrate(engine: Engine) -> None:
     """
     with transaction(engine, write=False) as connection:
         found = version(connection)
-    if found == scripts().get_current_head():
+    if found == newest():
         return
     with transaction(engine, write=True) as connection:
         upgrade(connection)
@@ -337,7 +338,7 @@ def require_version(engine: Engine) -> None:
         LedgerUnavailable: as `transaction`.
         LedgerError: there are no tables, or they are of another version.
     """
-    found, wanted = None, scripts().get_current_head()
+    found, wanted = None, newest()
     if engine.dialect.name != "sqlite" or Path(engine.url.database or "").exists():
         with transaction(engine, write=False) as connection:
             found = version(connection)
@@ -357,6 +358,12 @@ def version(connection: Connection) -> str | None:
 def scripts() -> ScriptDirectory:
     """The versions that this package knows."""
     return ScriptDirectory.from_config(_config())
+
+
+@cache
+def newest() -> str | None:
+    """The version of the tables that this package reads and writes."""
+    return scripts().get_current_head()
 
 
 def upgrade(connection: Connection) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from airflow.plugins_manager import AirflowPlugin
 from airflow.sdk.configuration import conf
 
+from airflow_provider_slshudi import preload
 from airflow_provider_slshudi.pages import PREFIX
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class SlsHudiPlugin(AirflowPlugin):
     """Pages of all pipelines, and a tab on DAGs, runs and tasks."""
 
     name = "slshudi"
+    listeners = [preload]  # noqa: RUF012
     fastapi_apps = [{"app": Pages(), "url_prefix": PREFIX, "name": "slshudi"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         {

@@ -132,6 +132,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     assert [process for process in psutil.process_iter() if str(home) in " ".join(arguments_of(process))] == []
 
 
+def test_the_scheduler_holds_what_its_tasks_import_and_the_parser_of_dags_does_not(place: Place) -> None:
+    maps = {name: Path(f"/proc/{pid}/maps").read_text() for name, pid in place.airflow.pids.items()}
+    assert {name for name, text in maps.items() if "libarrow" in text} == {"scheduler"}
+
+
 @pytest.mark.capability("a scheduler whose driver is killed")
 def test_tail_with_a_killed_append_then_an_overlapping_backfill_gives_every_log_once(place: Place) -> None:
     airflow = place.airflow
