@@ -57,15 +57,23 @@ def _changed_by(home: Path) -> Seen | None:
     """What is wrong with the variables that a Spark's own `conf/spark-env.sh` sets; None if nothing is."""
     ours = {**os.environ, **packages.environment()}
     kept = {name: ours[name] for name in ("JAVA_HOME", "PYTHONPATH") if name in ours}
-    script = f'. "$SPARK_HOME/bin/load-spark-env.sh" >&2; for name in {" ".join(kept)}; do echo "${{!name}}"; done'
+    script = (
+        f'. "$SPARK_HOME/bin/load-spark-env.sh" >&2; for name in {" ".join(kept)}; do printf "%s\\0" "${{!name}}"; done'
+    )
     try:
         said = subprocess.run(
-            ["bash", "-c", script], env=ours, capture_output=True, text=True, timeout=_PYTHON_SECONDS, check=True
-        ).stdout.splitlines()
-    except (OSError, subprocess.SubprocessError) as error:
+            ["bash", "-c", script],
+            env=ours,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PYTHON_SECONDS,
+            check=True,
+        ).stdout.split("\0")
+        found = dict(zip(kept, said[:-1], strict=True))
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
         return wrong(f"{home}/bin/load-spark-env.sh does not run ({error})", "mend that Spark's conf/spark-env.sh")
-    found = dict(zip(kept, said, strict=True))
-    lost = {*kept.get("PYTHONPATH", "").split(os.pathsep)} - {*found.get("PYTHONPATH", "").split(os.pathsep)}
+    lost = {*kept.get("PYTHONPATH", "").split(os.pathsep)} - {*found.get("PYTHONPATH", "").split(os.pathsep), ""}
     differ = [f"JAVA_HOME={found['JAVA_HOME']}"] if Path(found["JAVA_HOME"]) != Path(kept["JAVA_HOME"]) else []
     differ += [f"PYTHONPATH={found['PYTHONPATH']}"] if lost else []
     if not differ:

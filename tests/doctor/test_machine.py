@@ -66,6 +66,7 @@ def test_a_spark_with_a_hudi_of_its_own_is_told(company_spark: Path) -> None:
         ("JAVA_HOME=/opt/java-8", "JAVA_HOME=/opt/java-8"),
         ("export PYTHONPATH=/opt/company", "PYTHONPATH=/opt/company"),
         ("exit 3", "does not run"),
+        ("exit 0", "does not run"),
         ("JAVA_HOME=${JAVA_HOME:-/opt/java-8} PYTHONPATH=/opt/company:$PYTHONPATH; echo hello", None),
     ],
 )
