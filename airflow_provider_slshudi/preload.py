@@ -6,16 +6,33 @@ https://airflow.apache.org/docs/apache-airflow/stable/administration-and-deploym
 
 from __future__ import annotations
 
+import logging
+import multiprocessing
 import sys
+from importlib.metadata import version
 
 from airflow.listeners import hookimpl
+from airflow.sdk.configuration import conf
+
+_log = logging.getLogger(__name__)
 
 
 @hookimpl
 def on_starting(component: object) -> None:
-    """Airflow's call where one of its processes begins its work; a scheduler's job has no type yet."""
-    if sys.argv[1:2] == ["scheduler"]:
-        preload()
+    """Airflow's call where one of its processes begins its work, each task among them."""
+    # A scheduler's job has no type yet. Tasks have the arguments of the process that they are forked from.
+    is_scheduler = type(component).__name__ == "Job" and sys.argv[1:2] == ["scheduler"]
+    if is_scheduler and "LocalExecutor" in conf.get("core", "executor") and _forks():
+        try:
+            preload()
+        except Exception as error:
+            # No reason to stop, or to keep other listeners from their call: tasks import for themselves.
+            _log.warning("what tasks import is not imported by the scheduler: %s", error)
+
+
+def _forks() -> bool:
+    """Whether this process may be forked with all that is imported: numpy 1 gives all its forks one random seed."""
+    return multiprocessing.get_start_method(allow_none=True) in (None, "fork") and int(version("numpy")[0]) > 1
 
 
 def preload() -> None:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import tee
 from operator import methodcaller
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi import owners
@@ -312,9 +313,11 @@ class Storage:
         except FileNotFoundError:
             return
         except OSError as error:
-            for file in self.files(path) if self.renames else ():
-                with suppress(TableError):
-                    self.delete(file)
+            # Not by `files`, which would follow links.
+            for folder, _, names in os.walk(self.full(path)) if self.renames else ():
+                for name in names:
+                    with suppress(OSError):
+                        Path(folder, name).unlink()
             raise self._unreadable(path, error) from error
 
     def _delete(self, path: str) -> int | None:

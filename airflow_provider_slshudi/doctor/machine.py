@@ -46,8 +46,9 @@ def spark() -> Seen:
     fits = f"Spark {packages.SPARK} with Scala {packages.SCALA}"
     passed = f"; SPARK_HOME={named} is no {fits}, and not used" if unused else ""
     if others := sorted(jar.name for jar in home.glob("jars/hudi-*.jar")):
-        return wrong(
-            f"{home}/jars has a Hudi of its own ({', '.join(others)}), which executors would load in place of ours",
+        return warning(
+            f"{home}/jars has a Hudi of its own ({', '.join(others)}), which a cluster's drivers and executors load in "
+            "place of ours",
             "take it out, or name another Spark in SPARK_HOME",
         )
     return _changed_by(home) or ok(f"{packages.spark_version(home)}, {home}{passed}")
@@ -74,7 +75,9 @@ def _changed_by(home: Path) -> Seen | None:
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return wrong(f"{home}/bin/load-spark-env.sh does not run ({error})", "mend that Spark's conf/spark-env.sh")
     lost = {*kept.get("PYTHONPATH", "").split(os.pathsep)} - {*found.get("PYTHONPATH", "").split(os.pathsep), ""}
-    differ = [f"JAVA_HOME={found['JAVA_HOME']}"] if Path(found["JAVA_HOME"]) != Path(kept["JAVA_HOME"]) else []
+    differ = []
+    if packages.java_major(Path(found["JAVA_HOME"])) != packages.JAVA_MAJOR:
+        differ.append(f"JAVA_HOME={found['JAVA_HOME']}, no Java {packages.JAVA_MAJOR},")
     differ += [f"PYTHONPATH={found['PYTHONPATH']}"] if lost else []
     if not differ:
         return None

@@ -83,9 +83,9 @@ class LedgerHook(BaseHook):
                     "schema", f"`schema` is the absolute path of the SQLite file, not {found.schema!r}", found.schema
                 )
             return URL.create(dialect, database=found.schema).render_as_string()
-        if not found.host or not found.schema:
+        hosts = ",".join(host.strip() for host in (found.host or "").split(",") if host.strip())
+        if not hosts or not found.schema:
             raise self._wrong("host", "it needs a host and, in `schema`, a database", found.host)
-        hosts = ",".join(host.strip() for host in found.host.split(","))
         url = URL.create(dialect, found.login, found.password, hosts, found.port, found.schema)
         return url.render_as_string(hide_password=False)
 

@@ -122,7 +122,7 @@ def open_engine(url: str, writes: bool = True) -> Engine:
     elif backend == "postgresql":
         event.listen(engine, "connect", _set_up_postgresql)
         event.listen(engine, "handle_error", _leave_replica)
-        if not writes and _TARGET not in target.query:
+        if not writes and _TARGET not in target.query and _has_several_hosts(target):
             event.listen(engine, "do_connect", _find_writer)
     return engine
 
@@ -213,6 +213,11 @@ def _set_up_postgresql(connection: Any, _: object) -> None:
     for name, seconds in limits.items():
         connection.execute(f"SET {name} = '{seconds}s'")
     connection.commit()
+
+
+def _has_several_hosts(target: URL) -> bool:
+    hosts = target.query.get("host", target.host or "")
+    return not isinstance(hosts, str) or "," in hosts
 
 
 def _find_writer(dialect: Any, _: object, arguments: list[Any], options: dict[str, Any]) -> Any:
@@ -386,6 +391,11 @@ def upgrade(connection: Connection) -> None:
             f"ledger {shown(connection.engine.url)} has version {version(connection)}, which this package does not "
             "know: install the version of airflow-provider-slshudi that wrote it, or a newer one"
         ) from error
+    if (found := version(connection)) != newest():
+        raise LedgerError(
+            f"ledger {shown(connection.engine.url)} has version {found}, and this process began before "
+            f"airflow-provider-slshudi was upgraded, with version {newest()}: start Airflow's scheduler again"
+        )
 
 
 @contextmanager

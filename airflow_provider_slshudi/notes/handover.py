@@ -9,6 +9,7 @@ decided.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
@@ -29,6 +30,7 @@ _MANIFEST = "manifest-"
 _FILES = "files"
 _SHUT = "shut-"
 _NOTE = ".json"
+_HELD = {errno.EBUSY, errno.ENOTEMPTY, errno.ETXTBSY}
 
 
 def folder(instant: str) -> str:
@@ -387,7 +389,8 @@ def delete(storage: Storage, instant: str) -> None:
     try:
         storage.delete_folder(here)
     except TimelineUnreadable as error:
-        if not storage.renames or any(name.endswith(_NOTE) for name in storage.names(here) or []):
+        held = getattr(error.__cause__, "errno", None) in _HELD
+        if not held or any(name.endswith(_NOTE) for name in storage.names(here) or []):
             raise
         _log_held(here, error)
 

@@ -71,7 +71,7 @@ _JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptio
 _EXECUTOR_ENVIRONMENT = "spark.executorEnv."
 _DEPLOY_MODE = "spark.submit.deployMode"
 _KEPT = (_EXECUTOR_ENVIRONMENT, "spark.python.daemon.module", "spark.python.use.daemon", _DEPLOY_MODE)
-_LISTS = {"spark.archives": ",", f"{_EXECUTOR_ENVIRONMENT}PYTHONPATH": ":"}
+_LISTS = {"spark.archives": ",", f"{_EXECUTOR_ENVIRONMENT}PYTHONPATH": ":", "spark.driver.extraClassPath": os.pathsep}
 _TRAIN_SECONDS = 300
 DAEMON = "airflow_provider_slshudi.job.daemon"
 """The module that Spark starts to fork Python workers (decision 0035)."""
@@ -86,9 +86,9 @@ Spark makes that secret itself under a local master.
 def session_conf(master: str, s3: bool = False) -> dict[str, str]:
     """Spark settings that every use of Hudi shares, for this master; `spark.master` itself is not among them.
 
-    Hudi is on the driver's own class path, before any that Spark brings. With a local master it comes from the archive;
-    any other master sends the jars to its executors. With `s3`, Spark reaches tables at AWS_ENDPOINT_URL if that is
-    set. Raises RuntimeMissing if the jars cannot be fetched.
+    With a local master Hudi is on the JVM's own class path, and comes from the archive; any other master sends the jars
+    to its executors, and leaves the class path to the cluster's own settings. With `s3`, Spark reaches tables at
+    AWS_ENDPOINT_URL if that is set. Raises RuntimeMissing if the jars cannot be fetched.
     """
     return _conf(master, s3, _shared(s3) if master.startswith("local") else [])
 
@@ -130,8 +130,8 @@ def _conf(master: str, s3: bool, of_driver: Sequence[str], of_executors: Sequenc
         **{f"{_EXECUTOR_ENVIRONMENT}{name}": value for name, value in world().items()},
     }
     paths = [str(jar) for jar in jars(s3)]
-    conf["spark.driver.extraClassPath"] = os.pathsep.join(paths)
     if master.startswith("local"):
+        conf["spark.driver.extraClassPath"] = os.pathsep.join(paths)
         conf |= {**LOCAL_CONF, "spark.ui.enabled": "false"}
     else:
         conf["spark.jars"] = ",".join(paths)

@@ -20,6 +20,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from airflow_provider_slshudi.exceptions import ConfigError, LedgerError, LedgerUnavailable, RuntimeMissing
+from airflow_provider_slshudi.ledger import engine as ledger_engine
 from airflow_provider_slshudi.ledger.engine import (
     VERSION_TABLE,
     migrate,
@@ -186,6 +187,15 @@ def test_a_server_that_takes_no_changes_any_more_is_left_for_one_that_does(postg
         connection.execute(text("CREATE TABLE slshudi_nothing (id int)"))
     assert session() != first
     engine.dispose()
+
+
+def test_a_process_that_is_older_than_the_installed_package_does_not_write(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a scheduler that was not started again after an upgrade."""
+    monkeypatch.setattr(ledger_engine, "newest", lambda: "0001")
+    with pytest.raises(LedgerError, match="start Airflow's scheduler again"):
+        migrate(engine)
 
 
 def test_a_look_is_answered_by_a_replica_that_takes_no_changes(postgres_engine: Engine) -> None:

@@ -177,8 +177,13 @@ class TestConf:
 
     def test_other_masters_send_the_jars_and_choose_their_own_host(self) -> None:
         conf = runtime.session_conf("spark://spark-master:7077")
-        assert conf["spark.jars"] == conf["spark.driver.extraClassPath"] == str(runtime.jars()[0])
-        assert not {"spark.driver.host", "spark.authenticate"} & set(conf)
+        assert conf["spark.jars"] == str(runtime.jars()[0])
+        assert not {"spark.driver.extraClassPath", "spark.driver.host", "spark.authenticate"} & set(conf)
+
+    def test_a_pipelines_class_path_goes_behind_ours(self) -> None:
+        conf = runtime.session_conf("local[2]")
+        asked = runtime.with_asked(conf, {"spark.driver.extraClassPath": "/opt/codec.jar"})
+        assert asked["spark.driver.extraClassPath"] == f"{runtime.jars()[0]}{os.pathsep}/opt/codec.jar"
 
     def test_an_endpoint_of_s3_reaches_the_jvm_only_where_s3_is_asked_for(
         self, monkeypatch: pytest.MonkeyPatch

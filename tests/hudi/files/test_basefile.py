@@ -465,6 +465,10 @@ handover.admit(storage, instant)
 handover.write_owner(storage, instant, handover.Owner("t", "p", 1))
 for name in ("files/a.parquet", "files/b.parquet", "files/c.parquet", "misfits.arrows"):
     (here / name).touch()
+outside = here.parents[3] / "outside"
+outside.mkdir()
+(outside / "precious").touch()
+(here / "files" / "link").symlink_to(outside)
 held = [here / name for name in sys.argv[3:]]
 for file in held:
     subprocess.run(["mount", "--bind", file, file], check=True)
@@ -484,6 +488,7 @@ def test_a_file_that_is_held_open_stops_nobody_and_stays_alone(storage: Storage,
     assert subprocess.check_output(command, text=True).split() == [held.rpartition("/")[2]]
     handover.delete(storage, INSTANT)
     assert storage.names(handover.folder(INSTANT)) is None
+    assert (Path(storage.full("")).parent / "outside" / "precious").exists()
 
 
 def test_notes_that_cannot_be_deleted_are_an_error(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
