@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TextIO
 
 from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, work_of
+from airflow_provider_slshudi.exceptions import LedgerUnavailable
 from airflow_provider_slshudi.ledger.records import Pruned
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ def add_to(commands: Commands) -> None:
 
 
 def _show(options: argparse.Namespace) -> int:
-    ledger = _hook().ledger_as_it_is()
+    try:
+        ledger = _hook().ledger()
+    except LedgerUnavailable:
+        # A replica answers whoever looks.
+        ledger = _hook().ledger_as_it_is()
     if options.transaction:
         _show_one(ledger, options)
         return 0
