@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import itertools
 import json
@@ -495,9 +496,16 @@ def test_notes_that_cannot_be_deleted_are_an_error(storage: Storage, monkeypatch
     storage.write(f"{handover.folder(INSTANT)}/owner.json", b"{}")
 
     def fail(self: Storage, path: str) -> None:
-        raise TimelineUnreadable(f"{path}: Input/output error", table=self.uri)
+        raise TimelineUnreadable(f"{path} cannot be deleted", table=self.uri) from OSError(code, "")
 
     monkeypatch.setattr(Storage, "delete_folder", fail)
+    code = errno.EBUSY
+    with pytest.raises(TimelineUnreadable):
+        handover.delete(storage, INSTANT)
+    # Without a note, only what is in use may stay.
+    storage.delete(f"{handover.folder(INSTANT)}/owner.json")
+    handover.delete(storage, INSTANT)
+    code = errno.EACCES
     with pytest.raises(TimelineUnreadable):
         handover.delete(storage, INSTANT)
 
