@@ -16,6 +16,7 @@ import pytest
 from airflow_provider_slshudi.exceptions import RuntimeMissing
 from airflow_provider_slshudi.job import warmup
 from airflow_provider_slshudi.spark import packages, runtime
+from tests.namespaces import unshared
 
 
 def fake_java(home: Path, version: str, returncode: int = 0) -> Path:
@@ -139,9 +140,7 @@ class TestJars:
 
     def test_a_machine_whose_name_nobody_knows_fetches_them(self, empty_cache: Path, offline: str) -> None:
         code = "import sys; from airflow_provider_slshudi.spark.packages import _package; print(_package(sys.argv[1]))"
-        command = ["unshare", "--uts", "sh", "-c", 'hostname nobody-knows-me; exec "$@"', "sh"]
-        if subprocess.run([*command, "true"], capture_output=True).returncode:
-            pytest.skip("needs namespaces, which take root")
+        command = [*unshared("uts"), "sh", "-c", 'hostname nobody-knows-me; exec "$@"', "sh"]
         subprocess.run([*command, sys.executable, "-c", code, offline], check=True)
 
     def test_a_cache_that_cannot_be_written_names_itself_and_the_setting(

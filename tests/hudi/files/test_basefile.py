@@ -27,6 +27,7 @@ from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS
 from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.storage import Storage
+from tests.namespaces import unshared
 
 INSTANT = "20260101000000000"
 SEED = 6
@@ -483,9 +484,7 @@ print(*(path.name for path in here.rglob("*") if path.is_file()))
 @pytest.mark.parametrize("held", ["files/b.parquet", "misfits.arrows"])
 def test_a_file_that_is_held_open_stops_nobody_and_stays_alone(storage: Storage, held: str) -> None:
     """NFS and FUSE keep such a file, and its folder; here nobody may remove a mount point, which only root can make."""
-    if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
-        pytest.skip("needs namespaces, which take root")
-    command = ["unshare", "--mount", sys.executable, "-c", HELD, storage.uri, INSTANT, held]
+    command = [*unshared("mount"), sys.executable, "-c", HELD, storage.uri, INSTANT, held]
     assert subprocess.check_output(command, text=True).split() == [held.rpartition("/")[2]]
     handover.delete(storage, INSTANT)
     assert storage.names(handover.folder(INSTANT)) is None
