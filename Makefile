@@ -3,7 +3,7 @@ VENV := .venv
 # Many tests wait for processes that they start, so three files go on at a time on two cores; the longest come first.
 TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert chaos topology hosts outage crash-matrix crash-matrix-s3 canary worlds differential fuzz bench bench-exactness bench-growth bench-skipping bench-upsert constraints clean
+.PHONY: help setup demo test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert chaos topology hosts outage crash-matrix crash-matrix-s3 canary worlds differential fuzz bench bench-fixed bench-exactness bench-growth bench-skipping bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -86,6 +86,9 @@ bench: setup ## The local server per core; decoding beside the SDK's own; fixed 
 	@missed=; for part in local_server decode memory evenness fixed_cost throughput; do \
 		$(VENV)/bin/python benchmarks/$$part.py || missed="$$missed $$part"; \
 	done; [ -z "$$missed" ] || { echo "bench: missed a bar:$$missed" >&2; exit 1; }
+
+bench-fixed: setup ## What a small batch and an empty run cost, by kind of process, beside one spark-submit and a plain run
+	@$(VENV)/bin/python benchmarks/fixed_cost.py
 
 bench-exactness: setup ## What exactness costs, beside one process that writes and commits at once
 	@$(VENV)/bin/python benchmarks/exactness.py

@@ -295,8 +295,8 @@ def s3_store(bucket: str, secret: str = "") -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def s3_server(bucket: str, secret: str = "") -> Iterator[S3Store]:
-    """An S3 store with an empty bucket."""
+def s3_server(bucket: str, secret: str = "", domain: str = "") -> Iterator[S3Store]:
+    """An S3 store with an empty bucket, whose name may also stand before the `domain`."""
     from pyarrow import fs
 
     key = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": secret or "tests-secret", "AWS_REGION": "us-east-1"}
@@ -316,6 +316,7 @@ def s3_server(bucket: str, secret: str = "") -> Iterator[S3Store]:
             "-master.volumeSizeLimitMB=64",
             # As many as the disk has room for; eight of them are full after half a gigabyte.
             "-volume.max=0",
+            f"-s3.domainName={domain}",
             *(f"-{name}={port}" for name, port in ports.items()),
         ]
         answers = partial(_reachable, ports["s3.port"])

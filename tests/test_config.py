@@ -175,6 +175,7 @@ def test_schedules(schedule: str, every: object) -> None:
         ("quarantine", {"path": "/lake/q"}, "quarantine.path", "expected a URI"),
         ("quarantine", {"path": "s3://lake/clicks"}, "", "share a folder"),
         ("quarantine", {"path": "s3a://lake/clicks/aside"}, "", "share a folder"),
+        ("quarantine", {"path": "oss://lake/clicks/aside"}, "", "share a folder"),
         ("table.partition.bounds", {"rule": "fail"}, "table.partition.bounds", "give late, future or both"),
         ("table.partition.bounds", {"late": "soon"}, "table.partition.bounds.late", "expected a time like 30s"),
         ("checks", [{"name": "a"}], "checks[0]", "give one of every, batch, freshness"),

@@ -21,6 +21,7 @@ VOCABULARY = {
     "processes",
     "native",
     "numbered",
+    "objectstore",
     "storage",
     "types",
     "config",
@@ -37,7 +38,8 @@ ALLOWED: dict[str, set[str]] = {
     "processes": set(),
     "native": set(),
     "numbered": {"native"},
-    "storage": {"exceptions", "owners"},
+    "objectstore": set(),
+    "storage": {"exceptions", "owners", "objectstore"},
     "types": set(),
     "config": {"exceptions", "ranges", "types"},
     # What Airflow shows of DAGs and tasks.

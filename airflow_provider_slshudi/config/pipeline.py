@@ -26,6 +26,7 @@ from airflow_provider_slshudi.config.values import (
     parse_size,
     pause,
     refuse_secret,
+    scheme_and_place,
 )
 from airflow_provider_slshudi.types.datatypes import DataType, Decimal, Scalar, has_bounds, parse_type
 
@@ -214,9 +215,9 @@ class Pipeline(Model):
     def _quarantine_apart(self) -> Pipeline:
         if self.quarantines and self.table.upsert is not None:
             raise ValueError("a quarantine is for tables that are appended to: upsert has `nullify` and `fail`")
-        # s3:// and s3a:// are one store.
-        table, beside = (f"{path}/".replace("s3a://", "s3://") for path in (self.table.path, self.quarantine_path))
-        if table.startswith(beside) or beside.startswith(table):
+        # One object store has several schemes.
+        (of, table), (other, beside) = (scheme_and_place(f"{at}/") for at in (self.table.path, self.quarantine_path))
+        if (of == "file") == (other == "file") and (table.startswith(beside) or beside.startswith(table)):
             raise ValueError(f"quarantine.path {self.quarantine_path} and table.path {self.table.path} share a folder")
         return self
 

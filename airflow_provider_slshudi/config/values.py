@@ -66,8 +66,10 @@ def _check_metastore(value: str) -> str:
 
 def _check_path(value: str) -> str:
     """The path as it stands, as Hadoop takes it: `#`, `%`, spaces and letters of any script are parts of names."""
-    if not re.fullmatch(r"(file:(//)?(?=/[^/])|s3a?://[^/]+(?=//?[^/]))/.+", value, re.DOTALL):
-        raise ValueError("expected a URI like file:///lake/events or s3a://bucket/lake/events")
+    if not re.fullmatch(r"(file:(//)?(?=/[^/])|(s3a?|oss)://[^/]+(?=//?[^/]))/.+", value, re.DOTALL):
+        raise ValueError(
+            "expected a URI like file:///lake/events, s3a://bucket/lake/events or oss://bucket/lake/events"
+        )
     path = value.rstrip("/")
     if odd := sorted({letter for letter in path if letter in "*?[]{}\\" or not letter.isprintable()}):
         raise ValueError(

@@ -133,7 +133,7 @@ def cache() -> Seen:
 
 
 def jars(s3: bool) -> Seen:
-    """Hudi's jars, or with `s3` those that reach an S3 store."""
+    """Hudi's jars, or with `s3` those that reach an object store."""
     package = packages.S3_PACKAGE if s3 else packages.HUDI_PACKAGE
     found = packages.kept(package)
     if found is None:

@@ -78,7 +78,7 @@ def _of(pipeline: Pipeline, database: Database) -> list[Check]:
     if (packed := pipeline.spark.archive) is not None:
         checks.append(Check("executors", lambda: archive.fits(packed)))
     if not table.startswith("file:"):
-        checks.append(Check("S3", lambda: machine.jars(True)))
+        checks.append(Check("object store", lambda: machine.jars(True)))
     checks += Place(table, lambda: database.has_written(pipeline.name)).checks("table")
     if pipeline.quarantines:
         checks += Place(pipeline.quarantine_path, lambda: False).checks("quarantine")

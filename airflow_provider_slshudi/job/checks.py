@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.config.pipeline import Check, Pipeline
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.hudi.client.gateway import hadoop_path
 from airflow_provider_slshudi.hudi.schema import RECORD_KEY, table_columns
 from airflow_provider_slshudi.notes.handover import CheckResult
+from airflow_provider_slshudi.objectstore import hadoop_path
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

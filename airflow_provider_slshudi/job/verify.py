@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.hudi.client.gateway import hadoop_path
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.job.compare import compare
 from airflow_provider_slshudi.job.recount import recount
 from airflow_provider_slshudi.notes import verification
+from airflow_provider_slshudi.objectstore import hadoop_path
 from airflow_provider_slshudi.ranges import Density, Range
 from airflow_provider_slshudi.storage import Storage
 

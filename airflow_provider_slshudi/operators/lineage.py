@@ -125,7 +125,7 @@ def table_name(path: str) -> tuple[str, str]:
         return scheme, place
     bucket, _, key = place.partition("/")
     # s3a:// is Hadoop's way to the same store. What is before an @ is nobody's business.
-    return f"s3://{bucket.rpartition('@')[2]}", key.lstrip("/")
+    return f"{scheme.removesuffix('a')}://{bucket.rpartition('@')[2]}", key.lstrip("/")
 
 
 def _logstore(pipeline: Pipeline, batches: Sequence[Batch]) -> InputDataset:

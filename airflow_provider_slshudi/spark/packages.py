@@ -246,7 +246,7 @@ def staging(name: str) -> Iterator[Path]:
 
 
 def jars(s3: bool = False) -> list[Path]:
-    """The jars of Hudi, and with `s3` those that let the JVM reach an S3 store; fetches jars that are missing.
+    """The jars of Hudi, and with `s3` those that let the JVM reach an object store; fetches jars that are missing.
 
     Raises RuntimeMissing if they cannot be fetched.
     """

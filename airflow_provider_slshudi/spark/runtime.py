@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from py4j.protocol import Py4JError
 
-from airflow_provider_slshudi import owners
+from airflow_provider_slshudi import objectstore, owners
 from airflow_provider_slshudi.exceptions import RuntimeMissing
 from airflow_provider_slshudi.spark import packages
 from airflow_provider_slshudi.spark.packages import (
@@ -87,8 +87,8 @@ def session_conf(master: str, s3: bool = False) -> dict[str, str]:
     """Spark settings that every use of Hudi shares, for this master; `spark.master` itself is not among them.
 
     With a local master Hudi is on the JVM's own class path, and comes from the archive; any other master sends the jars
-    to its executors, and leaves the class path to the cluster's own settings. With `s3`, Spark reaches tables at
-    AWS_ENDPOINT_URL if that is set. Raises RuntimeMissing if the jars cannot be fetched.
+    to its executors, and leaves the class path to the cluster's own settings. With `s3`, Spark reaches tables in an
+    object store. Raises RuntimeMissing if the jars cannot be fetched.
     """
     return _conf(master, s3, _shared(s3) if master.startswith("local") else [])
 
@@ -136,11 +136,7 @@ def _conf(master: str, s3: bool, of_driver: Sequence[str], of_executors: Sequenc
     else:
         conf["spark.jars"] = ",".join(paths)
         conf |= cluster_conf(master)
-    if s3 and (endpoint := os.environ.get("AWS_ENDPOINT_URL")):
-        # Hadoop's S3 client does not know the variable that others follow.
-        conf["spark.hadoop.fs.s3a.endpoint"] = endpoint
-        conf["spark.hadoop.fs.s3a.path.style.access"] = "true"
-    return conf
+    return conf | objectstore.hadoop_conf() if s3 else conf
 
 
 def with_asked(conf: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, str]:

@@ -113,6 +113,7 @@ def test_the_commit_updates_the_tables_asset(pipelines: Path, tmp_path: Path) ->
     elsewhere = settings.pipeline("ad_events").model_dump()
     for path, uri in (
         ("s3a://bucket/lake/ads", "hudi://bucket/lake/ads"),
+        ("oss://bucket/lake/ads", "hudi://bucket/lake/ads"),
         ("file:/lake/ads", "hudi://localhost/lake/ads"),
     ):
         elsewhere["table"]["path"] = path

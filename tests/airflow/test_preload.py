@@ -23,6 +23,7 @@ def imported(*command: str) -> int:
     return int(subprocess.check_output([sys.executable, "-c", CODE, *command], text=True).splitlines()[-1])
 
 
+@pytest.mark.long
 def test_the_scheduler_imports_what_tasks_import_and_nobody_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
     assert imported("scheduler") == 3
     assert imported("dag-processor") == imported("triggerer") == imported("scheduler", "task") == 0

@@ -14,7 +14,6 @@ from sqlalchemy import Engine, create_engine, make_url, text, update
 
 from airflow_provider_slshudi.exceptions import JobFailed
 from airflow_provider_slshudi.hudi.actions import action
-from airflow_provider_slshudi.hudi.client.gateway import hadoop_path
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
@@ -22,6 +21,7 @@ from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.local.process import LocalSls
+from airflow_provider_slshudi.objectstore import hadoop_path
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import maintain, metadata, plan, steps
 from airflow_provider_slshudi.protocol.rewrite import Rewritten, cluster, compact
@@ -207,7 +207,7 @@ class World:
             self.put(_LOGS)
             yield line
             for table in tables(line.work):
-                table.filesystem.delete_dir(table.full(""))
+                table.delete_folder("")
         shutil.rmtree(folder)
 
     def spark_faults(self, work: Work) -> list[str]:

@@ -269,6 +269,7 @@ class _Killed(BaseException):
     """The process ends."""
 
 
+@pytest.mark.long
 def test_a_migration_on_mysql_that_is_killed_at_any_statement_is_ended_by_the_next(fresh_mariadb: Engine) -> None:
     left, done = 0, list[str]()
 

@@ -148,6 +148,7 @@ def test_a_fence_that_is_left_out_is_found(plant: Plant, promise: str, cases: li
     assert find(lambda world: None, cases) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("plant", "promise"), [(no_fence_nor_sweep, "no commit lists"), (no_lease, "completed twice")])
 def test_a_fence_that_is_left_out_is_found_by_chance(plant: Plant, promise: str) -> None:
     """Of 24 searches 9 and 14 found it: that none of SEARCHES does has a chance of one in a hundred million."""

@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
+from typing_extensions import Self
+
 _HOP = {"connection", "keep-alive", "transfer-encoding", "expect"}
 
 
@@ -66,6 +68,13 @@ class Proxy:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # Headers and content sent apart wait for one another's acknowledgement.
+            wbufsize = -1
+
+            def handle_expect_100(self) -> bool:
+                told = super().handle_expect_100()
+                self.wfile.flush()
+                return told
 
             def handle_one_request(self) -> None:
                 # A client that has ended may leave half a request.
@@ -85,7 +94,7 @@ class Proxy:
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     @contextmanager
-    def running(self) -> Iterator[Proxy]:
+    def running(self) -> Iterator[Self]:
         """Serves."""
         thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         thread.start()
@@ -105,8 +114,15 @@ class Proxy:
         self.plan = Plan()
         return self.plan
 
+    def refusal(self, client: BaseHTTPRequestHandler) -> tuple[int, str] | None:
+        """Status and code of the store's answer to a request that it does not take."""
+        return None
+
     def _pass(self, client: BaseHTTPRequestHandler) -> None:
         body = _body(client)
+        if (refused := self.refusal(client)) is not None:
+            _answer(client, refused[0], [], f"<Error><Code>{refused[1]}</Code></Error>".encode())
+            return
         with self._lock:
             fault = self.plan.of(f"{client.command} {client.path}")
         if fault in (Fault.REFUSED, Fault.GONE):

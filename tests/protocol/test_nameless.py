@@ -55,6 +55,7 @@ def place() -> Iterator[Path]:
         yield made
 
 
+@pytest.mark.long
 def test_a_batch_by_a_user_without_name_and_home(place: Path, tmp_path: Path) -> None:
     """Where tests do not run as root they have but their own user, who keeps the name and loses HOME."""
     with LocalSls(tmp_path) as server:

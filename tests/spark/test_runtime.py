@@ -280,6 +280,7 @@ class TestArchive:
         assert runtime.make_archive() is None
         assert "timed out" in (runtime.cache_dir() / "archive.log").read_text()
 
+    @pytest.mark.long
     @pytest.mark.parametrize(
         "settings", [runtime.control_conf, partial(runtime.session_conf, "local[2]")], ids=["control", "session"]
     )

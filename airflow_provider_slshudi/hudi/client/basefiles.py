@@ -6,9 +6,10 @@ from collections.abc import Callable
 from functools import cache
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.hudi.client.gateway import Gateway, hadoop_path
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.files.slices import Slice
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
+from airflow_provider_slshudi.objectstore import hadoop_path
 from airflow_provider_slshudi.storage import Storage
 
 

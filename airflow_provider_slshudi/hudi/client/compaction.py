@@ -11,12 +11,13 @@ from collections.abc import Callable
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.hudi.actions import COMPACTION as ACTION
-from airflow_provider_slshudi.hudi.client.gateway import Gateway, hadoop_path
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.instants import new_instant_time
 from airflow_provider_slshudi.hudi.client.rewriting import FILES, by_todays_calendar, completing, owner, write_stats
 from airflow_provider_slshudi.hudi.client.writer import client
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.notes.rewrite import Written
+from airflow_provider_slshudi.objectstore import hadoop_path
 from airflow_provider_slshudi.storage import Storage
 
 COMPACT_AFTER = "hoodie.compact.inline.max.delta.commits"

@@ -116,8 +116,3 @@ def _forget_sources(jvm: Any, hadoop_conf: Any) -> None:
 def standard_input() -> str:
     """The standard input of spark-submit, which is the JVM's and not this interpreter's."""
     return bytes(getattr(driver_jvm().java.lang.System, "in").readAllBytes()).decode()
-
-
-def hadoop_path(uri: str) -> str:
-    """A table's path as Hadoop's file systems name it."""
-    return uri.replace("s3://", "s3a://", 1)

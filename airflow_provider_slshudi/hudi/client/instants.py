@@ -13,11 +13,12 @@ from airflow_provider_slshudi.exceptions import TableError, TableMismatch
 from airflow_provider_slshudi.hudi import evolution
 from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION
 from airflow_provider_slshudi.hudi.client import clock
-from airflow_provider_slshudi.hudi.client.gateway import Gateway, hadoop_path
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.hudi.statistics import Indexes
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.objectstore import hadoop_path
 from airflow_provider_slshudi.storage import Storage
 
 _PROPERTIES = {

@@ -16,7 +16,7 @@ from airflow_provider_slshudi.hudi import evolution, properties, statistics
 from airflow_provider_slshudi.hudi.actions import CLUSTERING
 from airflow_provider_slshudi.hudi.client import clustering
 from airflow_provider_slshudi.hudi.client.basefiles import committed_files
-from airflow_provider_slshudi.hudi.client.gateway import Gateway, hadoop_path
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.instants import new_instant_time
 from airflow_provider_slshudi.hudi.client.rewriting import owner
 from airflow_provider_slshudi.hudi.client.writer import client
@@ -25,6 +25,7 @@ from airflow_provider_slshudi.hudi.files.slices import Slice
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.notes.mending import Findings
+from airflow_provider_slshudi.objectstore import hadoop_path
 from airflow_provider_slshudi.storage import Storage
 
 if TYPE_CHECKING:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.hudi import leftovers
-from airflow_provider_slshudi.hudi.client.gateway import Gateway, hadoop_path
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.writer import client
 from airflow_provider_slshudi.hudi.statistics import Indexes
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.notes.metadata import EXAMPLES, Comparison
+from airflow_provider_slshudi.objectstore import hadoop_path
 from airflow_provider_slshudi.storage import Storage
 
 

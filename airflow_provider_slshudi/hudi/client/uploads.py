@@ -11,7 +11,8 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from airflow_provider_slshudi.hudi.client.gateway import Gateway, hadoop_path
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.objectstore import hadoop_path
 
 OLD = timedelta(days=1)
 """So long no file takes to write, whatever clocks say."""

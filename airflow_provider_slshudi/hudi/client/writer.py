@@ -10,9 +10,10 @@ from airflow_provider_slshudi.config.options import PROTOCOL_OPTIONS
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.table import Upsert
 from airflow_provider_slshudi.hudi import evolution, statistics
-from airflow_provider_slshudi.hudi.client.gateway import Gateway, hadoop_path
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
+from airflow_provider_slshudi.objectstore import hadoop_path
 from airflow_provider_slshudi.storage import Storage
 
 

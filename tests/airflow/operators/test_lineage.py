@@ -216,6 +216,7 @@ def transformed(description: str) -> Json:
         ("s3://bucket/lake/events", ("s3://bucket", "lake/events")),
         ("s3a://bucket/lake/events", ("s3://bucket", "lake/events")),
         ("s3a://key:secret@bucket/events", ("s3://bucket", "events")),
+        ("oss://bucket/lake/events", ("oss://bucket", "lake/events")),
     ],
 )
 def test_a_table_has_the_name_by_which_others_find_it(path: str, name: tuple[str, str]) -> None:

@@ -186,6 +186,7 @@ leave(gateway.jvm)
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not FAKETIME.exists(), reason="libfaketime is not installed")
 def test_the_end_of_summer_time_and_a_clock_that_is_set_back_by_an_hour(tmp_path: Path) -> None:
     """One process in New York, on the day when 01:50 is followed by 01:10."""

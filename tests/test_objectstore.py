@@ -1,0 +1,161 @@
+"""What an object store's two clients are told, by the variables of the machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_provider_slshudi import objectstore
+from airflow_provider_slshudi.exceptions import TableError, TimelineUnreadable
+from airflow_provider_slshudi.storage import Storage
+from tests.oss import Oss, oss_store
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The machine's variables, of which none is set."""
+    for name in ("AWS_ENDPOINT_URL", "AWS_REGION", *objectstore.CHECKSUMS):
+        # What the code sets by itself goes with the test.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "region"),
+    [
+        ("https://s3.oss-cn-hangzhou.aliyuncs.com", "cn-hangzhou"),
+        ("https://s3.oss-cn-hangzhou-internal.aliyuncs.com", "cn-hangzhou"),
+        ("https://oss-ap-southeast-1.aliyuncs.com/", "ap-southeast-1"),
+        ("http://s3.oss-us-west-1.aliyuncs.com:80", "us-west-1"),
+    ],
+)
+def test_oss_is_asked_by_the_buckets_own_host(asked: pytest.MonkeyPatch, endpoint: str, region: str) -> None:
+    asked.setenv("AWS_ENDPOINT_URL", endpoint)
+    assert objectstore.is_oss()
+    assert objectstore.arrow_options() == {
+        "endpoint_override": endpoint,
+        "force_virtual_addressing": True,
+        "region": region,
+        "check_directory_existence_before_creation": True,
+    }
+    assert objectstore.hadoop_conf() == {
+        "spark.hadoop.fs.s3a.endpoint": endpoint,
+        "spark.hadoop.fs.s3a.path.style.access": "false",
+        "spark.hadoop.fs.s3a.endpoint.region": region,
+    }
+    asked.setenv("AWS_REGION", "eu-central-1")
+    assert objectstore.arrow_options()["region"] == "eu-central-1"
+
+
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:8333", "https://minio.oss.example.com", "https://boss-1.test"])
+def test_another_store_is_asked_by_paths(asked: pytest.MonkeyPatch, endpoint: str) -> None:
+    asked.setenv("AWS_ENDPOINT_URL", endpoint)
+    assert not objectstore.is_oss()
+    assert objectstore.arrow_options() == {"endpoint_override": endpoint}
+    assert objectstore.hadoop_conf() == {
+        "spark.hadoop.fs.s3a.endpoint": endpoint,
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+    }
+
+
+@pytest.mark.parametrize("endpoint", [None, ""])
+def test_without_an_endpoint_aws_is_asked_as_it_wants(asked: pytest.MonkeyPatch, endpoint: str | None) -> None:
+    if endpoint is not None:
+        asked.setenv("AWS_ENDPOINT_URL", endpoint)
+    assert objectstore.arrow_options() == {"endpoint_override": None}
+    assert objectstore.hadoop_conf() == {}
+
+
+def test_checksums_of_ones_own_choice_stay(asked: pytest.MonkeyPatch) -> None:
+    asked.setenv("AWS_ENDPOINT_URL", "https://s3.oss-cn-hangzhou.aliyuncs.com")
+    asked.setenv(objectstore.CHECKSUMS[0], "when_supported")
+    objectstore.arrow_options()
+    assert [os.environ[name] for name in objectstore.CHECKSUMS] == ["when_supported", "when_required"]
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("file:///lake/s3://events", "file:///lake/s3://events"),
+        ("s3://lake/events", "s3a://lake/events"),
+        ("s3a://lake/oss://events", "s3a://lake/oss://events"),
+        ("oss://lake/events", "s3a://lake/events"),
+    ],
+)
+def test_hadoop_has_one_scheme_for_all_stores(path: str, found: str) -> None:
+    assert objectstore.hadoop_path(path) == found
+
+
+def test_a_table_in_oss_needs_to_know_where_that_is(asked: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TableError, match=r"AWS_ENDPOINT_URL is not set.*https://s3\.oss-REGION-internal") as caught:
+        Storage("oss://lake/events").read("file")
+    assert caught.value.table == "oss://lake/events"
+
+
+@pytest.fixture(scope="module")
+def oss(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oss]:
+    """A store with OSS's rules and the bucket `lake`, which the machine's variables name."""
+    with oss_store("lake", tmp_path_factory.mktemp("oss")) as (variables, store), pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_REGION", *objectstore.CHECKSUMS):
+            patch.setenv(name, "")
+            patch.delenv(name)
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        yield store
+
+
+@pytest.mark.parametrize("size", [0, 1, 12 << 20])
+def test_files_are_written_read_and_deleted_in_oss(oss: Oss, size: int) -> None:
+    storage = Storage("oss://lake/files")
+    storage.write("a/b/file", b"x" * size)
+    assert storage.read("a/b/file") == b"x" * size
+    storage.delete("a/b/file")
+    assert storage.files("") == [] and oss.refusals == []
+
+
+def test_a_folder_goes_from_oss_with_all_below_it_and_nothing_beside_it(oss: Oss) -> None:
+    storage = Storage("oss://lake/folders")
+    for name in ("a", "b/c", "b/d/e", "b/d/f/g/h", "bc/i"):
+        storage.write(name, b"x")
+    storage.delete_folder("b")
+    storage.delete_folder("none")
+    assert (sorted(storage.names("") or []), sorted(storage.files(""))) == (["a", "bc"], ["a", "bc/i"])
+    assert oss.refusals == []
+
+
+@pytest.mark.parametrize(
+    ("without", "refused"),
+    [
+        ("force_virtual_addressing", "SecondLevelDomainForbidden"),
+        ("checksums", "InvalidArgument"),
+        ("_empty", "MissingArgument"),
+    ],
+)
+def test_without_what_oss_needs_it_refuses(
+    oss: Oss, monkeypatch: pytest.MonkeyPatch, without: str, refused: str
+) -> None:
+    options = {name: value for name, value in objectstore.arrow_options().items() if name != without}
+    monkeypatch.setattr(objectstore, "arrow_options", lambda: options)
+    monkeypatch.setattr(Storage, "_empty", Storage._empty if without != "_empty" else lambda self, path: None)
+    if without == "checksums":
+        monkeypatch.setenv(objectstore.CHECKSUMS[0], "when_supported")
+    storage = Storage(f"oss://lake/{without}")
+    with pytest.raises(TimelineUnreadable):
+        storage.write("a/file", b"x")
+        storage.delete_folder("a")
+    assert {refusal.rpartition(" ")[2] for refusal in oss.refusals} == {refused}
+    oss.refusals.clear()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_batches_commits_and_services_ask_nothing_of_oss_that_it_refuses() -> None:
+    done = subprocess.run([sys.executable, "-m", "tests.oss"], capture_output=True, text=True)
+    print(done.stdout, done.stderr)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1] == "oss: 0 requests refused"
