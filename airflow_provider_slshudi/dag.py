@@ -10,19 +10,21 @@ one raises ConfigError with file and line, which Airflow shows as the DAG's impo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from airflow.sdk import DAG, Param, TaskGroup
+from airflow.sdk import DAG, AssetAlias, Param, TaskGroup
 from airflow.sdk.configuration import conf
 
 from airflow_provider_slshudi import dagfile, doc_md, settings
 from airflow_provider_slshudi.assets import settled_alias, table_asset
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.values import every
 from airflow_provider_slshudi.notes.acts import Act
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
 from airflow_provider_slshudi.operators.catalog import SlsHudiSyncOperator
+from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiLookOperator
 from airflow_provider_slshudi.operators.maintain import (
     SlsHudiArchiveOperator,
     SlsHudiCleanOperator,
@@ -87,6 +89,45 @@ def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     with _dag(found, "tail", dag_kwargs, **given) as dag:
         micro_batch(pipeline)
     return _explained(found, dag)
+
+
+def fleet_dag(pipelines: Sequence[str], name: str = "fleet", **dag_kwargs: Any) -> DAG:
+    """`{name}`: what `tail_dag` does, for many pipelines in one DAG, every minute unless `schedule` says otherwise.
+
+    A run looks at all of them at once, and starts a task for each that has something to do: its whole transaction.
+    Pipelines with nothing new cost a look. One that fails, is slow or needs a person holds up no other: more runs may
+    be there, and each passes over what another works on. The `schedule` of a pipeline's file is not used, and no file
+    is read here: one that is wrong fails its own task.
+
+    A pipeline belongs to one fleet, or has a tail of its own. Backfills, maintenance and the like stay DAGs of each.
+
+    Args:
+        pipelines: names or files; or one folder's path, for all files in it.
+        name: the DAG's id.
+        dag_kwargs: the DAG's arguments; they replace ours. `max_active_tasks` says how many batches go on at a time.
+
+    Raises:
+        ConfigError: there is no such folder, or no pipeline, or one is named twice.
+    """
+    names = settings.fleet(pipelines, dagfile.calling())
+    schedule = dag_kwargs.pop("schedule", "1m")
+    schedule = every(schedule) if isinstance(schedule, str) else schedule
+    runs = _tails(schedule, "dagrun_timeout" in dag_kwargs)
+    given = {"schedule": schedule, "max_active_runs": runs, "description": f"{len(names)} pipelines: what is new"}
+    stems = [*map(settings.stem, names)]
+    owner = (dag_kwargs.get("default_args") or {}).get("owner", "")
+    page = doc_md.of_fleet(stems, schedule, _named(owner))
+    with _made(name, stems, {**given, "doc_md": page, **dag_kwargs}) as dag:
+        look = SlsHudiLookOperator(task_id="look", pipelines=names)
+        batch = SlsHudiBatchOperator.partial(
+            task_id="batch",
+            map_index_template="{{ task.called }}",
+            outlets=[AssetAlias(f"hudi_{name}_settled")],
+            doc_md=doc_md.of_fleets_task("batch", _named(owner)),
+        )
+        batch.expand(pipeline=look.output)
+        look.doc_md = doc_md.of_fleets_task("look", _named(owner))
+    return dag
 
 
 def backfill_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
@@ -255,20 +296,25 @@ def _tails(schedule: Any, timed: bool) -> int:
 
 
 def _dag(pipeline: Pipeline, role: str, dag_kwargs: dict[str, Any], **ours: Any) -> DAG:
+    given = {"schedule": None, **ours, **dag_kwargs}
+    owner = (given.get("default_args") or {}).get("owner", "")
+    page = doc_md.of_dag(pipeline, role, given["schedule"], _named(owner))
+    return _made(f"{pipeline.name}_{role}", [pipeline.name], {"doc_md": page, **given})
+
+
+def _made(dag_id: str, pipelines: Iterable[str], given: dict[str, Any]) -> DAG:
     defaults: dict[str, Any] = {
-        "dag_id": f"{pipeline.name}_{role}",
-        "schedule": None,
+        "dag_id": dag_id,
         "start_date": datetime(2024, 1, 1, tzinfo=timezone.utc),
         "catchup": False,
         "max_active_runs": 1,
     }
-    given = {**defaults, **ours, **dag_kwargs}
+    given = {**defaults, **given}
     # By these tags the pages know whose DAG it is.
-    known_by = [tag for tag in ("slshudi", tag_of(pipeline.name)) if tag is not None]
+    known_by = [tag for tag in ("slshudi", *map(tag_of, pipelines)) if tag is not None]
     given["tags"] = [*dict.fromkeys([*known_by, *(given.get("tags") or ())])]
     given["default_args"] = {**_RETRIES, **(given.get("default_args") or {})}
-    page = doc_md.of_dag(pipeline, role, given["schedule"], _named(given["default_args"].get("owner", "")))
-    dag = DAG(**{"doc_md": page, **given})
+    dag = DAG(**given)
     if (file := dagfile.calling()) is not None:
         # As Airflow does once it has parsed the file; a DAG that somebody imports without it would seem to be of here.
         dag.fileloc = str(file.path)

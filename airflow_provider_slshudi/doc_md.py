@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import astuple, dataclass
 from datetime import timedelta
 
@@ -311,6 +312,46 @@ _TASKS = {
 }
 
 
+_FLEET = _Page(
+    "Looks at many pipelines at once, and brings what is new of each into its table exactly once. Each pipeline that "
+    "has something to do gets a task `batch` of its own, which is one transaction: settle, plan, open, append, record, "
+    "commit. One that fails, is slow or needs a person holds up no other.",
+    "where the shards of each logstore end; then, of those with news, up to `batch.max_bytes` each.",
+    "for each pipeline with news one commit of its table, one transaction of the ledger, one event of the asset "
+    "`hudi_NAME`.",
+    "which cursors are read: in the ledger, and in each table's own commits.",
+    "**success**: each pipeline with news has its batch, or nothing was new. **failed**: the `batch` of at least one "
+    "pipeline failed; its name is the task's, and the others' batches are in their tables. **running** for long: a "
+    "batch is large; the next run goes on with the other pipelines.",
+    "Clear a failed `batch`, or leave it: the next run decides what it left. Marking a run or a task moves no data.",
+    "Look at the page of the pipeline that the failed task names. " + _LAST_LINE,
+)
+_OF_FLEET = {
+    "look": _Page(
+        "Finds the pipelines that have something to do: unread logs, a batch that an earlier run left, or a service "
+        "that does not answer. The logs that expire first come first.",
+        "the ledger, and where the shards of each logstore end.",
+        "what it saw of each logstore, into the ledger.",
+        "the names of the pipelines: returned.",
+        "**success**: a task for each of these pipelines follows, or none. **failed**: the ledger does not answer.",
+        "Safe, as often as you like.",
+        _LAST_LINE,
+    ),
+    "batch": _Page(
+        "Decides what earlier runs left of the pipeline that names this task, then plans, writes, records and commits "
+        "its next batch.",
+        "the ledger, the table's timeline, and the logs of the batch.",
+        "one commit of the table with the batch's ranges in its extra metadata; the transaction in the ledger; an "
+        "event of the asset `hudi_NAME`.",
+        "`transaction`, `kind`, `instant`, `rows`, `bytes`: returned, and the event's `extra`.",
+        "**success**: the batch is in the table. **skipped**: nothing is new, or another run works on the pipeline's "
+        "batch. **failed**: the error says at what; the batch is in the table wholly or not at all.",
+        "Safe: it first decides what an earlier try or run left. Marking it moves no data.",
+        _LEAVE.replace("The next run's `settle`", "The next run's `batch`") + " " + _LAST_LINE,
+    ),
+}
+
+
 def of_dag(pipeline: Pipeline, role: str, schedule: object, owner: str = "") -> str:
     """The page of a pipeline's DAG.
 
@@ -320,8 +361,8 @@ def of_dag(pipeline: Pipeline, role: str, schedule: object, owner: str = "") -> 
         schedule: the DAG's schedule.
         owner: whom to ask; empty if nobody is named.
     """
-    when = "by hand" if schedule is None else f"every {schedule}" if isinstance(schedule, timedelta) else f"{schedule}"
-    return _written(_DAGS[role], f"# {role} of the pipeline `{pipeline.name}`", pipeline, owner, {"Runs": when})
+    title = f"# {role} of the pipeline `{pipeline.name}`"
+    return _written(_DAGS[role], title, pipeline, owner, {"Runs": _when(schedule)})
 
 
 def of_task(pipeline: Pipeline, step: str, owner: str = "") -> str:
@@ -330,17 +371,31 @@ def of_task(pipeline: Pipeline, step: str, owner: str = "") -> str:
     return _written(_TASKS[step], title, pipeline, owner, {})
 
 
+def of_fleet(pipelines: Collection[str], schedule: object, owner: str = "") -> str:
+    """The page of a fleet's DAG; arguments as in `of_dag`."""
+    listed = ", ".join(f"`{name}`" for name in pipelines)
+    items = {"Pipelines": f"{len(pipelines)}: {listed}", "Runs": _when(schedule)}
+    return _page(_FLEET, f"# fleet of {len(pipelines)} pipelines", items, owner)
+
+
+def of_fleets_task(step: str, owner: str = "") -> str:
+    """The page of a fleet's task; arguments as in `of_task`."""
+    return _page(_OF_FLEET[step], f"# {step} of a fleet", {}, owner)
+
+
+def _when(schedule: object) -> str:
+    return "by hand" if schedule is None else f"every {schedule}" if isinstance(schedule, timedelta) else f"{schedule}"
+
+
 def _written(texts: _Page, title: str, pipeline: Pipeline, owner: str, more: dict[str, str]) -> str:
     names = {"name": pipeline.name, "source": pipeline.source.identity, "table": pipeline.table.path}
     page = _Page(*(text.format(**names) for text in astuple(texts)))
-    items = {
-        "Source": f"`{pipeline.source.identity}`",
-        "Table": f"`{pipeline.table.path}`",
-        **more,
-        "Reads": page.reads,
-        "Writes": page.writes,
-        "Keeps": page.keeps,
-    }
+    items = {"Source": f"`{pipeline.source.identity}`", "Table": f"`{pipeline.table.path}`", **more}
+    return _page(page, title, items, owner)
+
+
+def _page(page: _Page, title: str, more: dict[str, str], owner: str) -> str:
+    items = {**more, "Reads": page.reads, "Writes": page.writes, "Keeps": page.keeps}
     parts = [
         title,
         page.does,

@@ -12,19 +12,23 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-_OSS_HOST = re.compile(r"(?:^|\.)oss-(?P<region>[a-z0-9-]+?)(?:-internal)?\.")
-_ANY_REGION = "us-east-1"
+from airflow_provider_slshudi.exceptions import TableError
+
 CHECKSUMS = ("AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION")
+"""Variables that Arrow's client reads. https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html"""
+_ALIBABA = ".aliyuncs.com"
+_REGION = re.compile(r"(?:^|[.-])oss[.-](?P<region>(?:ap|cn|eu|me|na|rg|sa|us)-[a-z0-9-]+?)(?:-internal)?\.")
+_ANY_REGION = "us-east-1"
 
 
-def endpoint() -> str | None:
-    """Where the store is asked, None for AWS's own."""
-    return os.environ.get("AWS_ENDPOINT_URL") or None
+def is_stored(uri: str) -> bool:
+    """Whether a table's path is in an object store."""
+    return not uri.startswith("file:")
 
 
-def is_oss() -> bool:
-    """Whether the store is Alibaba Cloud's."""
-    return _oss() is not None
+def is_oss(uri: str) -> bool:
+    """Whether a table's path is in Alibaba Cloud's store: by its scheme, or where the endpoint is of Alibaba Cloud."""
+    return uri.startswith("oss:") or (is_stored(uri) and _host().endswith(_ALIBABA))
 
 
 def hadoop_path(uri: str) -> str:
@@ -32,35 +36,54 @@ def hadoop_path(uri: str) -> str:
     return re.sub(r"^(s3|oss)://", "s3a://", uri)
 
 
-def arrow_options() -> dict[str, Any]:
-    """Arguments of Arrow's S3FileSystem."""
-    options: dict[str, Any] = {"endpoint_override": endpoint()}
-    if is_oss():
+def arrow_options(uri: str) -> dict[str, Any]:
+    """Arguments of Arrow's S3FileSystem for a table's path.
+
+    Raises:
+        TableError: the path is in OSS, and no variable says where that is.
+    """
+    options: dict[str, Any] = {"endpoint_override": _endpoint(uri)}
+    if is_oss(uri):
         # Arrow has no setting for it. https://github.com/apache/iceberg-python/issues/2877
         for name in CHECKSUMS:
-            os.environ.setdefault(name, "when_required")
-        options |= {"force_virtual_addressing": True, "region": region()}
+            os.environ[name] = os.environ.get(name) or "when_required"
+        options |= {"force_virtual_addressing": True, "region": _region()}
         # After each object that goes, Arrow sees to its folder. Where objects go one by one, most have theirs.
         options["check_directory_existence_before_creation"] = True
     return options
 
 
-def hadoop_conf() -> dict[str, str]:
-    """Spark's settings for Hadoop's S3 client, which does not know the variables that others follow."""
-    asked = endpoint()
-    if asked is None:
+def hadoop_conf(uri: str) -> dict[str, str]:
+    """Spark's settings for Hadoop's S3 client, which does not know the variables that others follow; raises as
+    `arrow_options`."""
+    endpoint = _endpoint(uri)
+    if endpoint is None:
         return {}
-    conf = {"fs.s3a.endpoint": asked, "fs.s3a.path.style.access": str(not is_oss()).lower()}
-    if is_oss():
-        conf["fs.s3a.endpoint.region"] = region()
+    conf = {"fs.s3a.endpoint": endpoint, "fs.s3a.path.style.access": str(not is_oss(uri)).lower()}
+    if is_oss(uri):
+        conf["fs.s3a.endpoint.region"] = _region()
     return {f"spark.hadoop.{name}": value for name, value in conf.items()}
 
 
-def region() -> str:
-    """The region that signatures name: AWS_REGION, or OSS's own by its endpoint."""
-    oss = _oss()
-    return os.environ.get("AWS_REGION") or (oss["region"] if oss else _ANY_REGION)
+def _endpoint(uri: str) -> str | None:
+    """Where the store is asked, None for AWS's own."""
+    found = os.environ.get("AWS_ENDPOINT_URL") or None
+    if found is None and uri.startswith("oss:"):
+        raise TableError(
+            f"{uri}: AWS_ENDPOINT_URL is not set, so Amazon would be asked. Set it to OSS's endpoint for S3's clients, "
+            "https://s3.oss-REGION-internal.aliyuncs.com, on every machine",
+            table=uri,
+        )
+    return found
 
 
-def _oss() -> re.Match[str] | None:
-    return _OSS_HOST.search(urlsplit(endpoint() or "").hostname or "")
+def _host() -> str:
+    """The endpoint's host; it may stand there without a scheme."""
+    found = (os.environ.get("AWS_ENDPOINT_URL") or "").strip()
+    return urlsplit(found if "://" in found else f"//{found}").hostname or ""
+
+
+def _region() -> str:
+    """The region that OSS's signatures name: AWS_REGION, or the endpoint's own where its name tells it."""
+    named = _REGION.search(_host())
+    return os.environ.get("AWS_REGION") or (named["region"] if named else _ANY_REGION)

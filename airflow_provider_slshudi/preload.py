@@ -22,12 +22,12 @@ def on_starting(component: object) -> None:
     """Airflow's call where one of its processes begins its work, each task among them."""
     # A scheduler's job has no type yet. Tasks have the arguments of the process that they are forked from.
     is_scheduler = type(component).__name__ == "Job" and sys.argv[1:2] == ["scheduler"]
-    if is_scheduler and "LocalExecutor" in conf.get("core", "executor") and _forks():
-        try:
+    try:
+        if is_scheduler and "LocalExecutor" in conf.get("core", "executor") and _forks():
             preload()
-        except Exception as error:
-            # No reason to stop, or to keep other listeners from their call: tasks import for themselves.
-            _log.warning("what tasks import is not imported by the scheduler: %s", error)
+    except Exception as error:
+        # No reason to stop, or to keep other listeners from their call: tasks import for themselves.
+        _log.warning("what tasks import is not imported by the scheduler: %s", error)
 
 
 def _forks() -> bool:
@@ -42,7 +42,5 @@ def preload() -> None:
 
     from airflow_provider_slshudi import dag  # noqa: F401
     from airflow_provider_slshudi.hooks import work  # noqa: F401
-    from airflow_provider_slshudi.ledger import engine
+    from airflow_provider_slshudi.ledger import engine  # noqa: F401
     from airflow_provider_slshudi.protocol import plan, settle, steps  # noqa: F401
-
-    engine.newest()

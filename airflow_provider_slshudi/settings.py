@@ -117,6 +117,32 @@ def pipeline(name_or_path: str, dag_file: DagFile | None = None) -> Pipeline:
     return load_pipeline(pipeline_path(name_or_path, dag_file))
 
 
+def fleet(pipelines: Sequence[str], dag_file: DagFile | None) -> list[str]:
+    """The pipelines that a fleet names; of a folder, given as one text, the paths of all files in it.
+
+    Raises:
+        ConfigError: there is no such folder, or no pipeline, or one is named twice.
+    """
+    names = [*pipelines]
+    if isinstance(pipelines, str):
+        folder = (dag_file.path.parent if dag_file else Path.cwd()) / Path(pipelines).expanduser()
+        names = sorted(str(path) for path in folder.glob("*") if path.suffix in _SUFFIXES)
+        if not names:
+            raise ConfigError(f"{folder} is no folder with pipeline files", source=str(folder))
+    if not names:
+        raise ConfigError("a fleet needs at least one pipeline", source="fleet_dag", field="pipelines")
+    stems = [*map(stem, names)]
+    if twice := {stem for stem in stems if stems.count(stem) > 1}:
+        named = ", ".join(sorted(twice))
+        raise ConfigError(f"the fleet names these pipelines twice: {named}", source="fleet_dag", field="pipelines")
+    return names
+
+
+def stem(name_or_path: str) -> str:
+    """What a pipeline's file is called, which is its name unless the file says otherwise."""
+    return Path(name_or_path).stem if name_or_path.endswith(_SUFFIXES) else name_or_path
+
+
 def _where(name_or_path: str, dag_file: DagFile | None) -> tuple[list[str], Sequence[Sequence[_Place | str]]]:
     """The names that the file may have, and where it may be, nearest places first; a text is an unknown place."""
     given, folder = Path(name_or_path).expanduser(), pipelines_folder()

@@ -1,7 +1,7 @@
 """The file system below a table, through pyarrow: local, or an object store by s3://, s3a:// and oss:// URIs.
 
-Credentials of an object store come from the machine's own environment (AWS_* variables, instance roles), as
-Spark's do, so none of them passes through a pipeline.
+What its clients are told is in `objectstore`. Credentials of an object store come from the machine's own environment
+(AWS_* variables, instance roles), as Spark's do, so none of them passes through a pipeline.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 _DELETES_AT_ONCE = 16
+_LOOKS = 5
+"""At a folder whose files go one by one."""
 _LEAST_PART = 4 * 1024 * 1024
 """Bytes of content that no stream to a store sends before its end."""
 _SCHEME = re.compile(r"^[a-z0-9]+:(//)?")
@@ -66,13 +68,7 @@ class Storage:
         which a killed process leaves behind."""
         from pyarrow import fs
 
-        if self.uri.startswith("oss:") and objectstore.endpoint() is None:
-            raise TableError(
-                f"{self.uri}: AWS_ENDPOINT_URL is not set, so AWS would be asked. Set it to OSS's endpoint for S3's "
-                "clients, https://s3.oss-REGION-internal.aliyuncs.com, on every machine",
-                table=self.uri,
-            )
-        return fs.S3FileSystem(**objectstore.arrow_options(), allow_delayed_open=delayed)
+        return fs.S3FileSystem(**objectstore.arrow_options(self.uri), allow_delayed_open=delayed)
 
     @property
     def filesystem(self) -> fs.FileSystem:
@@ -315,9 +311,10 @@ class Storage:
     def delete_folder(self, path: str) -> None:
         """Removes a folder with its content, if there is one; on a local disk all but what cannot be removed."""
         try:
-            if not self.renames and objectstore.is_oss():
-                self._empty(path)
-            self.filesystem.delete_dir(self.full(path))
+            if objectstore.is_oss(self.uri):
+                self._delete_one_by_one(path)
+            else:
+                self.filesystem.delete_dir(self.full(path))
         except FileNotFoundError:
             return
         except OSError as error:
@@ -328,23 +325,34 @@ class Storage:
                         Path(folder, name).unlink()
             raise self._unreadable(path, error) from error
 
-    def _empty(self, path: str) -> None:
-        """Removes what is in a folder, one by one: Arrow's request for many lacks the MD5 that OSS asks for."""
+    def _delete_one_by_one(self, path: str) -> None:
+        """`delete_folder` for OSS, which refuses Arrow's request for many: it lacks the MD5 that OSS asks for.
+
+        Others may add and remove files meanwhile, and a folder that is gone comes back with a late request of Arrow's,
+        which sees to the folder of each file that it deletes. So it looks again until nothing is left.
+        """
         from pyarrow import fs
 
-        within = fs.FileSelector(self.full(path), recursive=True, allow_not_found=True)
-        for is_last in (False, False, True):
-            if not (found := self.filesystem.get_file_info(within)):
-                return
+        base = self.full(path)
+        within = fs.FileSelector(base, recursive=True, allow_not_found=True)
+
+        def delete(file: str) -> None:
+            with suppress(FileNotFoundError):
+                self.filesystem.delete_file(file)
+
+        for tries_left in reversed(range(_LOOKS)):
+            found = self.filesystem.get_file_info(within)
             with ThreadPoolExecutor(_DELETES_AT_ONCE) as pool:
-                deque(pool.map(self.filesystem.delete_file, (info.path for info in found if info.is_file)), maxlen=0)
-            for folder in sorted((info.path for info in found if not info.is_file), key=len, reverse=True):
-                try:
-                    self.filesystem.delete_dir(folder)
-                except OSError:
-                    # Arrow sees to a folder whose file it deletes. Where that comes late, the folder is there again.
-                    if is_last:
-                        raise
+                deque(pool.map(delete, (info.path for info in found if info.is_file)), maxlen=0)
+            folders = sorted((info.path for info in found if not info.is_file), key=len, reverse=True)
+            try:
+                for folder in [*folders, base]:
+                    with suppress(FileNotFoundError):
+                        self.filesystem.delete_dir(folder)
+                return
+            except OSError:
+                if not tries_left:
+                    raise
 
     def _delete(self, path: str) -> int | None:
         """Removes a file and returns its bytes, None if there was no file."""

@@ -72,7 +72,7 @@ def main() -> int:
         os.environ.pop("AWS_REGION", None)
         server = stack.enter_context(LocalSls(folder / "sls"))
         by_ip(server.connection()).create_project(PROJECT, "tests")
-        spark = start_spark(s3=True)
+        spark = start_spark(f"oss://{_BUCKET}")
         stack.callback(spark.stop)
         lake = f"oss://{_BUCKET}"
         world = World(folder / "appends", spark, server, "appends", lake=lake)

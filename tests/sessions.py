@@ -19,8 +19,8 @@ third of their CPU. With one compiler a JVM keeps 48 MiB of code, which sixty te
 compiles anew. With a young generation of its default size, a tenth of the CPU goes into collecting."""
 
 
-def start_spark(s3: bool = False) -> SparkSession:
-    """A real Spark with Hudi, as a reader of tables would start it; with `s3` also of those in the store of AWS_*."""
+def start_spark(store: str = "") -> SparkSession:
+    """A real Spark with Hudi, as a reader of tables would start it; also of those in the `store` of a table's path."""
     from pyspark.sql import SparkSession
 
     os.environ.update(environment())
@@ -28,7 +28,7 @@ def start_spark(s3: bool = False) -> SparkSession:
     logging.getLogger("py4j").setLevel(logging.WARNING)
     builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.ui.enabled", "false")
     asked = {"spark.driver.extraJavaOptions": SHORT_LIVED}
-    for key, value in with_asked(session_conf("local[2]", s3), asked).items():
+    for key, value in with_asked(session_conf("local[2]", store), asked).items():
         builder = builder.config(key, value)
     session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

@@ -6,13 +6,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 
 import pytest
 
 from airflow_provider_slshudi import objectstore
 from airflow_provider_slshudi.exceptions import TableError, TimelineUnreadable
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
+from airflow_provider_slshudi.spark.launch import submission
 from airflow_provider_slshudi.storage import Storage
 from tests.oss import Oss, oss_store
+from tests.pipelines import ad_events
 
 
 @pytest.fixture
@@ -31,50 +36,70 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         ("https://s3.oss-cn-hangzhou.aliyuncs.com", "cn-hangzhou"),
         ("https://s3.oss-cn-hangzhou-internal.aliyuncs.com", "cn-hangzhou"),
         ("https://oss-ap-southeast-1.aliyuncs.com/", "ap-southeast-1"),
-        ("http://s3.oss-us-west-1.aliyuncs.com:80", "us-west-1"),
+        ("http://S3.OSS-us-west-1.ALIYUNCS.com:80", "us-west-1"),
+        ("s3.oss-cn-hangzhou.aliyuncs.com", "cn-hangzhou"),
+        ("https://vpc100-oss-cn-hangzhou.aliyuncs.com", "cn-hangzhou"),
+        ("https://ep-x.oss.cn-hangzhou.privatelink.aliyuncs.com", "cn-hangzhou"),
+        ("https://s3.oss-accelerate.aliyuncs.com", "us-east-1"),
+        ("https://s3.oss-accelerate-overseas.aliyuncs.com", "us-east-1"),
     ],
 )
-def test_oss_is_asked_by_the_buckets_own_host(asked: pytest.MonkeyPatch, endpoint: str, region: str) -> None:
+@pytest.mark.parametrize("path", ["oss://lake/events", "s3a://lake/events"])
+def test_oss_is_asked_by_the_buckets_own_host(asked: pytest.MonkeyPatch, path: str, endpoint: str, region: str) -> None:
     asked.setenv("AWS_ENDPOINT_URL", endpoint)
-    assert objectstore.is_oss()
-    assert objectstore.arrow_options() == {
+    assert objectstore.is_oss(path)
+    assert objectstore.arrow_options(path) == {
         "endpoint_override": endpoint,
         "force_virtual_addressing": True,
         "region": region,
         "check_directory_existence_before_creation": True,
     }
-    assert objectstore.hadoop_conf() == {
+    assert objectstore.hadoop_conf(path) == {
         "spark.hadoop.fs.s3a.endpoint": endpoint,
         "spark.hadoop.fs.s3a.path.style.access": "false",
         "spark.hadoop.fs.s3a.endpoint.region": region,
     }
     asked.setenv("AWS_REGION", "eu-central-1")
-    assert objectstore.arrow_options()["region"] == "eu-central-1"
+    assert objectstore.arrow_options(path)["region"] == "eu-central-1"
 
 
-@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:8333", "https://minio.oss.example.com", "https://boss-1.test"])
+def test_a_path_of_oss_is_in_oss_whatever_its_endpoint_is_called(asked: pytest.MonkeyPatch) -> None:
+    asked.setenv("AWS_ENDPOINT_URL", "https://files.example.com")
+    assert objectstore.arrow_options("oss://lake/events")["force_virtual_addressing"]
+    assert objectstore.hadoop_conf("oss://lake/events")["spark.hadoop.fs.s3a.path.style.access"] == "false"
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["http://127.0.0.1:8333", "https://minio.oss-cn-prod.example.com", "https://oss-gateway.corp.test:9000"]
+)
 def test_another_store_is_asked_by_paths(asked: pytest.MonkeyPatch, endpoint: str) -> None:
     asked.setenv("AWS_ENDPOINT_URL", endpoint)
-    assert not objectstore.is_oss()
-    assert objectstore.arrow_options() == {"endpoint_override": endpoint}
-    assert objectstore.hadoop_conf() == {
+    assert not objectstore.is_oss("s3://lake/events")
+    assert objectstore.arrow_options("s3://lake/events") == {"endpoint_override": endpoint}
+    assert objectstore.hadoop_conf("s3://lake/events") == {
         "spark.hadoop.fs.s3a.endpoint": endpoint,
         "spark.hadoop.fs.s3a.path.style.access": "true",
     }
 
 
+def test_a_disk_is_in_no_store(asked: pytest.MonkeyPatch) -> None:
+    asked.setenv("AWS_ENDPOINT_URL", "https://s3.oss-cn-hangzhou.aliyuncs.com")
+    assert not objectstore.is_oss("file:///lake/events")
+
+
 @pytest.mark.parametrize("endpoint", [None, ""])
-def test_without_an_endpoint_aws_is_asked_as_it_wants(asked: pytest.MonkeyPatch, endpoint: str | None) -> None:
+def test_without_an_endpoint_amazon_is_asked_as_it_wants(asked: pytest.MonkeyPatch, endpoint: str | None) -> None:
     if endpoint is not None:
         asked.setenv("AWS_ENDPOINT_URL", endpoint)
-    assert objectstore.arrow_options() == {"endpoint_override": None}
-    assert objectstore.hadoop_conf() == {}
+    assert objectstore.arrow_options("s3://lake/events") == {"endpoint_override": None}
+    assert objectstore.hadoop_conf("s3://lake/events") == {}
 
 
 def test_checksums_of_ones_own_choice_stay(asked: pytest.MonkeyPatch) -> None:
     asked.setenv("AWS_ENDPOINT_URL", "https://s3.oss-cn-hangzhou.aliyuncs.com")
     asked.setenv(objectstore.CHECKSUMS[0], "when_supported")
-    objectstore.arrow_options()
+    asked.setenv(objectstore.CHECKSUMS[1], "")
+    objectstore.arrow_options("s3://lake/events")
     assert [os.environ[name] for name in objectstore.CHECKSUMS] == ["when_supported", "when_required"]
 
 
@@ -95,6 +120,15 @@ def test_a_table_in_oss_needs_to_know_where_that_is(asked: pytest.MonkeyPatch) -
     with pytest.raises(TableError, match=r"AWS_ENDPOINT_URL is not set.*https://s3\.oss-REGION-internal") as caught:
         Storage("oss://lake/events").read("file")
     assert caught.value.table == "oss://lake/events"
+    with pytest.raises(TableError, match="AWS_ENDPOINT_URL is not set"):
+        submission(Verb.SYNC, JobOrder(ad_events("oss://lake/events").model_dump(mode="json")), "local[2]")
+
+
+def test_a_quarantine_in_a_store_is_reached_from_a_table_on_disk(asked: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked.setenv("AWS_ENDPOINT_URL", "https://s3.oss-cn-hangzhou.aliyuncs.com")
+    pipeline = ad_events(tmp_path, misfits="quarantine", quarantine={"path": "oss://lake/aside"})
+    conf = submission(Verb.OPEN, JobOrder(pipeline.model_dump(mode="json")), "local[2]").conf
+    assert conf["spark.hadoop.fs.s3a.path.style.access"] == "false"
 
 
 @pytest.fixture(scope="module")
@@ -128,23 +162,52 @@ def test_a_folder_goes_from_oss_with_all_below_it_and_nothing_beside_it(oss: Oss
     assert oss.refusals == []
 
 
+def test_whoever_else_deletes_or_writes_there_leaves_nothing_behind(oss: Oss) -> None:
+    """Between a look at the folder and a request, each file goes or comes once."""
+    storage, others = Storage("oss://lake/both"), Storage("oss://lake/both")
+    names = [f"a/{number}" for number in range(30)]
+    for name in names:
+        storage.write(name, b"x")
+    asked, went = oss.refusal, set[str]()
+
+    def refusal(client: BaseHTTPRequestHandler) -> tuple[int, str] | None:
+        path = client.path.removeprefix("/both/")
+        if client.command == "HEAD" and path in names[::3] and path not in went:
+            went.add(path)
+            others.delete(path)
+        if client.command == "DELETE" and path == names[1] and "late" not in went:
+            went.add("late")
+            others.write("a/late", b"x")
+        return asked(client)
+
+    oss.refusal = refusal  # type: ignore[method-assign]
+    try:
+        storage.delete_folder("a")
+    finally:
+        oss.refusal = asked  # type: ignore[method-assign]
+    assert went == {*names[::3], "late"}
+    assert storage.files("") == []  # the store takes its time over folders that are empty
+    oss.refusals.clear()
+
+
 @pytest.mark.parametrize(
     ("without", "refused"),
     [
         ("force_virtual_addressing", "SecondLevelDomainForbidden"),
         ("checksums", "InvalidArgument"),
-        ("_empty", "MissingArgument"),
+        ("one by one", "MissingArgument"),
     ],
 )
 def test_without_what_oss_needs_it_refuses(
     oss: Oss, monkeypatch: pytest.MonkeyPatch, without: str, refused: str
 ) -> None:
-    options = {name: value for name, value in objectstore.arrow_options().items() if name != without}
-    monkeypatch.setattr(objectstore, "arrow_options", lambda: options)
-    monkeypatch.setattr(Storage, "_empty", Storage._empty if without != "_empty" else lambda self, path: None)
+    options = {name: value for name, value in objectstore.arrow_options("oss://lake").items() if name != without}
+    monkeypatch.setattr(objectstore, "arrow_options", lambda uri: options)
+    if without == "one by one":
+        monkeypatch.setattr(objectstore, "is_oss", lambda uri: False)
     if without == "checksums":
         monkeypatch.setenv(objectstore.CHECKSUMS[0], "when_supported")
-    storage = Storage(f"oss://lake/{without}")
+    storage = Storage("oss://lake/without")
     with pytest.raises(TimelineUnreadable):
         storage.write("a/file", b"x")
         storage.delete_folder("a")

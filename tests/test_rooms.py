@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "processes": set(),
     "native": set(),
     "numbered": {"native"},
-    "objectstore": set(),
+    "objectstore": {"exceptions"},
     "storage": {"exceptions", "owners", "objectstore"},
     "types": set(),
     "config": {"exceptions", "ranges", "types"},

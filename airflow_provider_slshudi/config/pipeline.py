@@ -215,10 +215,12 @@ class Pipeline(Model):
     def _quarantine_apart(self) -> Pipeline:
         if self.quarantines and self.table.upsert is not None:
             raise ValueError("a quarantine is for tables that are appended to: upsert has `nullify` and `fail`")
-        # One object store has several schemes.
         (of, table), (other, beside) = (scheme_and_place(f"{at}/") for at in (self.table.path, self.quarantine_path))
+        named = f"quarantine.path {self.quarantine_path} and table.path {self.table.path}"
+        if "oss" in (of, other) and "file" not in (of, other) and of != other:
+            raise ValueError(f"{named} are in two object stores, and a machine's settings lead to one")
         if (of == "file") == (other == "file") and (table.startswith(beside) or beside.startswith(table)):
-            raise ValueError(f"quarantine.path {self.quarantine_path} and table.path {self.table.path} share a folder")
+            raise ValueError(f"{named} share a folder")
         return self
 
     @model_validator(mode="after")
@@ -317,6 +319,11 @@ class Pipeline(Model):
     def quarantine_path(self) -> str:
         """The quarantine's path."""
         return self.quarantine.path or f"{self.table.path}_quarantine"
+
+    @property
+    def table_paths(self) -> list[str]:
+        """The paths of all its tables, the main one's first."""
+        return [self.table.path, *([self.quarantine_path] if self.quarantines else [])]
 
     @property
     def quarantines(self) -> bool:

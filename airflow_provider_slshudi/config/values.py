@@ -71,6 +71,12 @@ def _check_path(value: str) -> str:
             "expected a URI like file:///lake/events, s3a://bucket/lake/events or oss://bucket/lake/events"
         )
     path = value.rstrip("/")
+    scheme, place = scheme_and_place(path)
+    if scheme == "oss" and "." in (bucket := place.partition("/")[0]):
+        raise ValueError(
+            f"expected a bucket's name alone, not {bucket}: the variable AWS_ENDPOINT_URL has the endpoint, like "
+            "https://s3.oss-cn-hangzhou-internal.aliyuncs.com"
+        )
     if odd := sorted({letter for letter in path if letter in "*?[]{}\\" or not letter.isprintable()}):
         raise ValueError(
             f"expected none of {' '.join(map(repr, odd))} in it: Spark takes * ? [ ] {{ }} \\ for a pattern of paths, "

@@ -45,13 +45,15 @@ def spark() -> Seen:
     unused = bool(named) and Path(named or "") != home
     fits = f"Spark {packages.SPARK} with Scala {packages.SCALA}"
     passed = f"; SPARK_HOME={named} is no {fits}, and not used" if unused else ""
+    if wrong := _changed_by(home):
+        return wrong
     if others := sorted(jar.name for jar in home.glob("jars/hudi-*.jar")):
         return warning(
             f"{home}/jars has a Hudi of its own ({', '.join(others)}), which a cluster's drivers and executors load in "
             "place of ours",
             "take it out, or name another Spark in SPARK_HOME",
         )
-    return _changed_by(home) or ok(f"{packages.spark_version(home)}, {home}{passed}")
+    return ok(f"{packages.spark_version(home)}, {home}{passed}")
 
 
 def _changed_by(home: Path) -> Seen | None:
@@ -77,7 +79,7 @@ def _changed_by(home: Path) -> Seen | None:
     lost = {*kept.get("PYTHONPATH", "").split(os.pathsep)} - {*found.get("PYTHONPATH", "").split(os.pathsep), ""}
     differ = []
     if packages.java_major(Path(found["JAVA_HOME"])) != packages.JAVA_MAJOR:
-        differ.append(f"JAVA_HOME={found['JAVA_HOME']}, no Java {packages.JAVA_MAJOR},")
+        differ.append(f"JAVA_HOME={found['JAVA_HOME']}, no Java {packages.JAVA_MAJOR}")
     differ += [f"PYTHONPATH={found['PYTHONPATH']}"] if lost else []
     if not differ:
         return None

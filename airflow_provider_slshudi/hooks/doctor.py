@@ -18,6 +18,7 @@ from airflow_provider_slshudi.doctor.table import Place
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.sls import SlsHook
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
+from airflow_provider_slshudi.objectstore import is_stored
 from airflow_provider_slshudi.sls.faults import PERSON
 
 
@@ -77,7 +78,7 @@ def _of(pipeline: Pipeline, database: Database) -> list[Check]:
     checks.append(Check("Spark", lambda: master.answers(SparkLauncher(pipeline.spark.connection).master())))
     if (packed := pipeline.spark.archive) is not None:
         checks.append(Check("executors", lambda: archive.fits(packed)))
-    if not table.startswith("file:"):
+    if any(map(is_stored, pipeline.table_paths)):
         checks.append(Check("object store", lambda: machine.jars(True)))
     checks += Place(table, lambda: database.has_written(pipeline.name)).checks("table")
     if pipeline.quarantines:

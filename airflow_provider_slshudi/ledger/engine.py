@@ -8,7 +8,6 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +64,8 @@ _MYSQL_SESSION = (
 # MySQL's driver has one type for servers that are gone and for statements that no server would take: what is there
 # already, is not there, may not be done. https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
 _MYSQL_REFUSES = {1050, 1054, 1060, 1061, 1064, 1091, 1142, 1143, 1227, 1364}
+VERSION = "0010"
+"""Of the tables that this package reads and writes: what a process began with, whatever is installed meanwhile."""
 _DRIVERS = {
     "sqlite": "sqlite",
     "postgresql": "postgresql+psycopg",
@@ -330,7 +331,7 @@ def migrate(engine: Engine) -> None:
     """
     with transaction(engine, write=False) as connection:
         found = version(connection)
-    if found == newest():
+    if found == VERSION:
         return
     with transaction(engine, write=True) as connection:
         upgrade(connection)
@@ -343,7 +344,7 @@ def require_version(engine: Engine) -> None:
         LedgerUnavailable: as `transaction`.
         LedgerError: there are no tables, or they are of another version.
     """
-    found, wanted = None, newest()
+    found, wanted = None, VERSION
     if engine.dialect.name != "sqlite" or Path(engine.url.database or "").exists():
         with transaction(engine, write=False) as connection:
             found = version(connection)
@@ -363,12 +364,6 @@ def version(connection: Connection) -> str | None:
 def scripts() -> ScriptDirectory:
     """The versions that this package knows."""
     return ScriptDirectory.from_config(_config())
-
-
-@cache
-def newest() -> str | None:
-    """The version of the tables that this package reads and writes."""
-    return scripts().get_current_head()
 
 
 def upgrade(connection: Connection) -> None:
@@ -391,10 +386,10 @@ def upgrade(connection: Connection) -> None:
             f"ledger {shown(connection.engine.url)} has version {version(connection)}, which this package does not "
             "know: install the version of airflow-provider-slshudi that wrote it, or a newer one"
         ) from error
-    if (found := version(connection)) != newest():
+    if (found := version(connection)) != VERSION:
         raise LedgerError(
             f"ledger {shown(connection.engine.url)} has version {found}, and this process began before "
-            f"airflow-provider-slshudi was upgraded, with version {newest()}: start Airflow's scheduler again"
+            f"airflow-provider-slshudi was upgraded, with version {VERSION}: start Airflow's scheduler again"
         )
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, inspect
 
 from airflow_provider_slshudi.exceptions import LedgerError
 from airflow_provider_slshudi.ledger import models
-from airflow_provider_slshudi.ledger.engine import newest, scripts, shown, transaction, upgrade, version
+from airflow_provider_slshudi.ledger.engine import VERSION, scripts, shown, transaction, upgrade, version
 from airflow_provider_slshudi.ledger.lease import end, holding, new_nonce, take
 from airflow_provider_slshudi.ledger.records import LedgerPipeline
 from airflow_provider_slshudi.ledger.registration import register
@@ -43,7 +43,7 @@ def versions(engine: Engine) -> Versions:
         found, airflows = version(connection), inspect(connection).has_table(_AIRFLOWS)
         number = ".".join(map(str, connection.dialect.server_version_info or ("of unknown version",)))
     known = {script.revision for script in scripts().walk_revisions()}
-    return Versions(f"{engine.dialect.name} {number}", found, newest() or "", found is None or found in known, airflows)
+    return Versions(f"{engine.dialect.name} {number}", found, VERSION, found is None or found in known, airflows)
 
 
 def trial(engine: Engine) -> None:

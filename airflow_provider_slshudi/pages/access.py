@@ -36,15 +36,15 @@ class Viewer:
             raise HTTPException(status.HTTP_403_FORBIDDEN, "You may not read a DAG of such a pipeline.")
         return found
 
-    def pipeline_of(self, dag_id: str) -> str | None:
-        """The pipeline of a DAG; None if it is no pipeline's.
+    def pipelines_of(self, dag_id: str) -> list[str]:
+        """The pipelines of a DAG; several of a fleet's, none if it is no pipeline's.
 
         Raises:
             HTTPException: they may not read the DAG, or there is none.
         """
         if dag_id not in self.readable:
             raise HTTPException(status.HTTP_403_FORBIDDEN, "You may not read such a DAG.")
-        return next((pipeline for pipeline, dags in self.dags.items() if dag_id in dags), None)
+        return sorted(pipeline for pipeline, dags in self.dags.items() if dag_id in dags)
 
 
 def _viewer(user: GetUserDep, session: SessionDep) -> Viewer:

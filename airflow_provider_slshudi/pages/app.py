@@ -51,9 +51,7 @@ def create_app() -> FastAPI:
 
 def fleet(request: Request, viewer: ViewerDep) -> HTMLResponse:
     """All pipelines; the one that needs a person most comes first."""
-    shown = standing.pipelines(_ledger(), sorted(viewer.dags))
-    known = {view.name for view in shown}
-    return page(request, "fleet.html", pipelines=shown, waiting=sorted(viewer.dags.keys() - known))
+    return _fleet(request, sorted(viewer.dags))
 
 
 def pipeline(request: Request, viewer: ViewerDep, name: str, before: str | None = None) -> HTMLResponse:
@@ -114,21 +112,19 @@ def transaction(request: Request, viewer: ViewerDep, id_: str) -> HTMLResponse:
 
 
 def of_dag(request: Request, viewer: ViewerDep, dag_id: str) -> HTMLResponse:
-    """The page of a DAG's pipeline."""
-    name = viewer.pipeline_of(dag_id)
-    if name is None:
-        return page(request, "none.html", what=f"DAG {dag_id}")
-    return _pipeline(request, name, viewer.require(name), None)
+    """The page of a DAG's pipeline; of a fleet's DAG all its pipelines."""
+    names = viewer.pipelines_of(dag_id)
+    return _of_names(request, viewer, dag_id, names)
 
 
 def of_run(request: Request, viewer: ViewerDep, dag_id: str, run_id: str) -> HTMLResponse:
-    """The page of the transaction that a DAG run made, or of the run's pipeline."""
-    name = viewer.pipeline_of(dag_id)
-    if name is None:
-        return page(request, "none.html", what=f"DAG {dag_id}")
-    found = _ledger().of_run(name, dag_id, run_id)
+    """The page of the transaction that a DAG run made, or of the run's pipeline; of a fleet's run all its pipelines."""
+    names = viewer.pipelines_of(dag_id)
+    if len(names) != 1:
+        return _of_names(request, viewer, dag_id, names)
+    found = _ledger().of_run(names[0], dag_id, run_id)
     if found is None:
-        return _pipeline(request, name, viewer.require(name), None, f"Run {run_id} made no transaction.")
+        return _of_names(request, viewer, dag_id, names, f"Run {run_id} made no transaction.")
     return _transaction(request, viewer, found.id)
 
 
@@ -144,6 +140,22 @@ def static(viewer: ViewerDep, name: str) -> Response:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such file.")
     kind = "text/css" if name.endswith(".css") else "text/javascript"
     return Response(STATIC[name].read_bytes(), media_type=kind)
+
+
+def _of_names(
+    request: Request, viewer: Viewer, dag_id: str, names: list[str], remark: str | None = None
+) -> HTMLResponse:
+    if not names:
+        return page(request, "none.html", what=f"DAG {dag_id}")
+    if len(names) > 1:
+        return _fleet(request, names)
+    return _pipeline(request, names[0], viewer.require(names[0]), None, remark)
+
+
+def _fleet(request: Request, names: list[str]) -> HTMLResponse:
+    shown = standing.pipelines(_ledger(), names)
+    known = {view.name for view in shown}
+    return page(request, "fleet.html", pipelines=shown, waiting=sorted(set(names) - known))
 
 
 def _pipeline(

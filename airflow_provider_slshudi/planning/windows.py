@@ -11,6 +11,9 @@ from airflow_provider_slshudi.exceptions import PipelineConflict
 from airflow_provider_slshudi.ranges import Density, Range, by_shard, subtract
 
 DEFAULT_BYTES_PER_GROUP = 64 * 1024
+MOST_BYTES_PER_GROUP = 10 * 1024 * 1024
+"""What the service takes by one request, which makes one log group at least.
+https://www.alibabacloud.com/help/en/sls/developer-reference/api-sls-2020-12-30-putlogs"""
 
 MOST_RANGES = 5_000
 """The most ranges of one batch. Each is in the commit's extra metadata with at most 80 characters, so 400 KB in all,

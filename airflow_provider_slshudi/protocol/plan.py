@@ -112,6 +112,23 @@ def preview(work: Work) -> list[Range]:
     return _tail_ranges(work, work.connect(), save=False)
 
 
+def has_news(work: Work) -> bool:
+    """Whether the next plan has something to read, or to say of lost logs; keeps what it saw of the service.
+
+    Raises:
+        PipelineConflict: the logstore is not the one that was read.
+        SourceError: the service refuses, or does not answer.
+    """
+    before = {shard.id: shard for shard in work.ledger.shards(work.pipeline.name)}
+    if not before:
+        return True
+    asked_at, taken = work.ledger.now(), _taken(work)
+    found = _refreshed(work, work.connect(), taken, save=False)
+    sighting.look(work, found.there, before, asked_at)
+    left = unread(((shard.id, shard.first, found.ends[shard.id]) for shard in found.there), taken)
+    return bool(left or found.late or any(shard.status != GONE for shard in found.gone))
+
+
 def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
     """The next batch, PLANNED, of requested cursors that no batch has; None where there are none.
 

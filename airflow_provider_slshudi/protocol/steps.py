@@ -10,7 +10,7 @@ from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Selection
 from airflow_provider_slshudi.notes.job import Verb
-from airflow_provider_slshudi.planning.windows import estimate
+from airflow_provider_slshudi.planning.windows import MOST_BYTES_PER_GROUP, estimate
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol import columns, cost, duties, unnamed
 from airflow_provider_slshudi.protocol.decisions import InstantState
@@ -83,12 +83,16 @@ def append(work: Work, id_: str, token: int) -> None:
 
 
 def _size(work: Work, transaction: Transaction) -> float | None:
-    """About how many raw bytes the batch reads; None for what reads the table, or a shard that told nothing so far."""
+    """About how many raw bytes the batch reads; None for what reads the table.
+
+    A log group of a shard that told nothing so far counts as large as any may be.
+    """
     if transaction.kind not in (Kind.TAIL, Kind.BACKFILL):
         return None
     ranges, density = work.ledger.ranges(transaction.id), work.ledger.density(work.pipeline.name)
-    known = all(item.gap or item.shard in density for item in ranges)
-    return estimate(ranges, density) if known else None
+    known = [item for item in ranges if item.shard in density]
+    unknown = sum(len(item) for item in ranges if not item.gap and item.shard not in density)
+    return estimate(known, density) + unknown * MOST_BYTES_PER_GROUP
 
 
 def record(work: Work, id_: str, token: int) -> Transaction:

@@ -16,6 +16,7 @@ from typing import Protocol
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import JobDenied, JobFailed, TableDenied
 from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb, Where, cpu_told
+from airflow_provider_slshudi.objectstore import is_stored
 from airflow_provider_slshudi.points import stops_drivers
 from airflow_provider_slshudi.processes import clock, ends_with_parent
 from airflow_provider_slshudi.spark import executors
@@ -71,10 +72,10 @@ class Submission:
 def submission(verb: Verb, order: JobOrder, master: str) -> Submission:
     """The submission of a verb under a master."""
     pipeline = Pipeline.model_validate(order.pipeline)
-    on_s3 = not pipeline.table.path.startswith("file:")
+    store = next(filter(is_stored, pipeline.table_paths), "")
     # A verb whose executors read the table's files by Spark needs Hudi's and the file system's jars there.
     reads = verb.where is Where.SESSION or (verb is Verb.APPEND and bool(pipeline.checks))
-    conf = session_conf(master, on_s3) if reads else control_conf(on_s3)
+    conf = session_conf(master, store) if reads else control_conf(store)
     if master == RESIDENT:
         # It outlives its jobs: a second attempt of a stage or task may write files after the commit.
         conf |= {"spark.speculation": "false", "spark.stage.maxConsecutiveAttempts": "1"}

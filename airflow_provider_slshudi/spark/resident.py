@@ -29,7 +29,7 @@ from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from typing import IO, Any
 
-from airflow_provider_slshudi import __version__, owners
+from airflow_provider_slshudi import __version__, objectstore, owners
 from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb
 from airflow_provider_slshudi.processes import clock
 
@@ -226,6 +226,9 @@ def identity(conf: Mapping[str, str], environment: Mapping[str, str]) -> str:
         for name, value in environment.items()
         if name in _NAMES or name.startswith(_PREFIXES) or name.lower().endswith("_proxy")
     }
+    # Who reads a table in OSS sets these by itself.
+    for name in objectstore.CHECKSUMS:
+        chosen.pop(name, None)
     rights = [os.geteuid(), os.getegid(), sorted(os.getgroups()), owners.umask()]
     where = [str(path.readlink()) for path in _NAMESPACES if path.is_symlink()]
     parts = [__version__, files, rights, where, sorted(conf.items()), sorted(chosen.items())]

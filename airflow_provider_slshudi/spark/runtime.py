@@ -83,22 +83,26 @@ Spark makes that secret itself under a local master.
 """
 
 
-def session_conf(master: str, s3: bool = False) -> dict[str, str]:
+def session_conf(master: str, store: str = "") -> dict[str, str]:
     """Spark settings that every use of Hudi shares, for this master; `spark.master` itself is not among them.
 
     With a local master Hudi is on the JVM's own class path, and comes from the archive; any other master sends the jars
-    to its executors, and leaves the class path to the cluster's own settings. With `s3`, Spark reaches tables in an
-    object store. Raises RuntimeMissing if the jars cannot be fetched.
+    to its executors, and leaves the class path to the cluster's own settings. `store` is a table's path in an
+    object store, which Spark then reaches; empty where there is none.
+
+    Raises:
+        RuntimeMissing: the jars cannot be fetched.
+        TableError: see `objectstore.hadoop_conf`.
     """
-    return _conf(master, s3, _shared(s3) if master.startswith("local") else [])
+    return _conf(master, store, _shared(bool(store)) if master.startswith("local") else [])
 
 
-def control_conf(s3: bool = False) -> dict[str, str]:
+def control_conf(store: str = "") -> dict[str, str]:
     """Spark settings of a JVM that lives for one decision (open, commit, a service, ...) under a local master.
 
     Executors, where it has some, run Python and hand bytes on: their JVMs are short-lived, too.
     """
-    return _conf("local[1]", s3, [*_SHORT_LIVED, *_shared(s3)], _SHORT_LIVED)
+    return _conf("local[1]", store, [*_SHORT_LIVED, *_shared(bool(store))], _SHORT_LIVED)
 
 
 def cluster_conf(master: str) -> dict[str, str]:
@@ -110,7 +114,7 @@ def cluster_conf(master: str) -> dict[str, str]:
     return {} if master.startswith("spark:") else dict(_SECRET_CONF)
 
 
-def _conf(master: str, s3: bool, of_driver: Sequence[str], of_executors: Sequence[str] = ()) -> dict[str, str]:
+def _conf(master: str, store: str, of_driver: Sequence[str], of_executors: Sequence[str] = ()) -> dict[str, str]:
     conf = {
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
         "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
@@ -129,14 +133,14 @@ def _conf(master: str, s3: bool, of_driver: Sequence[str], of_executors: Sequenc
         "spark.executor.extraJavaOptions": shlex.join([*_OPTIONS, *of_executors]),
         **{f"{_EXECUTOR_ENVIRONMENT}{name}": value for name, value in world().items()},
     }
-    paths = [str(jar) for jar in jars(s3)]
+    paths = [str(jar) for jar in jars(bool(store))]
     if master.startswith("local"):
         conf["spark.driver.extraClassPath"] = os.pathsep.join(paths)
         conf |= {**LOCAL_CONF, "spark.ui.enabled": "false"}
     else:
         conf["spark.jars"] = ",".join(paths)
         conf |= cluster_conf(master)
-    return conf | objectstore.hadoop_conf() if s3 else conf
+    return conf | objectstore.hadoop_conf(store) if store else conf
 
 
 def with_asked(conf: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, str]:
@@ -228,7 +232,7 @@ def _train(path: Path, work: Path, s3: bool) -> bool:
         return False
     command = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[1]"]
     options = [f"-XX:SharedArchiveFile={base}", f"-XX:ArchiveClassesAtExit={work / 'top'}"]
-    for key, value in _conf("local[1]", s3, [*_SHORT_LIVED, *options]).items():
+    for key, value in _conf("local[1]", "s3a://" if s3 else "", [*_SHORT_LIVED, *options]).items():
         command += ["--conf", f"{key}={value}"]
     command += [str(Path(__file__).parents[1] / "job" / "warmup.py"), str(work / "table")]
     return _runs(command) and _keep(work / "top", path)

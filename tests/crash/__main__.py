@@ -49,7 +49,7 @@ def main() -> int:
         by_ip(server.connection()).create_project(PROJECT, "tests")
         if chosen.s3:
             os.environ.update(stack.enter_context(s3_store(BUCKET)))
-        spark = start_spark(chosen.s3)
+        spark = start_spark(f"s3a://{BUCKET}" if chosen.s3 else "")
         worlds = each_its_own(Path(name), spark, server, f"s3a://{BUCKET}" if chosen.s3 else "")
         for case in cases:
             if case.victim is not Victim.SCHEDULER:

@@ -193,7 +193,7 @@ def test_a_process_that_is_older_than_the_installed_package_does_not_write(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a scheduler that was not started again after an upgrade."""
-    monkeypatch.setattr(ledger_engine, "newest", lambda: "0001")
+    monkeypatch.setattr(ledger_engine, "VERSION", "0001")
     with pytest.raises(LedgerError, match="start Airflow's scheduler again"):
         migrate(engine)
 
@@ -371,3 +371,7 @@ def test_a_new_file_that_another_process_is_setting_up_is_waited_for(tmp_path: P
     release.join()
     other.close()
     engine.dispose()
+
+
+def test_the_version_that_a_process_begins_with_is_the_newest_that_is_installed() -> None:
+    assert ledger_engine.scripts().get_current_head() == ledger_engine.VERSION

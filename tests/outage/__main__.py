@@ -117,7 +117,7 @@ def outage(upserts: bool) -> Iterator[Outage]:
         store = stack.enter_context(s3_store(BUCKET))
         proxy = stack.enter_context(Proxy(store["AWS_ENDPOINT_URL"]).running())
         os.environ.update({**store, "AWS_ENDPOINT_URL": proxy.url})
-        spark = start_spark(s3=True)
+        spark = start_spark(f"s3a://{BUCKET}")
         stack.callback(spark.stop)
         hadoop = spark.sparkContext._jsc.hadoopConfiguration()
         for name, value in _IMPATIENT.items():

@@ -189,7 +189,7 @@ class TestConf:
     ) -> None:
         monkeypatch.setenv("AWS_ENDPOINT_URL", "http://s3:8333")
         monkeypatch.setattr(runtime, "jars", lambda s3: [Path("/jar")])
-        assert runtime.session_conf("local[1]", s3=True)["spark.hadoop.fs.s3a.endpoint"] == "http://s3:8333"
+        assert runtime.session_conf("local[1]", "s3a://lake")["spark.hadoop.fs.s3a.endpoint"] == "http://s3:8333"
         assert "spark.hadoop.fs.s3a.endpoint" not in runtime.session_conf("local[1]")
 
     def test_a_pipelines_java_options_and_environment_take_none_of_ours_away(self) -> None:

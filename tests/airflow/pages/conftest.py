@@ -37,10 +37,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     place = tmp_path_factory.mktemp("pages")
     for folder in ("pipelines", "dags"):
         (place / folder).mkdir()
-    lines = ["from airflow.sdk import DAG", "from airflow_provider_slshudi.dag import backfill_dag, tail_dag", ""]
+    lines = [
+        "from airflow.sdk import DAG",
+        "from airflow_provider_slshudi.dag import backfill_dag, fleet_dag, tail_dag",
+        "",
+    ]
     for name in (MINE, THEIRS):
         write_pipeline(place / "pipelines" / f"{name}.yaml", place / "lake" / name, name=name)
         lines.append(f"{name} = tail_dag({name!r})")
+    lines += [f"fleet = fleet_dag({[MINE, THEIRS]!r}, 'all_clicks')"]
     lines += ["other = DAG('mine_other')", f"backfills = backfill_dag({MINE!r})"]
     (place / "dags" / "all.py").write_text("\n".join(lines), encoding="utf-8")
     file = place / "ledger.db"

@@ -46,6 +46,12 @@ def test_a_run_without_a_transaction_shows_its_pipeline(world: World) -> None:
     assert "made no transaction" in page and f"<title>{MINE}</title>" in page
 
 
+@pytest.mark.parametrize("path", ["/dags/all_clicks", "/dags/all_clicks/runs/run-1"])
+def test_a_fleets_dag_shows_its_pipelines(world: World, path: str) -> None:
+    page = shown(world, path)
+    assert f"pipelines/{MINE}" in page and f"pipelines/{THEIRS}" in page
+
+
 def test_a_dag_of_nobodys_pipeline_says_so(world: World) -> None:
     assert "is not part of a log pipeline" in shown(world, "/dags/mine_other")
 

@@ -26,7 +26,7 @@ from datetime import timedelta
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.uploads import end_old
 from tests.sessions import start_spark
-spark = start_spark(s3=True)
+spark = start_spark("s3a://lake")
 gateway = Gateway.of(spark.sparkContext)
 table, other = "s3a://lake/one", "s3a://lake/one_more"
 print(*[end_old(gateway, *asked) for asked in (

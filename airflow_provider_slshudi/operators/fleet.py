@@ -1,0 +1,152 @@
+"""The two tasks of a fleet: a look at all its pipelines, and the whole transaction of one that has something to do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import AssetAlias, BaseOperator, BaseOperatorLink
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_provider_slshudi import dagfile, settings
+from airflow_provider_slshudi.assets import table_asset
+from airflow_provider_slshudi.exceptions import BatchUnderWay, JobFailed, SlsHudiError, TailUnderWay, TransientError
+from airflow_provider_slshudi.links import PipelineLink, SparkLink, TransactionLink
+from airflow_provider_slshudi.operators.base import PipelineOperator, run_ended, this_airflow
+from airflow_provider_slshudi.operators.events import extra_of, tell
+from airflow_provider_slshudi.operators.lineage import CommitLineageTask
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_slshudi.hooks.work import Works
+    from airflow_provider_slshudi.ledger.records import Transaction
+    from airflow_provider_slshudi.protocol.news import News
+    from airflow_provider_slshudi.protocol.work import Work
+
+_LOOKS_AT_ONCE = 8
+_LEASE_WAIT_SECONDS = 5.0
+
+
+class SlsHudiLookOperator(BaseOperator):
+    """Looks at many pipelines at once; returns those that have something to do, the most urgent first.
+
+    These are pipelines with unread logs, with a batch that an earlier run left, or that cannot be looked at: their own
+    task then says why, and holds up no other. The logs that expire first come first, then those that are oldest.
+
+    Args:
+        pipelines: names or files.
+    """
+
+    template_fields: Sequence[str] = ("pipelines",)
+
+    def __init__(self, *, pipelines: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipelines = [*pipelines]
+
+    def execute(self, context: Context) -> list[str]:
+        """Looks."""
+        from airflow_provider_slshudi.hooks.work import Works
+        from airflow_provider_slshudi.protocol.news import LEFT
+        from airflow_provider_slshudi.protocol.work import Run
+        from airflow_provider_slshudi.sls.faults import PERSON
+
+        run, dag = context["dag_run"], context.get("dag")
+        # One that does not answer must not hold up the others for as long as a task of its own would wait.
+        works = Works(Run(run.dag_id, run.run_id, patience=PERSON), None if dag is None else dagfile.of(dag))
+
+        def look(name: str) -> News | None:
+            try:
+                return self._look(works, name)
+            except SlsHudiError as error:
+                self.log.warning("%s cannot be looked at, its own task says more: %s", name, error)
+            except Exception:
+                self.log.exception("%s cannot be looked at", name)
+            return LEFT
+
+        with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="slshudi-look") as pool:
+            found = dict(zip(self.pipelines, pool.map(look, self.pipelines), strict=True))
+        urgent = sorted((seen, name) for name, seen in found.items() if seen is not None)
+        self.log.info("%d of %d pipelines have something to do", len(urgent), len(found))
+        return [name for _, name in urgent]
+
+    def _look(self, works: Works, name: str) -> News | None:
+        from airflow_provider_slshudi.protocol.news import news
+
+        try:
+            return news(works.of(name))
+        except TailUnderWay as error:
+            self.log.info("%s", error)
+            return None
+
+
+class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
+    """One transaction of a pipeline in one task: settle, plan, open, append, record, commit, and the catalog's sync.
+
+    Skips where there is nothing new, or where another run works on the pipeline's batch. A retry first decides what the
+    try before it left, as the next run's task would.
+
+    Each outlet that is an asset's alias gets an event for each committed batch.
+
+    Args:
+        pipeline: a pipeline's name or file.
+    """
+
+    operator_extra_links: Collection[BaseOperatorLink] = (PipelineLink(), TransactionLink(), SparkLink())
+    transaction: Any = None
+
+    @property
+    def called(self) -> str:
+        """What Airflow's pages call the task."""
+        return settings.stem(self.pipeline)
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Decides what is left, then reads, writes and commits."""
+        with self.told(context, passing=(TransientError, JobFailed)):
+            work = self.work(context)
+            planned = self._planned(replace(work, run=replace(work.run, airflow=this_airflow())), context)
+            if planned is None:
+                raise AirflowSkipException("there is nothing new to read")
+            self.log.info("planned transaction %s", planned.id)
+            self.transaction = {"transaction": planned.id, "token": planned.token}
+            committed = self._committed(work, planned)
+            self.remember(work, [*(batch.transaction for batch in self._batches), committed])
+            done = extra_of(committed)
+            for outlet in self.outlets:
+                if isinstance(outlet, AssetAlias):
+                    context["outlet_events"][outlet].add(table_asset(work.pipeline), extra=done)
+            if work.pipeline.catalog is not None:
+                self._sync(work)
+        return done
+
+    def _planned(self, work: Work, context: Context) -> Transaction | None:
+        from airflow_provider_slshudi.protocol.plan import tail
+        from airflow_provider_slshudi.protocol.settle import require_alone, require_turn, settle
+
+        settled = settle(work, run_ended(context["ti"]), _LEASE_WAIT_SECONDS)
+        self.remember(work, tell(self.outlets, context, work, settled))
+        try:
+            require_turn(work)
+            require_alone(work)
+            return tail(work, in_turn=True)
+        except BatchUnderWay as error:
+            raise AirflowSkipException(str(error)) from None
+
+    def _committed(self, work: Work, planned: Transaction) -> Transaction:
+        from airflow_provider_slshudi.protocol import steps
+
+        of_batch = work, planned.id, planned.token
+        steps.open_instant(*of_batch)
+        steps.append(*of_batch)
+        steps.record(*of_batch)
+        return steps.commit(*of_batch)
+
+    def _sync(self, work: Work) -> None:
+        from airflow_provider_slshudi.protocol.catalog import sync
+
+        try:
+            sync(work)
+        except JobFailed as error:
+            self.log.warning("the batch is committed, but the catalog does not know yet: %s", error)

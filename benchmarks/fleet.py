@@ -1,0 +1,203 @@
+"""A fleet of small pipelines under a real Airflow: how fresh each is, what that costs, and whether each log is there.
+
+
+    python benchmarks/fleet.py [--pipelines 100] [--news 10] [--minutes 20] [--json FILE]
+
+Each minute `--news` of the pipelines, in turn, get 100 logs at moments spread over the minute. Freshness is the time
+from the service's acknowledgement until the ledger says that the batch with the last of these logs is COMMITTED, looked
+at twice a second. Every pipeline has had two batches before. At the end hudi-rs counts the rows of each table.
+The last line is the 99th percentile of freshness.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import yaml
+from aliyun.log import LogItem, PutLogsRequest
+from cpu import Idle, used
+
+from airflow_provider_slshudi.demo.airflow import LocalAirflow
+from airflow_provider_slshudi.demo.events import ad_events
+from airflow_provider_slshudi.demo.example import DAGS, PIPELINE
+from airflow_provider_slshudi.demo.put import sdk_client
+from airflow_provider_slshudi.demo.run import variables_of
+from airflow_provider_slshudi.ledger.engine import migrate, open_engine
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.processes import adopt_orphans
+from airflow_provider_slshudi.spark.resident import IDLE
+
+BAR_SECONDS = 120.0
+LOGS = 100
+PROJECT = "ads"
+WARM_SECONDS = 1_800.0
+IDLE_SECONDS = 20.0
+DAG = """
+from airflow_provider_slshudi.dag import fleet_dag
+
+dag = fleet_dag("pipelines")
+"""
+
+
+@dataclass
+class Fleet:
+    """The pipelines, what was put for each, and when."""
+
+    server: LocalSls
+    ledger: Ledger
+    folder: Path
+    names: list[str]
+    put_: Counter[str] = field(default_factory=Counter)
+    waiting: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    fresh: dict[str, list[float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._client = sdk_client(self.server.connection())
+        self._client.create_project(PROJECT, "benchmark")
+        self._events = ad_events(1, int(time.time() * 1000))
+        described = yaml.safe_load((DAGS / "pipelines" / f"{PIPELINE}.yaml").read_text(encoding="utf-8"))
+        (self.folder / "dags" / "pipelines").mkdir(parents=True)
+        (self.folder / "dags" / "fleet.py").write_text(DAG, encoding="utf-8")
+        for name in self.names:
+            self._client.create_logstore(PROJECT, self._logstore(name), ttl=7, shard_count=1)
+            described |= {"name": name, "table": {**described["table"], "path": f"file://{self.table(name)}"}}
+            described["source"] |= {"project": PROJECT, "logstore": self._logstore(name)}
+            file = self.folder / "dags" / "pipelines" / f"{name}.yaml"
+            file.write_text(yaml.safe_dump(described, sort_keys=False), encoding="utf-8")
+
+    def table(self, name: str) -> Path:
+        """The folder of a table."""
+        return self.folder / "lake" / name
+
+    def put(self, name: str) -> None:
+        """Puts logs for a pipeline, and waits for them from then on."""
+        items = [LogItem(int(time.time()), contents=pairs) for pairs in itertools.islice(self._events, LOGS)]
+        self._client.put_logs(PutLogsRequest(PROJECT, self._logstore(name), "ad_events", "10.0.0.1", items))
+        self.put_[name] += LOGS
+        self.waiting.setdefault(name, []).append((self.put_[name], time.monotonic()))
+
+    def look(self) -> None:
+        """Notes of whom all that was put is committed."""
+        for name, wanted in [*self.waiting.items()]:
+            rows = sum(item.rows or 0 for item in self.ledger.last(name, 10_000, State.COMMITTED))
+            now = time.monotonic()
+            self.fresh.setdefault(name, []).extend(now - at for count, at in wanted if count <= rows)
+            self.waiting[name] = [(count, at) for count, at in wanted if count > rows]
+            if not self.waiting[name]:
+                del self.waiting[name]
+
+    def until_read(self, seconds: float) -> None:
+        """Waits until all that was put is committed."""
+        deadline = time.monotonic() + seconds
+        while self.waiting:
+            if time.monotonic() > deadline:
+                raise SystemExit(f"after {seconds:.0f} s not read: {sorted(self.waiting)}")
+            time.sleep(0.5)
+            self.look()
+
+    def differs(self) -> list[str]:
+        """Pipelines whose tables do not hold each log once."""
+        from hudi import HudiTableBuilder
+
+        found = []
+        for name in self.names:
+            table = HudiTableBuilder.from_base_uri(f"file://{self.table(name)}").build()
+            ids = [value for batch in table.read() for value in batch.column("event_id").to_pylist()]
+            if len(ids) != self.put_[name] or len(set(ids)) != len(ids):
+                found.append(f"{name}: {len(ids)} rows, {len(set(ids))} logs, {self.put_[name]} put")
+        return found
+
+    def _logstore(self, name: str) -> str:
+        return f"logs-of-{name}"
+
+
+@contextmanager
+def running(pipelines: int, folder: Path) -> Iterator[tuple[Fleet, LocalAirflow]]:
+    """Everything started, and two batches of each pipeline committed."""
+    with LocalSls(folder / "sls") as server:
+        variables = {**variables_of(folder, server.connection()), IDLE: "600", "TMPDIR": str(folder)}
+        described = json.loads(variables["AIRFLOW_CONN_SLSHUDI_LEDGER"])
+        engine = open_engine(f"sqlite:///{described['schema']}")
+        migrate(engine)
+        fleet = Fleet(server, Ledger(engine), folder, [f"p{number:03}" for number in range(pipelines)])
+        variables.pop("AIRFLOW__SLSHUDI__PIPELINES_FOLDER", None)
+        with LocalAirflow(folder / "airflow", folder / "dags", variables) as airflow:
+            airflow.wait_for_dag("fleet")
+            airflow.pause("fleet", False)
+            for _ in range(2):
+                for name in fleet.names:
+                    fleet.put(name)
+                fleet.until_read(WARM_SECONDS)
+            fleet.fresh.clear()
+            yield fleet, airflow
+        engine.dispose()
+
+
+def measure(fleet: Fleet, news: int, minutes: int) -> None:
+    """Puts news of so many pipelines each minute, in turn."""
+    turns = itertools.cycle(fleet.names)
+    began = time.monotonic()
+    for number in range(news * minutes):
+        while time.monotonic() < began + number * 60 / news:
+            time.sleep(min(0.5, max(began + number * 60 / news - time.monotonic(), 0)))
+            fleet.look()
+        fleet.put(next(turns))
+        if number % news == news - 1:
+            done = sorted(seconds for all_ in fleet.fresh.values() for seconds in all_)
+            late = f"worst {done[-1]:.0f} s" if done else ""
+            print(f"  minute {number // news + 1}: {len(done)} fresh, {late}", flush=True)
+    fleet.until_read(600)
+
+
+def main() -> int:
+    """Measures and prints; 1 where the bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pipelines", type=int, default=100)
+    parser.add_argument("--news", type=int, default=10, help="pipelines with news each minute (default: %(default)s)")
+    parser.add_argument("--minutes", type=int, default=20)
+    parser.add_argument("--json", type=Path, help="write every figure to this file")
+    given = parser.parse_args()
+    adopt_orphans()
+    with tempfile.TemporaryDirectory(prefix="slshudi-fleet-", ignore_cleanup_errors=True) as folder:
+        try:
+            with running(given.pipelines, Path(folder)) as (fleet, airflow):
+                before, began = used(fleet.server.pid), time.monotonic()
+                measure(fleet, given.news, given.minutes)
+                spent, span = used(fleet.server.pid), time.monotonic() - began
+                spent.subtract(before)
+                airflow.pause("fleet", True)
+                idle = Idle(fleet.server.pid, IDLE_SECONDS)
+                differ = fleet.differs()
+        finally:
+            for process in psutil.Process().children(recursive=True):
+                process.kill()
+    done = sorted(seconds for all_ in fleet.fresh.values() for seconds in all_)
+    worst = {name: max(seconds) for name, seconds in fleet.fresh.items()}
+    if given.json is not None:
+        given.json.write_text(json.dumps({"fresh": fleet.fresh, "cpu": spent, "seconds": span}), encoding="utf-8")
+    for kind, seconds in sorted(spent.items()):
+        print(f"  CPU a minute, {kind:<24}{seconds / span * 60:6.2f} s (idle {idle.rates.get(kind, 0) * 60:.2f} s)")
+    print(f"  CPU a minute, {'all':<24}{sum(spent.values()) / span * 60:6.2f} s of {psutil.cpu_count() * 60}")
+    for line in differ:
+        print(f"  {line}")
+    print(f"{len(done)} batches of {len(worst)} pipelines, {len(differ)} tables that do not hold each log once")
+    half, most = done[len(done) // 2], done[min(len(done) - 1, len(done) * 99 // 100)]
+    print(f"freshness: median {half:.0f} s, 99 % within {most:.0f} s, worst {done[-1]:.0f} s (bar {BAR_SECONDS:.0f} s)")
+    return 1 if differ or most > BAR_SECONDS else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

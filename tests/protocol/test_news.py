@@ -1,0 +1,121 @@
+"""A look tells whether a run of the pipeline has something to do, and changes nothing but what was seen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_slshudi.exceptions import SourceRefused, TailUnderWay
+from airflow_provider_slshudi.ledger.engine import migrate, open_engine
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import GONE
+from airflow_provider_slshudi.local.process import LocalSls
+from airflow_provider_slshudi.protocol import plan
+from airflow_provider_slshudi.protocol.news import LEFT, News, news
+from airflow_provider_slshudi.protocol.settle import settle
+from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.sls.faults import Patience
+from airflow_provider_slshudi.sls.service import LogService
+from tests.local.sdk import by_ip
+from tests.pipelines import ad_events
+from tests.scenarios import PROJECT, Scenario, SessionLauncher
+
+WEEK = 7 * 86_400
+
+
+@pytest.fixture
+def make(server: LocalSls, tmp_path: Path) -> Iterator[Callable[[], Scenario]]:
+    """Makes a pipeline over an empty logstore, which nobody has read; its jobs run nowhere."""
+    logstore, engine = tmp_path.name.replace("_", "-")[:50], open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
+    migrate(engine)
+
+    def made() -> Scenario:
+        client = by_ip(server.connection())
+        client.create_logstore(PROJECT, logstore, ttl=7, shard_count=2)
+        pipeline = ad_events(tmp_path / "table", source={"project": PROJECT, "logstore": logstore})
+        nowhere: SessionLauncher = SessionLauncher(None)  # type: ignore[arg-type]
+
+        def connect() -> LogService:
+            return LogService(server.connection(), PROJECT, logstore, patience=Patience(5))
+
+        return Scenario(Work(pipeline, Ledger(engine), nowhere, connect, Run("fleet", "run-1")), client)
+
+    yield made
+    engine.dispose()
+
+
+def idle(scenario: Scenario) -> Scenario:
+    """With its shards known, and nothing unread."""
+    assert plan.tail(scenario.work) is None
+    return scenario
+
+
+def test_a_pipeline_that_never_ran_has_something_to_do(make: Callable[[], Scenario]) -> None:
+    work = make().work
+    assert news(work) == News()
+    assert work.ledger.shards(work.pipeline.name) == [], "the first run makes it known"
+
+
+def test_where_nothing_came_there_is_none_and_pages_know_that_somebody_looked(make: Callable[[], Scenario]) -> None:
+    work = idle(make()).work
+    before = work.ledger.sightings(work.pipeline.name, 10)
+    assert news(work) is None
+    after = work.ledger.sightings(work.pipeline.name, 10)
+    assert len(after) == len(before) + 1 and after[0].unread == 0
+
+
+def test_unread_logs_are_news_which_are_the_more_urgent_the_sooner_they_expire(make: Callable[[], Scenario]) -> None:
+    scenario = idle(make())
+    work, before = scenario.work, scenario.work.ledger.shards(scenario.work.pipeline.name)
+    scenario.put(30)
+    found = news(work)
+    assert found is not None
+    assert time.time() - 60 < found.since < time.time() + 1
+    assert found.expires == found.since + WEEK
+    assert sorted([News(), found, News(found.expires - 1, found.since), LEFT])[::3] == [LEFT, News()]
+    assert work.ledger.shards(work.pipeline.name) == before, "the plan saves them, under the lease"
+    assert plan.tail(work) is not None
+
+
+def test_a_batch_that_an_earlier_run_left_comes_before_all_news(make: Callable[[], Scenario]) -> None:
+    scenario = idle(make())
+    scenario.put(10)
+    left = plan.tail(scenario.work)
+    assert left is not None
+    later = replace(scenario.work, run=Run("another", "run-2"))
+    assert news(later) == LEFT
+    assert [item.transaction for item in settle(later, lambda run: True)] == [left.id]
+    found = news(later)
+    assert found is not None and found > LEFT, "its logs are unread again"
+
+
+def test_what_another_run_of_the_fleet_works_on_is_told(make: Callable[[], Scenario]) -> None:
+    scenario = idle(make())
+    scenario.put(10)
+    planned = plan.tail(scenario.work)
+    assert planned is not None
+    scenario.work.ledger.heartbeat(planned.id, planned.token)
+    with pytest.raises(TailUnderWay, match="run run-1 of fleet works on transaction"):
+        news(replace(scenario.work, run=Run("fleet", "run-2")))
+
+
+def test_a_shard_that_is_gone_is_news_once(make: Callable[[], Scenario]) -> None:
+    scenario = idle(make())
+    work, name = scenario.work, scenario.work.pipeline.name
+    lost = replace(work.ledger.shards(name)[0], id=7, status="readonly")
+    work.ledger.save_shards(name, [lost])
+    assert news(work) == News()
+    work.ledger.save_shards(name, [replace(lost, status=GONE)])
+    assert news(work) is None
+
+
+def test_a_service_that_refuses_says_so(make: Callable[[], Scenario], server: LocalSls) -> None:
+    work = idle(make()).work
+    refused = replace(server.connection(), access_key_secret="another")
+    service = LogService(refused, PROJECT, str(work.pipeline.source.logstore), patience=Patience(5))
+    with pytest.raises(SourceRefused):
+        news(replace(work, connect=lambda: service))
