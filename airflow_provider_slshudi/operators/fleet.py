@@ -21,8 +21,8 @@ from airflow_provider_slshudi.operators.lineage import CommitLineageTask
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_slshudi.hooks.work import Works
     from airflow_provider_slshudi.ledger.records import Transaction
+    from airflow_provider_slshudi.protocol.dangling import Ended
     from airflow_provider_slshudi.protocol.news import News
     from airflow_provider_slshudi.protocol.work import Work
 
@@ -59,7 +59,7 @@ class SlsHudiLookOperator(BaseOperator):
 
         def look(name: str) -> News | None:
             try:
-                return self._look(works, name)
+                return self._look(works.of(name), run_ended(context["ti"]))
             except SlsHudiError as error:
                 self.log.warning("%s cannot be looked at, its own task says more: %s", name, error)
             except Exception:
@@ -72,11 +72,11 @@ class SlsHudiLookOperator(BaseOperator):
         self.log.info("%d of %d pipelines have something to do", len(urgent), len(found))
         return [name for _, name in urgent]
 
-    def _look(self, works: Works, name: str) -> News | None:
+    def _look(self, work: Work, ended: Ended) -> News | None:
         from airflow_provider_slshudi.protocol.news import news
 
         try:
-            return news(works.of(name))
+            return news(work, ended)
         except TailUnderWay as error:
             self.log.info("%s", error)
             return None

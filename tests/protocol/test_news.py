@@ -18,13 +18,23 @@ from airflow_provider_slshudi.protocol import plan
 from airflow_provider_slshudi.protocol.news import LEFT, News, news
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from tests.local.sdk import by_ip
 from tests.pipelines import ad_events
 from tests.scenarios import PROJECT, Scenario, SessionLauncher
+from tests.seen import committed
 
 WEEK = 7 * 86_400
+
+
+def over(run: Run) -> bool:
+    return True
+
+
+def still_there(run: Run) -> bool:
+    return False
 
 
 @pytest.fixture
@@ -56,14 +66,14 @@ def idle(scenario: Scenario) -> Scenario:
 
 def test_a_pipeline_that_never_ran_has_something_to_do(make: Callable[[], Scenario]) -> None:
     work = make().work
-    assert news(work) == News()
+    assert news(work, over) == News()
     assert work.ledger.shards(work.pipeline.name) == [], "the first run makes it known"
 
 
 def test_where_nothing_came_there_is_none_and_pages_know_that_somebody_looked(make: Callable[[], Scenario]) -> None:
     work = idle(make()).work
     before = work.ledger.sightings(work.pipeline.name, 10)
-    assert news(work) is None
+    assert news(work, over) is None
     after = work.ledger.sightings(work.pipeline.name, 10)
     assert len(after) == len(before) + 1 and after[0].unread == 0
 
@@ -72,7 +82,7 @@ def test_unread_logs_are_news_which_are_the_more_urgent_the_sooner_they_expire(m
     scenario = idle(make())
     work, before = scenario.work, scenario.work.ledger.shards(scenario.work.pipeline.name)
     scenario.put(30)
-    found = news(work)
+    found = news(work, over)
     assert found is not None
     assert time.time() - 60 < found.since < time.time() + 1
     assert found.expires == found.since + WEEK
@@ -87,9 +97,9 @@ def test_a_batch_that_an_earlier_run_left_comes_before_all_news(make: Callable[[
     left = plan.tail(scenario.work)
     assert left is not None
     later = replace(scenario.work, run=Run("another", "run-2"))
-    assert news(later) == LEFT
+    assert news(later, over) == LEFT
     assert [item.transaction for item in settle(later, lambda run: True)] == [left.id]
-    found = news(later)
+    found = news(later, over)
     assert found is not None and found > LEFT, "its logs are unread again"
 
 
@@ -100,7 +110,23 @@ def test_what_another_run_of_the_fleet_works_on_is_told(make: Callable[[], Scena
     assert planned is not None
     scenario.work.ledger.heartbeat(planned.id, planned.token)
     with pytest.raises(TailUnderWay, match="run run-1 of fleet works on transaction"):
-        news(replace(scenario.work, run=Run("fleet", "run-2")))
+        news(replace(scenario.work, run=Run("fleet", "run-2")), over)
+
+
+def test_while_the_run_is_there_that_found_the_news_no_other_finds_them(make: Callable[[], Scenario]) -> None:
+    scenario = idle(make())
+    first, second = scenario.work, replace(scenario.work, run=Run("fleet", "run-2"))
+    # A batch that was committed before.
+    ledger, name = first.ledger, first.pipeline.name
+    committed(ledger, name, [Range(0, 0, 1)], "run-0")
+    scenario.put(30)
+    assert news(first, still_there) is not None
+    assert news(second, still_there) is None
+    assert news(first, still_there) is not None, "its look may be repeated"
+    assert news(second, over) is not None
+    # The next batch is anybody's.
+    committed(ledger, name, [Range(0, 1, 2)], "run-2")
+    assert news(first, still_there) is not None
 
 
 def test_a_shard_that_is_gone_is_news_once(make: Callable[[], Scenario]) -> None:
@@ -108,9 +134,9 @@ def test_a_shard_that_is_gone_is_news_once(make: Callable[[], Scenario]) -> None
     work, name = scenario.work, scenario.work.pipeline.name
     lost = replace(work.ledger.shards(name)[0], id=7, status="readonly")
     work.ledger.save_shards(name, [lost])
-    assert news(work) == News()
+    assert news(work, over) == News()
     work.ledger.save_shards(name, [replace(lost, status=GONE)])
-    assert news(work) is None
+    assert news(work, over) is None
 
 
 def test_a_service_that_refuses_says_so(make: Callable[[], Scenario], server: LocalSls) -> None:
@@ -118,4 +144,4 @@ def test_a_service_that_refuses_says_so(make: Callable[[], Scenario], server: Lo
     refused = replace(server.connection(), access_key_secret="another")
     service = LogService(refused, PROJECT, str(work.pipeline.source.logstore), patience=Patience(5))
     with pytest.raises(SourceRefused):
-        news(replace(work, connect=lambda: service))
+        news(replace(work, connect=lambda: service), over)
