@@ -58,6 +58,8 @@ _TIME: dict[str, Any] = {"type": ["string", "null"], "format": "date-time"}
 
 # One that works, one that waits for it, and one for when both die at once.
 _MOST_TAILS = 3
+# A run lasts as long as its slowest batch; one without news lasts a second.
+_MOST_FLEETS = 16
 
 
 def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
@@ -84,7 +86,7 @@ def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
         )
     }
     described = f"{found.source.identity}: what is new"
-    runs = _tails(dag_kwargs.get("schedule", found.every), "dagrun_timeout" in dag_kwargs)
+    runs = _runs(dag_kwargs.get("schedule", found.every), "dagrun_timeout" in dag_kwargs, _MOST_TAILS)
     given = {"schedule": found.every, "params": params, "description": described, "max_active_runs": runs}
     with _dag(found, "tail", dag_kwargs, **given) as dag:
         micro_batch(pipeline)
@@ -97,7 +99,7 @@ def fleet_dag(pipelines: Sequence[str], name: str = "fleet", **dag_kwargs: Any) 
     A run looks at all of them at once, and starts a task for each that has something to do: its whole transaction.
     Pipelines with nothing new cost a look. One that fails, is slow or needs a person holds up no other: more runs may
     be there, and each passes over what another works on. The `schedule` of a pipeline's file is not used, and no file
-    is read here: one that is wrong fails its own task.
+    is read here: one that is wrong fails its own task. It is called as its pipeline.
 
     A pipeline belongs to one fleet, or has a tail of its own. Backfills, maintenance and the like stay DAGs of each.
 
@@ -112,7 +114,7 @@ def fleet_dag(pipelines: Sequence[str], name: str = "fleet", **dag_kwargs: Any) 
     names = settings.fleet(pipelines, dagfile.calling())
     schedule = dag_kwargs.pop("schedule", "1m")
     schedule = every(schedule) if isinstance(schedule, str) else schedule
-    runs = _tails(schedule, "dagrun_timeout" in dag_kwargs)
+    runs = _runs(schedule, "dagrun_timeout" in dag_kwargs, _MOST_FLEETS)
     given = {"schedule": schedule, "max_active_runs": runs, "description": f"{len(names)} pipelines: what is new"}
     stems = [*map(settings.stem, names)]
     owner = (dag_kwargs.get("default_args") or {}).get("owner", "")
@@ -121,6 +123,7 @@ def fleet_dag(pipelines: Sequence[str], name: str = "fleet", **dag_kwargs: Any) 
         look = SlsHudiLookOperator(task_id="look", pipelines=names)
         batch = SlsHudiBatchOperator.partial(
             task_id="batch",
+            retries=0,
             map_index_template="{{ task.called }}",
             outlets=[AssetAlias(f"hudi_{name}_settled")],
             doc_md=doc_md.of_fleets_task("batch", _named(owner)),
@@ -289,10 +292,10 @@ def micro_batch(
     return group
 
 
-def _tails(schedule: Any, timed: bool) -> int:
-    """How many runs of a tail there may be: `@continuous`, by word or as a timetable, allows one."""
+def _runs(schedule: Any, timed: bool, most: int) -> int:
+    """How many runs there may be, at most so many: `@continuous`, by word or as a timetable, allows one."""
     limited = schedule == "@continuous" or getattr(schedule, "active_runs_limit", None) is not None
-    return 1 if limited or timed else _MOST_TAILS
+    return 1 if limited or timed else most
 
 
 def _dag(pipeline: Pipeline, role: str, dag_kwargs: dict[str, Any], **ours: Any) -> DAG:

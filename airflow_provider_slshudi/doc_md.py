@@ -323,13 +323,13 @@ _FLEET = _Page(
     "**success**: each pipeline with news has its batch, or nothing was new. **failed**: the `batch` of at least one "
     "pipeline failed; its name is the task's, and the others' batches are in their tables. **running** for long: a "
     "batch is large; the next run goes on with the other pipelines.",
-    "Clear a failed `batch`, or leave it: the next run decides what it left. Marking a run or a task moves no data.",
+    "Clear a failed `batch`, or leave it to the next run. Marking a run or a task moves no data.",
     "Look at the page of the pipeline that the failed task names. " + _LAST_LINE,
 )
 _OF_FLEET = {
     "look": _Page(
-        "Finds the pipelines that have something to do: unread logs, a batch that an earlier run left, or a service "
-        "that does not answer. The logs that expire first come first.",
+        "Finds the pipelines that have something to do: unread logs, a batch that an earlier run left, trouble, a "
+        "table that nobody has looked at for an hour. The logs that expire first come first.",
         "the ledger, and where the shards of each logstore end.",
         "what it saw of each logstore, into the ledger.",
         "the names of the pipelines: returned.",
@@ -346,7 +346,7 @@ _OF_FLEET = {
         "`transaction`, `kind`, `instant`, `rows`, `bytes`: returned, and the event's `extra`.",
         "**success**: the batch is in the table. **skipped**: nothing is new, or another run works on the pipeline's "
         "batch. **failed**: the error says at what; the batch is in the table wholly or not at all.",
-        "Safe: it first decides what an earlier try or run left. Marking it moves no data.",
+        "It has no retries; the next run comes soon. Cleared, it first decides what is left. Marking it moves no data.",
         _LEAVE.replace("The next run's `settle`", "The next run's `batch`") + " " + _LAST_LINE,
     ),
 }

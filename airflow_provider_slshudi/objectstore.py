@@ -67,7 +67,7 @@ def hadoop_conf(uri: str) -> dict[str, str]:
 
 def _endpoint(uri: str) -> str | None:
     """Where the store is asked, None for AWS's own."""
-    found = os.environ.get("AWS_ENDPOINT_URL") or None
+    found = os.environ.get("AWS_ENDPOINT_URL", "").strip() or None
     if found is None and uri.startswith("oss:"):
         raise TableError(
             f"{uri}: AWS_ENDPOINT_URL is not set, so Amazon would be asked. Set it to OSS's endpoint for S3's clients, "

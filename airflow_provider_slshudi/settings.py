@@ -125,8 +125,11 @@ def fleet(pipelines: Sequence[str], dag_file: DagFile | None) -> list[str]:
     """
     names = [*pipelines]
     if isinstance(pipelines, str):
-        folder = (dag_file.path.parent if dag_file else Path.cwd()) / Path(pipelines).expanduser()
-        names = sorted(str(path) for path in folder.glob("*") if path.suffix in _SUFFIXES)
+        # By paths as they are given: another machine may have the DAG file elsewhere.
+        given = Path(pipelines).expanduser()
+        folder = (dag_file.path.parent if dag_file else Path.cwd()) / given
+        found = (path.name for path in folder.glob("[!.]*") if path.suffix in _SUFFIXES)
+        names = [str(given / name) for name in sorted(found)]
         if not names:
             raise ConfigError(f"{folder} is no folder with pipeline files", source=str(folder))
     if not names:

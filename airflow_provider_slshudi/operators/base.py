@@ -6,6 +6,7 @@ A task imports `protocol` and its dependencies (SDK, SQLAlchemy, pyarrow) when i
 from __future__ import annotations
 
 import logging
+import os
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -131,6 +132,19 @@ class PipelineTask:
 
         if self._work is not None and isinstance(self._work.launcher, SparkLauncher):
             self._work.launcher.kill()
+
+
+def refuse_test() -> None:
+    """Refuses `airflow tasks test`, which makes a run that ends with the test.
+
+    Raises:
+        AirflowFailException: it is one.
+    """
+    if os.environ.get("AIRFLOW_TEST_MODE"):
+        raise AirflowFailException(
+            "`airflow tasks test` plans nothing: it would reserve the batch for a run that ends with the test. "
+            "`slshudi plan NAME` shows what would be read; trigger the DAG to read it"
+        )
 
 
 class PipelineOperator(PipelineTask, BaseOperator):

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import AssetAlias, BaseOperator, BaseOperatorLink
+from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_provider_slshudi import dagfile, settings
 from airflow_provider_slshudi.assets import table_asset
-from airflow_provider_slshudi.exceptions import BatchUnderWay, JobFailed, SlsHudiError, TailUnderWay, TransientError
+from airflow_provider_slshudi.exceptions import (
+    BatchUnderWay,
+    ConfigError,
+    JobFailed,
+    SlsHudiError,
+    TailUnderWay,
+    TransientError,
+)
 from airflow_provider_slshudi.links import PipelineLink, SparkLink, TransactionLink
-from airflow_provider_slshudi.operators.base import PipelineOperator, run_ended, this_airflow
+from airflow_provider_slshudi.operators.base import PipelineOperator, refuse_test, run_ended, this_airflow
 from airflow_provider_slshudi.operators.events import extra_of, tell
 from airflow_provider_slshudi.operators.lineage import CommitLineageTask
+from airflow_provider_slshudi.operators.signals import signal
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -33,8 +43,9 @@ _LEASE_WAIT_SECONDS = 5.0
 class SlsHudiLookOperator(BaseOperator):
     """Looks at many pipelines at once; returns those that have something to do, the most urgent first.
 
-    These are pipelines with unread logs, with a batch that an earlier run left, or that cannot be looked at: their own
-    task then says why, and holds up no other. The logs that expire first come first, then those that are oldest.
+    These are pipelines with unread logs, with a batch that an earlier run left, in trouble, or whose table nobody has
+    looked at for an hour. The logs that expire first come first, then those that are oldest. Pipelines that cannot be
+    looked at come last: their own tasks say why. It gives at most as many as Airflow maps (`[core] max_map_length`).
 
     Args:
         pipelines: names or files.
@@ -49,49 +60,55 @@ class SlsHudiLookOperator(BaseOperator):
     def execute(self, context: Context) -> list[str]:
         """Looks."""
         from airflow_provider_slshudi.hooks.work import Works
-        from airflow_provider_slshudi.protocol.news import LEFT
+        from airflow_provider_slshudi.protocol.news import News
         from airflow_provider_slshudi.protocol.work import Run
         from airflow_provider_slshudi.sls.faults import PERSON
 
         run, dag = context["dag_run"], context.get("dag")
         # One that does not answer must not hold up the others for as long as a task of its own would wait.
         works = Works(Run(run.dag_id, run.run_id, patience=PERSON), None if dag is None else dagfile.of(dag))
+        ended = run_ended(context["ti"])
 
         def look(name: str) -> News | None:
             try:
-                return self._look(works.of(name), run_ended(context["ti"]))
+                return self._look(works.of(name), ended)
             except SlsHudiError as error:
                 self.log.warning("%s cannot be looked at, its own task says more: %s", name, error)
             except Exception:
                 self.log.exception("%s cannot be looked at", name)
-            return LEFT
+            return News()
 
         with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="slshudi-look") as pool:
             found = dict(zip(self.pipelines, pool.map(look, self.pipelines), strict=True))
         urgent = sorted((seen, name) for name, seen in found.items() if seen is not None)
         self.log.info("%d of %d pipelines have something to do", len(urgent), len(found))
-        return [name for _, name in urgent]
+        return [name for _, name in urgent[: conf.getint("core", "max_map_length", fallback=1024)]]
 
     def _look(self, work: Work, ended: Ended) -> News | None:
         from airflow_provider_slshudi.protocol.news import news
 
         try:
-            return news(work, ended)
+            found = news(work, ended)
         except TailUnderWay as error:
             self.log.info("%s", error)
             return None
+        if found is None:
+            # A task of its own would do that.
+            with suppress(SlsHudiError):
+                signal(work)
+        return found
 
 
 class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
     """One transaction of a pipeline in one task: settle, plan, open, append, record, commit, and the catalog's sync.
 
-    Skips where there is nothing new, or where another run works on the pipeline's batch. A retry first decides what the
-    try before it left, as the next run's task would.
+    Skips where there is nothing new, or where another run works on the pipeline's batch. A batch that fails is decided
+    at once, since its run may go on with other pipelines for long. It has no retries: the next run comes soon.
 
     Each outlet that is an asset's alias gets an event for each committed batch.
 
     Args:
-        pipeline: a pipeline's name or file.
+        pipeline: a pipeline's name or file, which has the pipeline's name.
     """
 
     operator_extra_links: Collection[BaseOperatorLink] = (PipelineLink(), TransactionLink(), SparkLink())
@@ -104,22 +121,28 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Decides what is left, then reads, writes and commits."""
+        refuse_test()
+        done = None
         with self.told(context, passing=(TransientError, JobFailed)):
             work = self.work(context)
+            self._require_name(work)
             planned = self._planned(replace(work, run=replace(work.run, airflow=this_airflow())), context)
-            if planned is None:
-                raise AirflowSkipException("there is nothing new to read")
-            self.log.info("planned transaction %s", planned.id)
-            self.transaction = {"transaction": planned.id, "token": planned.token}
-            committed = self._committed(work, planned)
-            self.remember(work, [*(batch.transaction for batch in self._batches), committed])
-            done = extra_of(committed)
-            for outlet in self.outlets:
-                if isinstance(outlet, AssetAlias):
-                    context["outlet_events"][outlet].add(table_asset(work.pipeline), extra=done)
-            if work.pipeline.catalog is not None:
-                self._sync(work)
+            if planned is not None:
+                done = self._done(work, planned, context)
+        if done is None:
+            raise AirflowSkipException("there is nothing new to read")
         return done
+
+    def _require_name(self, work: Work) -> None:
+        """Two files of one name would be one pipeline to the ledger, and two to Airflow."""
+        if work.pipeline.name != self.called:
+            raise ConfigError(
+                f"{self.pipeline}: the file is called {self.called}, and its pipeline {work.pipeline.name}. In a fleet "
+                "both have the same name: rename the file",
+                source=self.pipeline,
+                field="name",
+                value=work.pipeline.name,
+            )
 
     def _planned(self, work: Work, context: Context) -> Transaction | None:
         from airflow_provider_slshudi.protocol.plan import tail
@@ -132,7 +155,27 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
             require_alone(work)
             return tail(work, in_turn=True)
         except BatchUnderWay as error:
-            raise AirflowSkipException(str(error)) from None
+            self.log.info("%s", error)
+            return None
+
+    def _done(self, work: Work, planned: Transaction, context: Context) -> dict[str, Any]:
+        self.log.info("planned transaction %s", planned.id)
+        self.transaction = {"transaction": planned.id, "token": planned.token}
+        try:
+            committed = self._committed(work, planned)
+        except Exception:
+            self._decide(work, context)
+            raise
+        self.remember(work, [*(batch.transaction for batch in self._batches), committed])
+        done = extra_of(committed)
+        for outlet in self.outlets:
+            if isinstance(outlet, AssetAlias):
+                context["outlet_events"][outlet].add(table_asset(work.pipeline), extra=done)
+        if work.pipeline.catalog is not None:
+            from airflow_provider_slshudi.protocol.catalog import sync
+
+            sync(work)
+        return done
 
     def _committed(self, work: Work, planned: Transaction) -> Transaction:
         from airflow_provider_slshudi.protocol import steps
@@ -143,10 +186,12 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
         steps.record(*of_batch)
         return steps.commit(*of_batch)
 
-    def _sync(self, work: Work) -> None:
-        from airflow_provider_slshudi.protocol.catalog import sync
+    def _decide(self, work: Work, context: Context) -> None:
+        """Settles once more: what is left of this very run is this task's."""
+        from airflow_provider_slshudi.protocol.settle import settle
 
         try:
-            sync(work)
-        except JobFailed as error:
-            self.log.warning("the batch is committed, but the catalog does not know yet: %s", error)
+            for item in settle(work, run_ended(context["ti"]), _LEASE_WAIT_SECONDS):
+                self.log.warning("transaction %s: %s", item.transaction, item.decision.value)
+        except SlsHudiError as error:
+            self.log.warning("what the batch left is decided by a later run: %s", error)

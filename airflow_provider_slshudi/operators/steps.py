@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_slshudi.exceptions import BatchUnderWay, JobFailed, TransientError
 from airflow_provider_slshudi.links import SparkLink, TransactionLink
-from airflow_provider_slshudi.operators.base import PipelineOperator, this_airflow, who_asked
+from airflow_provider_slshudi.operators.base import PipelineOperator, refuse_test, this_airflow, who_asked
 from airflow_provider_slshudi.operators.events import extra_of
 from airflow_provider_slshudi.operators.lineage import CommitLineageTask
 
@@ -42,11 +41,7 @@ class SlsHudiPlanOperator(PipelineOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plans."""
-        if os.environ.get("AIRFLOW_TEST_MODE"):
-            raise AirflowFailException(
-                "`airflow tasks test` plans nothing: it would reserve the batch for a run that ends with the test. "
-                "`slshudi plan NAME` shows what would be read; trigger the DAG to read it"
-            )
+        refuse_test()
         with self.told(context):
             work = self.work(context)
             transaction, more = self.plan(replace(work, run=replace(work.run, airflow=this_airflow())), context)

@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
+from airflow_provider_slshudi.exceptions import LeaseHeld
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol import plan
-from airflow_provider_slshudi.protocol.dangling import Ended
+from airflow_provider_slshudi.protocol.dangling import Ended, is_quiet
 from airflow_provider_slshudi.protocol.settle import require_turn
 from airflow_provider_slshudi.protocol.work import Run, Work
 
+SETTLED_EACH = timedelta(hours=1)
+"""So often a run looks at the table, too: what others did there, or a driver that died, is seen without new logs."""
 _NOT_KNOWN = float("inf")
 _NEXT = "next batch by"
 """What a run of a fleet claims at the newest batch, so that no other starts a task for the same logs meanwhile."""
-_CLAIM = timedelta(minutes=5)
+_CLAIM = timedelta(minutes=3)
 
 
 @dataclass(frozen=True, order=True)
@@ -38,7 +41,8 @@ LEFT = News(0.0, 0.0)
 def news(work: Work, ended: Ended) -> News | None:
     """What there is to do; None where there is nothing, or another run of this DAG found the same and is not over.
 
-    Keeps what it saw of the service, and that this run found it; changes nothing else.
+    Keeps what it saw of the service, as a plan does, and that this run found it. A pipeline in trouble, and one whose
+    table nobody has looked at for `SETTLED_EACH`, has something to do.
 
     Raises:
         TailUnderWay: another run of this DAG works on the pipeline's batch.
@@ -46,15 +50,23 @@ def news(work: Work, ended: Ended) -> News | None:
     """
     require_turn(work)
     name, ledger = work.pipeline.name, work.ledger
-    if ledger.live(name):
+    if any(live.dag_id == work.run.dag_id or is_quiet(ledger, live) for live in ledger.live(name)):
         return LEFT
-    if not plan.has_news(work) or not _is_ours(work, ended):
+    try:
+        has_news = plan.has_news(work)
+    except LeaseHeld:
+        # Somebody decides there at the moment.
+        return None
+    seen = ledger.seen_timeline(name)
+    is_due = seen is None or ledger.now() - seen.at > SETTLED_EACH
+    is_in_trouble = any(trouble.dag_id == work.run.dag_id for trouble in ledger.troubles(name))
+    if not (has_news or is_due or is_in_trouble) or not _is_ours(work, ended):
         return None
     last, kept = next(iter(ledger.sightings(name, 1)), None), ledger.retention_seen(name)
     if last is None or last.unread_since is None:
         return News()
-    since = float(last.unread_since)
-    return News(since + kept.kept if kept is not None and kept.kept is not None else _NOT_KNOWN, since)
+    stays = kept.kept if kept is not None and kept.kept is not None else plan.LEAST_RETENTION_SECONDS
+    return News(float(last.unread_since + stays), float(last.unread_since))
 
 
 def _is_ours(work: Work, ended: Ended) -> bool:

@@ -113,18 +113,18 @@ def preview(work: Work) -> list[Range]:
 
 
 def has_news(work: Work) -> bool:
-    """Whether the next plan has something to read, or to say of lost logs; keeps what it saw of the service.
+    """Whether the next plan has something to read, or to say of lost logs; keeps the shards and what it saw of them.
 
     Raises:
+        LeaseHeld: somebody decides for the pipeline at the moment.
         PipelineConflict: the logstore is not the one that was read.
         SourceError: the service refuses, or does not answer.
     """
-    before = {shard.id: shard for shard in work.ledger.shards(work.pipeline.name)}
-    if not before:
+    if not work.ledger.shards(work.pipeline.name):
         return True
-    asked_at, taken = work.ledger.now(), _taken(work)
-    found = _refreshed(work, work.connect(), taken, save=False)
-    sighting.look(work, found.there, before, asked_at)
+    with work.lease(0):
+        taken = _taken(work)
+        found = _refreshed(work, work.connect(), taken, save=True)
     left = unread(((shard.id, shard.first, found.ends[shard.id]) for shard in found.there), taken)
     return bool(left or found.late or any(shard.status != GONE for shard in found.gone))
 

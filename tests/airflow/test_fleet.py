@@ -61,11 +61,11 @@ def looked_at(dag: DAG) -> list[str]:
 def test_a_run_looks_each_minute_and_others_go_on_while_it_works(folder: Path) -> None:
     dag = fleet_dag(["one", "two"], tags=["mine"], default_args={"retries": 5})
     schedule: object = dag.schedule
-    assert (dag.dag_id, schedule, dag.max_active_runs, dag.catchup) == ("fleet", timedelta(minutes=1), 3, False)
+    assert (dag.dag_id, schedule, dag.max_active_runs, dag.catchup) == ("fleet", timedelta(minutes=1), 16, False)
     assert dag.tags == {"mine", "slshudi", "slshudi:one", "slshudi:two"}, "by its tags the pages know whose DAG it is"
     assert looked_at(dag) == ["one", "two"]
     assert dag.task_dict["look"].downstream_task_ids == {"batch"}
-    assert dag.task_dict["look"].retries == 5
+    assert (dag.task_dict["look"].retries, dag.task_dict["batch"].retries) == (5, 0)
     assert "2: `one`, `two`" in str(dag.doc_md)
     assert fleet_dag(["one"], "ads", schedule="@continuous").max_active_runs == 1
     twice: object = fleet_dag(["one"], schedule="30s").schedule
@@ -98,7 +98,7 @@ def test_a_folder_is_found_beside_the_dag_file(folder: Path) -> None:
     (dags / "fleet.py").write_text(DAG_FILE, encoding="utf-8")
     bag = DagBag(str(dags))
     assert bag.import_errors == {}
-    assert looked_at(bag.dags["fleet"]) == [str(dags / "pipelines" / "one.yaml")]
+    assert looked_at(bag.dags["fleet"]) == ["pipelines/one.yaml"], "wherever a worker has the DAG file"
 
 
 @dataclass
@@ -130,6 +130,9 @@ class Place:
 
     def rows(self, name: str) -> int:
         return sum(item.rows or 0 for item in self.ledger.last(name, 100, State.COMMITTED))
+
+    def troubles(self) -> dict[str, str]:
+        return {trouble.pipeline: trouble.error for trouble in self.ledger.troubles()}
 
     def exact(self, name: str) -> bool:
         """Whether each of its logs is in its table once, and the ledger counts them so."""
@@ -194,9 +197,10 @@ def test_each_pipeline_has_its_own_fate_and_the_next_run_mends_what_it_can(place
     (prepared,) = place.ledger.live(DYING)
     assert (prepared.state, prepared.run_id) == (State.PREPARED, slow)
     held.kill()
-    # Its next try commits what it left, and reads what came meanwhile.
-    assert place.airflow.wait_for_run("fleet", slow) == "success"
-    assert place.tasks(slow) == {DYING: "success"}
+    assert place.airflow.wait_for_run("fleet", slow) == "failed"
+    assert [*place.tasks(slow).values()] == ["failed"]  # Airflow names a task once it has ended
+    # Once it was not heard of for half a minute, the next run commits what it left, and reads what came meanwhile.
+    until("another run decides", lambda: place.run() == ("success", {DYING: "success"}))
     assert place.ledger.get(prepared.id).state is State.COMMITTED
     assert place.exact(DYING)
 
@@ -206,19 +210,26 @@ def test_each_pipeline_has_its_own_fate_and_the_next_run_mends_what_it_can(place
     file.write_text(before.replace("sls_default", "sls_other"), encoding="utf-8")
     wrong = file.with_name(f"{WRONG}.yaml")
     wrong.write_text("name: [", encoding="utf-8")
+    other = file.with_name("another.yaml")
+    other.write_text(before, encoding="utf-8")  # by the name of `refused`
     properties = place.folder / "lake" / TABLELESS / PROPERTIES
     aside = properties.rename(properties.with_suffix(".aside"))
     until("the wrong file is seen", lambda: f"`{WRONG}`" in place.airflow.get("dags/fleet/details")["doc_md"])
     place.put(*everyone)
     state, tasks = place.run()
     assert state == "failed"
+    assert tasks.pop("another", "failed") == "failed"
     assert tasks == {**dict.fromkeys((TABLELESS, REFUSED, WRONG), "failed"), GOOD: "success", DYING: "success"}
+    until("two looks at one pipeline do not meet", lambda: place.run()[1].get("another") == "failed")
     assert place.exact(GOOD) and place.exact(DYING)
+    assert place.troubles() == {TABLELESS: "TimelineUnreadable", REFUSED: "ConfigError", WRONG: "ConfigError"}
 
     # What was wrong is mended, and the next run goes on where each stood.
     file.write_text(before, encoding="utf-8")
     aside.rename(properties)
     wrong.unlink()
+    other.unlink()
     until("the wrong file is gone", lambda: f"`{WRONG}`" not in place.airflow.get("dags/fleet/details")["doc_md"])
     assert place.run() == ("success", {TABLELESS: "success", REFUSED: "success"})
     assert all(place.exact(name) for name in everyone)
+    assert place.troubles().keys() <= {WRONG}, "a file that is gone has no run that could end its trouble"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -80,27 +81,87 @@ def test_where_nothing_came_there_is_none_and_pages_know_that_somebody_looked(ma
 
 def test_unread_logs_are_news_which_are_the_more_urgent_the_sooner_they_expire(make: Callable[[], Scenario]) -> None:
     scenario = idle(make())
-    work, before = scenario.work, scenario.work.ledger.shards(scenario.work.pipeline.name)
+    work = scenario.work
     scenario.put(30)
     found = news(work, over)
     assert found is not None
     assert time.time() - 60 < found.since < time.time() + 1
     assert found.expires == found.since + WEEK
     assert sorted([News(), found, News(found.expires - 1, found.since), LEFT])[::3] == [LEFT, News()]
-    assert work.ledger.shards(work.pipeline.name) == before, "the plan saves them, under the lease"
     assert plan.tail(work) is not None
 
 
-def test_a_batch_that_an_earlier_run_left_comes_before_all_news(make: Callable[[], Scenario]) -> None:
+def test_a_batch_that_an_earlier_run_left_comes_before_all_news(
+    make: Callable[[], Scenario], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_slshudi.protocol.dangling.QUIET_AFTER", timedelta(0))
     scenario = idle(make())
     scenario.put(10)
     left = plan.tail(scenario.work)
     assert left is not None
-    later = replace(scenario.work, run=Run("another", "run-2"))
+    later = replace(scenario.work, run=Run("fleet", "run-2"))
     assert news(later, over) == LEFT
     assert [item.transaction for item in settle(later, lambda run: True)] == [left.id]
     found = news(later, over)
     assert found is not None and found > LEFT, "its logs are unread again"
+
+
+def test_what_another_dag_works_on_is_no_news(make: Callable[[], Scenario]) -> None:
+    scenario = idle(make())
+    scenario.put(10)
+    planned = plan.tail(replace(scenario.work, run=Run("backfill", "run-1")))
+    assert planned is not None
+    scenario.work.ledger.heartbeat(planned.id, planned.token)
+    assert news(scenario.work, over) is None
+
+
+def test_a_pipeline_in_trouble_has_something_to_do_until_a_task_of_its_own_ends_that(
+    make: Callable[[], Scenario],
+) -> None:
+    work = idle(make()).work
+    name, ledger = work.pipeline.name, work.ledger
+    ledger.trouble(name, "another", "run-1", "settle", "SourceRefused", "no", False, None)
+    assert news(work, over) is None
+    ledger.trouble(name, "fleet", "run-1", "batch", "SourceRefused", "no", False, None)
+    assert news(work, over) is not None
+    ledger.well(name, "fleet", "batch")
+    assert news(work, over) is None
+
+
+def test_a_table_that_nobody_looked_at_for_an_hour_is_looked_at(
+    make: Callable[[], Scenario], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = idle(make()).work
+    assert news(work, over) is None
+    monkeypatch.setattr("airflow_provider_slshudi.protocol.news.SETTLED_EACH", timedelta(0))
+    assert news(work, over) == News()
+
+
+def test_a_shard_that_was_split_while_nothing_came_is_known(make: Callable[[], Scenario]) -> None:
+    scenario = idle(make())
+    work, source = scenario.work, scenario.work.pipeline.source
+    scenario.client.split_shard(source.project, source.logstore, 0, "2" + "0" * 31)
+    assert news(work, over) is None
+    assert len(work.ledger.shards(work.pipeline.name)) == 4
+    assert {shard.status for shard in work.ledger.shards(work.pipeline.name)} == {"readonly", "readwrite"}
+
+
+def test_what_came_is_counted_once_and_grows_older(make: Callable[[], Scenario]) -> None:
+    scenario = idle(make())
+    work, name = scenario.work, scenario.work.pipeline.name
+    scenario.put(30)
+    first = news(work, over)
+    second = news(work, over)
+    assert first == second is not None
+    assert plan.tail(work) is not None
+    assert sum(seen.came or 0 for seen in work.ledger.sightings(name, 10)) == 3
+
+
+def test_where_somebody_decides_at_the_moment_the_next_look_is_soon_enough(make: Callable[[], Scenario]) -> None:
+    scenario = idle(make())
+    scenario.put(10)
+    with scenario.work.lease():
+        assert news(replace(scenario.work, run=Run("fleet", "run-2")), over) is None
 
 
 def test_what_another_run_of_the_fleet_works_on_is_told(make: Callable[[], Scenario]) -> None:
