@@ -248,8 +248,10 @@ def this_airflow() -> str:
     from airflow.sdk import Variable
 
     try:
-        if not Variable.get(_IDENTITY, default=""):
-            Variable.set(_IDENTITY, uuid.uuid4().hex, description="The name of this Airflow in slshudi's ledger")
+        if known := Variable.get(_IDENTITY, default=""):
+            return str(known)
+        Variable.set(_IDENTITY, uuid.uuid4().hex, description="The name of this Airflow in slshudi's ledger")
+        # Of several that set it at once, the last.
         return str(Variable.get(_IDENTITY, default=""))
     except Exception as error:
         # No reason to stop: without the name, decisions wait for heartbeats instead.
