@@ -120,7 +120,7 @@ def fleet_dag(pipelines: Sequence[str], name: str = "fleet", **dag_kwargs: Any) 
     owner = (dag_kwargs.get("default_args") or {}).get("owner", "")
     page = doc_md.of_fleet(stems, schedule, _named(owner))
     with _made(name, stems, {**given, "doc_md": page, **dag_kwargs}) as dag:
-        look = SlsHudiLookOperator(task_id="look", pipelines=names)
+        look = SlsHudiLookOperator(task_id="look", pipelines=names, doc_md=doc_md.of_fleets_task("look", _named(owner)))
         batch = SlsHudiBatchOperator.partial(
             task_id="batch",
             retries=0,
@@ -129,7 +129,6 @@ def fleet_dag(pipelines: Sequence[str], name: str = "fleet", **dag_kwargs: Any) 
             doc_md=doc_md.of_fleets_task("batch", _named(owner)),
         )
         batch.expand(pipeline=look.output)
-        look.doc_md = doc_md.of_fleets_task("look", _named(owner))
     return dag
 
 

@@ -25,10 +25,14 @@ class _Page:
     failure: str
 
 
-_LEAVE = (
-    "The next run's `settle` decides what this task left, also where somebody marked it by hand: a recorded batch is "
-    "committed, any other is rolled back and its logs are read again. Nothing is lost or doubled either way."
-)
+def _leave(step: str) -> str:
+    return (
+        f"The next run's `{step}` decides what this task left, also where somebody marked it by hand: a recorded batch "
+        "is committed, any other is rolled back and its logs are read again. Nothing is lost or doubled either way."
+    )
+
+
+_LEAVE = _leave("settle")
 _LAST_LINE = (
     "The last error in the log says what, where and what to do; the table of errors in `docs/operating.md` has more."
 )
@@ -347,7 +351,7 @@ _OF_FLEET = {
         "**success**: the batch is in the table. **skipped**: nothing is new, or another run works on the pipeline's "
         "batch. **failed**: the error says at what; the batch is in the table wholly or not at all.",
         "It has no retries; the next run comes soon. Cleared, it first decides what is left. Marking it moves no data.",
-        _LEAVE.replace("The next run's `settle`", "The next run's `batch`") + " " + _LAST_LINE,
+        _leave("batch") + " " + _LAST_LINE,
     ),
 }
 

@@ -67,19 +67,23 @@ def hadoop_conf(uri: str) -> dict[str, str]:
 
 def _endpoint(uri: str) -> str | None:
     """Where the store is asked, None for AWS's own."""
-    found = os.environ.get("AWS_ENDPOINT_URL", "").strip() or None
-    if found is None and uri.startswith("oss:"):
+    found = _named()
+    if not found and uri.startswith("oss:"):
         raise TableError(
             f"{uri}: AWS_ENDPOINT_URL is not set, so Amazon would be asked. Set it to OSS's endpoint for S3's clients, "
             "https://s3.oss-REGION-internal.aliyuncs.com, on every machine",
             table=uri,
         )
-    return found
+    return found or None
+
+
+def _named() -> str:
+    return os.environ.get("AWS_ENDPOINT_URL", "").strip()
 
 
 def _host() -> str:
     """The endpoint's host; it may stand there without a scheme."""
-    found = (os.environ.get("AWS_ENDPOINT_URL") or "").strip()
+    found = _named()
     return urlsplit(found if "://" in found else f"//{found}").hostname or ""
 
 

@@ -59,7 +59,7 @@ class Storage:
 
         # As Hadoop takes it: no part is a query or a fragment, and no letter stands for another.
         path = _SCHEME.sub("", self.uri)
-        if self.uri.startswith("file:"):
+        if not objectstore.is_stored(self.uri):
             return fs.LocalFileSystem(), path
         return self._s3(delayed=True), path
 

@@ -1,6 +1,5 @@
 """A fleet of small pipelines under a real Airflow: how fresh each is, what that costs, and whether each log is there.
 
-
     python benchmarks/fleet.py [--pipelines 100] [--news 10] [--minutes 20] [--json FILE]
 
 Each minute `--news` of the pipelines, in turn, get 100 logs at moments spread over the minute. Freshness is the time

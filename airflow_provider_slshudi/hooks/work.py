@@ -6,11 +6,14 @@ from collections.abc import Callable
 from functools import cache
 
 from airflow_provider_slshudi import settings
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.dagfile import DagFile
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.sls import SlsHook
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
+from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.service import LogService
 
 
@@ -27,14 +30,7 @@ def work_of(
         LedgerUnavailable: the ledger does not answer.
     """
     pipeline = settings.pipeline(name_or_path, dag_file)
-    source = pipeline.source
-    return Work(
-        pipeline,
-        LedgerHook(settings.ledger_conn_id()).ledger(),
-        SparkLauncher(pipeline.spark.connection, show),
-        lambda: SlsHook(source.connection).service(source.project, source.logstore, run.patience),
-        run,
-    )
+    return _work(pipeline, LedgerHook(settings.ledger_conn_id()).ledger(), run, _connection, show)
 
 
 class Works:
@@ -43,16 +39,27 @@ class Works:
     def __init__(self, run: Run, dag_file: DagFile | None) -> None:
         self._run, self._dag_file = run, dag_file
         self._ledger = LedgerHook(settings.ledger_conn_id()).ledger()
-        self._connection = cache(lambda id_: SlsHook(id_).connection())
+        self._connection = cache(_connection)
 
     def of(self, name_or_path: str) -> Work:
         """As `work_of`, for one of them."""
-        pipeline, run = settings.pipeline(name_or_path, self._dag_file), self._run
-        source, launcher = pipeline.source, SparkLauncher(pipeline.spark.connection)
+        return _work(settings.pipeline(name_or_path, self._dag_file), self._ledger, self._run, self._connection)
 
-        def connect() -> LogService:
-            return LogService(
-                self._connection(source.connection), source.project, source.logstore, patience=run.patience
-            )
 
-        return Work(pipeline, self._ledger, launcher, connect, run)
+def _connection(id_: str) -> SlsConnection:
+    return SlsHook(id_).connection()
+
+
+def _work(
+    pipeline: Pipeline,
+    ledger: Ledger,
+    run: Run,
+    connection: Callable[[str], SlsConnection],
+    show: Callable[[str], None] | None = None,
+) -> Work:
+    source = pipeline.source
+
+    def connect() -> LogService:
+        return LogService(connection(source.connection), source.project, source.logstore, patience=run.patience)
+
+    return Work(pipeline, ledger, SparkLauncher(pipeline.spark.connection, show), connect, run)

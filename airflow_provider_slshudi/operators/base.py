@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _OVER = ("success", "failed")
+LOOK_WAIT_SECONDS = 5.0
+"""A look waits this long for whoever decides at the moment: mostly a plan, which takes less."""
 _IDENTITY = "slshudi_airflow"
 
 

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
@@ -111,18 +110,13 @@ def _tells(context: Context, work: Work, committed: Transaction, airflow: str) -
 
     The ledger keeps which one it is, for each Airflow: that has the event only with the success of its task.
     """
-    from airflow_provider_slshudi.protocol.work import Run, run_of
+    from airflow_provider_slshudi.protocol.claims import claims
+    from airflow_provider_slshudi.protocol.work import run_of
 
     # Airflow may not give its name for a moment.
     airflow = airflow or run_of(work.ledger, committed).airflow
-    me, name = str(work.run), hashlib.sha256(airflow.encode()).hexdigest()[:16]
-    claim = partial(work.ledger.claim, work.pipeline.name, committed.id, f"{_TELLS} {name}", me, _CLAIM)
-    holder = claim()
-    if holder != me:
-        dag_id, _, run_id = holder.partition("/")
-        if run_ended(context["ti"])(Run(dag_id, run_id, airflow)):
-            holder = claim(instead=holder)
-    return holder == me
+    name = hashlib.sha256(airflow.encode()).hexdigest()[:16]
+    return claims(work, committed.id, f"{_TELLS} {name}", _CLAIM, run_ended(context["ti"]), airflow)
 
 
 def _is_over(context: Context, work: Work, committed: Transaction, airflow: str) -> bool:

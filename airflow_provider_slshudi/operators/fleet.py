@@ -23,7 +23,13 @@ from airflow_provider_slshudi.exceptions import (
     TransientError,
 )
 from airflow_provider_slshudi.links import PipelineLink, SparkLink, TransactionLink
-from airflow_provider_slshudi.operators.base import PipelineOperator, refuse_test, run_ended, this_airflow
+from airflow_provider_slshudi.operators.base import (
+    LOOK_WAIT_SECONDS,
+    PipelineOperator,
+    refuse_test,
+    run_ended,
+    this_airflow,
+)
 from airflow_provider_slshudi.operators.events import extra_of, tell
 from airflow_provider_slshudi.operators.lineage import CommitLineageTask
 from airflow_provider_slshudi.operators.signals import signal
@@ -37,7 +43,6 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.protocol.work import Work
 
 _LOOKS_AT_ONCE = 8
-_LEASE_WAIT_SECONDS = 5.0
 
 
 class SlsHudiLookOperator(BaseOperator):
@@ -148,7 +153,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
         from airflow_provider_slshudi.protocol.plan import tail
         from airflow_provider_slshudi.protocol.settle import require_alone, require_turn, settle
 
-        settled = settle(work, run_ended(context["ti"]), _LEASE_WAIT_SECONDS)
+        settled = settle(work, run_ended(context["ti"]), LOOK_WAIT_SECONDS)
         self.remember(work, tell(self.outlets, context, work, settled))
         try:
             require_turn(work)
@@ -191,7 +196,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
         from airflow_provider_slshudi.protocol.settle import settle
 
         try:
-            for item in settle(work, run_ended(context["ti"]), _LEASE_WAIT_SECONDS):
+            for item in settle(work, run_ended(context["ti"]), LOOK_WAIT_SECONDS):
                 self.log.warning("transaction %s: %s", item.transaction, item.decision.value)
         except SlsHudiError as error:
             self.log.warning("what the batch left is decided by a later run: %s", error)

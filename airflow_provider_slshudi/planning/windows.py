@@ -69,15 +69,17 @@ def reach_of(ranges: Iterable[Range]) -> dict[int, int]:
     return {shard: max(item.end for item in mine) for shard, mine in by_shard(ranges).items()}
 
 
-def bytes_per_group(density: Mapping[int, Density], shard: int) -> float:
-    """The raw bytes expected of a log group; 64 KiB where nothing was learnt yet."""
+def bytes_per_group(density: Mapping[int, Density], shard: int, unknown: float = DEFAULT_BYTES_PER_GROUP) -> float:
+    """The raw bytes expected of a log group; `unknown` where nothing was learnt yet."""
     known = density.get(shard)
-    return max(known.bytes, 1.0) if known is not None else float(DEFAULT_BYTES_PER_GROUP)
+    return max(known.bytes, 1.0) if known is not None else float(unknown)
 
 
-def estimate(ranges: Iterable[Range], density: Mapping[int, Density]) -> float:
-    """The raw bytes expected of `ranges`; gaps have none."""
-    return sum(len(item) * bytes_per_group(density, item.shard) for item in ranges if not item.gap)
+def estimate(
+    ranges: Iterable[Range], density: Mapping[int, Density], unknown: float = DEFAULT_BYTES_PER_GROUP
+) -> float:
+    """The raw bytes expected of `ranges`; gaps have none. A log group counts as in `bytes_per_group`."""
+    return sum(len(item) * bytes_per_group(density, item.shard, unknown) for item in ranges if not item.gap)
 
 
 def filled(groups: Mapping[int, int], density: Mapping[int, Density]) -> dict[int, Density]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 
 from airflow_provider_slshudi.exceptions import LeaseHeld
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol import plan
+from airflow_provider_slshudi.protocol.claims import claims
 from airflow_provider_slshudi.protocol.dangling import Ended, is_quiet
 from airflow_provider_slshudi.protocol.settle import require_turn
-from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.protocol.work import Work
 
 SETTLED_EACH = timedelta(hours=1)
 """So often a run looks at the table, too: what others did there, or a driver that died, is seen without new logs."""
@@ -70,14 +70,5 @@ def news(work: Work, ended: Ended) -> News | None:
 
 
 def _is_ours(work: Work, ended: Ended) -> bool:
-    name, me = work.pipeline.name, str(work.run)
-    newest = next(iter(work.ledger.last(name, 1, State.COMMITTED)), None)
-    if newest is None:
-        return True
-    claim = partial(work.ledger.claim, name, newest.id, _NEXT, me, _CLAIM)
-    holder = claim()
-    if holder != me:
-        dag_id, _, run_id = holder.partition("/")
-        if ended(Run(dag_id, run_id)):
-            holder = claim(instead=holder)
-    return holder == me
+    newest = next(iter(work.ledger.last(work.pipeline.name, 1, State.COMMITTED)), None)
+    return newest is None or claims(work, newest.id, _NEXT, _CLAIM, ended)

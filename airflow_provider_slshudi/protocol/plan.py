@@ -47,6 +47,10 @@ class _Shards:
     gone: list[LedgerShard]
     late: frozenset[int]
 
+    def unread(self, taken: list[Range]) -> list[Range]:
+        """What there is that is not `taken`."""
+        return unread(((shard.id, shard.first, self.ends[shard.id]) for shard in self.there), taken)
+
 
 @dataclass(frozen=True)
 class BackfillRequest:
@@ -125,7 +129,7 @@ def has_news(work: Work) -> bool:
     with work.lease(0):
         taken = _taken(work)
         found = _refreshed(work, work.connect(), taken, save=True)
-    left = unread(((shard.id, shard.first, found.ends[shard.id]) for shard in found.there), taken)
+    left = found.unread(taken)
     return bool(left or found.late or any(shard.status != GONE for shard in found.gone))
 
 
@@ -220,7 +224,7 @@ def _begin(work: Work, kind: Kind, ranges: list[Range], asked: Callable[[], int]
 def _tail_ranges(work: Work, service: LogService, save: bool) -> list[Range]:
     name, taken = work.pipeline.name, _taken(work)
     found = _refreshed(work, service, taken, save)
-    left = unread(((shard.id, shard.first, found.ends[shard.id]) for shard in found.there), taken)
+    left = found.unread(taken)
     ranges = plan_tail(
         name,
         [*_windows(service, found, left), *_last_windows(found.gone, taken)],

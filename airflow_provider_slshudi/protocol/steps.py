@@ -90,9 +90,7 @@ def _size(work: Work, transaction: Transaction) -> float | None:
     if transaction.kind not in (Kind.TAIL, Kind.BACKFILL):
         return None
     ranges, density = work.ledger.ranges(transaction.id), work.ledger.density(work.pipeline.name)
-    known = [item for item in ranges if item.shard in density]
-    unknown = sum(len(item) for item in ranges if not item.gap and item.shard not in density)
-    return estimate(known, density) + unknown * MOST_BYTES_PER_GROUP
+    return estimate(ranges, density, unknown=MOST_BYTES_PER_GROUP)
 
 
 def record(work: Work, id_: str, token: int) -> Transaction:

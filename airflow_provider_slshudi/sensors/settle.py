@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
 
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.exceptions import TailUnderWay, TransientError
-from airflow_provider_slshudi.operators.base import as_xcom, run_ended
+from airflow_provider_slshudi.operators.base import LOOK_WAIT_SECONDS, as_xcom, run_ended
 from airflow_provider_slshudi.operators.events import tell
 from airflow_provider_slshudi.operators.lineage import LineageTask
 from airflow_provider_slshudi.triggers.settle import SettleTrigger
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_slshudi.protocol.work import Work
 
-# A look waits this long for whoever decides at the moment: mostly a plan, which takes less.
-_LEASE_WAIT_SECONDS = 5.0
 # Where the trigger knows what it waits for; each look is a task of its own.
 _KNOWN_SECONDS = 60.0
 # Airflow ends the wait of a deferred task this long after its own time-out: where no triggerer runs.
@@ -99,7 +97,7 @@ class SlsHudiSettleSensor(LineageTask, BaseSensorOperator):
         try:
             with self.told(context, passing=(TransientError,)):
                 work = self.work(context)
-                settled = settle(work, run_ended(context["ti"]), _LEASE_WAIT_SECONDS)
+                settled = settle(work, run_ended(context["ti"]), LOOK_WAIT_SECONDS)
                 self._obstacle = _earlier(work)
                 if self._obstacle is None:
                     require_alone(work)

@@ -164,7 +164,7 @@ def waited_too_long(sensor: SlsHudiSettleSensor, context: Any) -> None:
 
 
 def test_it_waits_for_the_lease_without_its_slot(begun: Transaction, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_provider_slshudi.sensors.settle._LEASE_WAIT_SECONDS", 0.2)
+    monkeypatch.setattr("airflow_provider_slshudi.sensors.settle.LOOK_WAIT_SECONDS", 0.2)
     LedgerHook().ledger().aborted(begun.id, 1, "given up")
     LedgerHook().ledger().begin("ad_events", Kind.TAIL, [Range(0, 0, 5)], "tail", "run-0")
     ended = {"tail/run-0": "failed"}
