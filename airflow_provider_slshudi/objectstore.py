@@ -16,6 +16,9 @@ from airflow_provider_slshudi.exceptions import TableError
 
 CHECKSUMS = ("AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION")
 """Variables that Arrow's client reads. https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html"""
+ANSWER_SECONDS = 30.0
+"""How long Arrow waits before it asks again. Its own are three: a slower store may do the first request after the
+second, and a file that was deleted in between is back."""
 _ALIBABA = ".aliyuncs.com"
 _REGION = re.compile(r"(?:^|[.-])oss[.-](?P<region>(?:ap|cn|eu|me|na|rg|sa|us)-[a-z0-9-]+?)(?:-internal)?\.")
 _ANY_REGION = "us-east-1"
@@ -42,7 +45,7 @@ def arrow_options(uri: str) -> dict[str, Any]:
     Raises:
         TableError: the path is in OSS, and no variable says where that is.
     """
-    options: dict[str, Any] = {"endpoint_override": _endpoint(uri)}
+    options: dict[str, Any] = {"endpoint_override": _endpoint(uri), "request_timeout": ANSWER_SECONDS}
     if is_oss(uri):
         # Arrow has no setting for it. https://github.com/apache/iceberg-python/issues/2877
         for name in CHECKSUMS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -18,6 +19,7 @@ from airflow_provider_slshudi.spark.launch import submission
 from airflow_provider_slshudi.storage import Storage
 from tests.oss import Oss, oss_store
 from tests.pipelines import ad_events
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -50,6 +52,7 @@ def test_oss_is_asked_by_the_buckets_own_host(asked: pytest.MonkeyPatch, path: s
     assert objectstore.is_oss(path)
     assert objectstore.arrow_options(path) == {
         "endpoint_override": endpoint,
+        "request_timeout": objectstore.ANSWER_SECONDS,
         "force_virtual_addressing": True,
         "region": region,
         "check_directory_existence_before_creation": True,
@@ -75,7 +78,10 @@ def test_a_path_of_oss_is_in_oss_whatever_its_endpoint_is_called(asked: pytest.M
 def test_another_store_is_asked_by_paths(asked: pytest.MonkeyPatch, endpoint: str) -> None:
     asked.setenv("AWS_ENDPOINT_URL", endpoint)
     assert not objectstore.is_oss("s3://lake/events")
-    assert objectstore.arrow_options("s3://lake/events") == {"endpoint_override": endpoint}
+    assert objectstore.arrow_options("s3://lake/events") == {
+        "endpoint_override": endpoint,
+        "request_timeout": objectstore.ANSWER_SECONDS,
+    }
     assert objectstore.hadoop_conf("s3://lake/events") == {
         "spark.hadoop.fs.s3a.endpoint": endpoint,
         "spark.hadoop.fs.s3a.path.style.access": "true",
@@ -91,7 +97,7 @@ def test_a_disk_is_in_no_store(asked: pytest.MonkeyPatch) -> None:
 def test_without_an_endpoint_amazon_is_asked_as_it_wants(asked: pytest.MonkeyPatch, endpoint: str | None) -> None:
     if endpoint is not None:
         asked.setenv("AWS_ENDPOINT_URL", endpoint)
-    assert objectstore.arrow_options("s3://lake/events") == {"endpoint_override": None}
+    assert objectstore.arrow_options("s3://lake/events")["endpoint_override"] is None
     assert objectstore.hadoop_conf("s3://lake/events") == {}
 
 
@@ -150,6 +156,34 @@ def test_files_are_written_read_and_deleted_in_oss(oss: Oss, size: int) -> None:
     assert storage.read("a/b/file") == b"x" * size
     storage.delete("a/b/file")
     assert storage.files("") == [] and oss.refusals == []
+
+
+@pytest.mark.parametrize("seconds", [objectstore.ANSWER_SECONDS, None])
+def test_a_store_that_takes_seconds_is_asked_once(
+    oss: Oss, monkeypatch: pytest.MonkeyPatch, seconds: float | None
+) -> None:
+    """Asked twice, it brings a file back that was deleted after the second answer; Arrow's own patience shows it."""
+    asked, asks, late = oss.refusal, list[str](), threading.Event()
+
+    def refusal(client: BaseHTTPRequestHandler) -> tuple[int, str] | None:
+        if client.command == "PUT" and client.path == "/slow/file":
+            asks.append(client.path)
+            if len(asks) == 1:
+                late.wait(4.5)
+        return asked(client)
+
+    options = {**objectstore.arrow_options("oss://lake"), "request_timeout": seconds}
+    monkeypatch.setattr(objectstore, "arrow_options", lambda uri: options)
+    monkeypatch.setattr(oss, "refusal", refusal)
+    storage = Storage("oss://lake/slow")
+    storage.write("file", b"x")
+    storage.delete("file")
+    assert len(asks) == (1 if seconds else 2)
+    late.set()
+    if seconds is None:
+        until("the first request is done", lambda: storage.files("") == ["file"])
+    else:
+        assert storage.files("") == []
 
 
 def test_a_folder_goes_from_oss_with_all_below_it_and_nothing_beside_it(oss: Oss) -> None:

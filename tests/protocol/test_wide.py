@@ -20,4 +20,4 @@ def test_a_batch_of_900_columns(scenario: Callable[..., Scenario], monkeypatch: 
     pipeline.put(10)
     committed = pipeline.batch("run-1")
     assert committed.state is State.COMMITTED and committed.rows == 10
-    assert len([line for line in told if "by resident process" in line]) == 2, "open and commit"
+    assert len([line for line in told if "by resident process" in line]) == 3, "open, append and commit"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import time
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
@@ -132,9 +132,10 @@ def test_pauses_grow_with_full_jitter_and_end_with_the_budget(monkeypatch: pytes
         ceilings.append((low, high))
         return high
 
-    monkeypatch.setattr(random, "uniform", uniform)
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    # Only here: threads of other tests may sleep meanwhile.
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr(faults, "time", clock)
+    monkeypatch.setattr(faults, "random", SimpleNamespace(uniform=uniform))
     with pytest.raises(SourceUnavailable):
         retry(TASK, Failing(SourceUnavailable, 1000))
     assert {low for low, _ in ceilings} == {0}
