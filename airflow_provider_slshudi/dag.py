@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 
 from airflow.sdk import DAG, AssetAlias, Param, TaskGroup
@@ -60,14 +61,16 @@ _TIME: dict[str, Any] = {"type": ["string", "null"], "format": "date-time"}
 _MOST_TAILS = 3
 # A run lasts as long as its slowest batch; one without news lasts a second.
 _MOST_FLEETS = 16
+_NEWS = timedelta(minutes=10)
 
 
 def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
-    """`{name}_tail`: reads new logs, as often as the pipeline's `schedule` says, one batch at a time.
+    """`{name}_tail`: reads new logs, as often as the pipeline's `schedule` or `freshness` says, one batch at a time.
 
     More runs may be there: they wait without a worker slot, and one goes on where another died and Airflow has not
     noticed (docs/decisions/0032-back-within-a-minute.md). Airflow allows one run with `@continuous`; and with a
-    `dagrun_timeout`, which counts while a run waits, there is one unless `max_active_runs` says more.
+    `dagrun_timeout`, which counts while a run waits, there is one unless `max_active_runs` says more. With
+    `@continuous` the plan waits for news, so that runs do not start for nothing.
 
     Args:
         pipeline: a pipeline's name or file.
@@ -86,10 +89,11 @@ def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
         )
     }
     described = f"{found.source.identity}: what is new"
-    runs = _runs(dag_kwargs.get("schedule", found.every), "dagrun_timeout" in dag_kwargs, _MOST_TAILS)
+    schedule = dag_kwargs.get("schedule", found.every)
+    runs = _runs(schedule, "dagrun_timeout" in dag_kwargs, _MOST_TAILS)
     given = {"schedule": found.every, "params": params, "description": described, "max_active_runs": runs}
     with _dag(found, "tail", dag_kwargs, **given) as dag:
-        micro_batch(pipeline)
+        micro_batch(pipeline, partial(SlsHudiPlanOperator, wait=_NEWS if _is_endless(schedule) else timedelta()))
     return _explained(found, dag)
 
 
@@ -293,8 +297,12 @@ def micro_batch(
 
 def _runs(schedule: Any, timed: bool, most: int) -> int:
     """How many runs there may be, at most so many: `@continuous`, by word or as a timetable, allows one."""
-    limited = schedule == "@continuous" or getattr(schedule, "active_runs_limit", None) is not None
-    return 1 if limited or timed else most
+    return 1 if _is_endless(schedule) or timed else most
+
+
+def _is_endless(schedule: Any) -> bool:
+    """Whether a run starts as soon as the one before has ended."""
+    return schedule == "@continuous" or getattr(schedule, "active_runs_limit", None) is not None
 
 
 def _dag(pipeline: Pipeline, role: str, dag_kwargs: dict[str, Any], **ours: Any) -> DAG:

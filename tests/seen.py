@@ -8,6 +8,7 @@ from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import LedgerShard, RangeTotals, Sighting, Transaction
 from airflow_provider_slshudi.ledger.states import Kind
 from airflow_provider_slshudi.protocol.cost import CPU, REQUESTS
+from airflow_provider_slshudi.protocol.freshness import PROMISE, SINCE
 from airflow_provider_slshudi.ranges import Range
 
 GROUP = 1_000
@@ -48,8 +49,10 @@ def saw(
 
 
 def planned(ledger: Ledger, name: str, ranges: list[Range], run: str, dag: str = "") -> Transaction:
-    """A batch that is PLANNED, with four requests."""
-    return ledger.begin(name, Kind.TAIL, ranges, dag or f"{name}_tail", run, {REQUESTS: 4})
+    """A batch that is PLANNED, with four requests, whose oldest log came a minute before; five are promised."""
+    since = int(ledger.now().timestamp()) - 60
+    more = {REQUESTS: 4, SINCE: since, PROMISE: [300.0, 10e6, None]}
+    return ledger.begin(name, Kind.TAIL, ranges, dag or f"{name}_tail", run, more)
 
 
 def committed(ledger: Ledger, name: str, ranges: list[Range], run: str, last_time: int = 1_700_000_000) -> Transaction:

@@ -145,8 +145,24 @@ def test_schedules(schedule: str, every: object) -> None:
 
 
 @pytest.mark.parametrize(
+    ("freshness", "every"),
+    [("5m", timedelta(seconds=100)), ("30s", timedelta(seconds=10)), ("29s", "@continuous"), ("1s", "@continuous")],
+)
+def test_a_third_of_a_promised_freshness_passes_between_two_runs(freshness: str, every: object) -> None:
+    found = parse_pipeline(changed("freshness", freshness), "clicks.yaml")
+    assert found.every == every
+    assert Pipeline.model_validate(found.model_dump(mode="json")) == found, "as drivers get it"
+
+
+def test_a_freshness_leaves_no_schedule_to_choose() -> None:
+    with pytest.raises(ConfigError, match="give schedule or freshness"):
+        parse_pipeline(changed("freshness", "30s") + "schedule: 1m\n", "clicks.yaml")
+
+
+@pytest.mark.parametrize(
     ("path", "value", "field", "told"),
     [
+        ("freshness", "soon", "freshness", "expected a time like 30s"),
         ("name", "two words", "name", "'two words'"),
         ("name", None, "name", "Field required"),
         ("schedule", "sometimes", "schedule", "expected a pause like 30s"),

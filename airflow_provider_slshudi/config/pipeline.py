@@ -34,6 +34,9 @@ SHARD_BYTES_PER_SECOND = 10_000_000
 SHARD_READS_PER_SECOND = 100.0
 """The rates that a shard serves: https://www.alibabacloud.com/help/en/sls/product-overview/shard. We count raw bytes,
 since the page does not say whether the service counts compressed ones."""
+_SCHEDULE = "5m"
+_SHORTEST = timedelta(seconds=10)
+"""What starts more often starts as soon as the run before has ended."""
 MOST_FILES = 10_000
 """The most files of a batch: its commit lists each of them, and must end while the lease lasts."""
 KEY_TYPES = ("string", "int", "bigint")
@@ -142,6 +145,7 @@ class Quarantine(Model):
 class Pipeline(Model):
     """One logstore into one table.
 
+    `schedule` says how often the tail runs; `freshness`, instead of it, how soon logs are to be in the table.
     `rest_column` keeps the keys that no column names, as map<string, string>; without it they are dropped.
     `misfits` says what becomes of a log that does not fit, say with a value that does not convert to its column's type.
     A batch fails if a greater share of its logs than `max_misfits` does not fit. A batch must meet its `checks` before
@@ -149,7 +153,8 @@ class Pipeline(Model):
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
-    schedule: Schedule = "5m"
+    schedule: Schedule | None = None
+    freshness: Pause | None = None
     source: Source
     table: Table
     columns: list[Column] = Field(min_length=1)
@@ -177,6 +182,12 @@ class Pipeline(Model):
     def compacts(self) -> bool:
         """Whether compaction makes base files of log files."""
         return self.table.type == "merge_on_read"
+
+    @model_validator(mode="after")
+    def _schedule_or_freshness(self) -> Pipeline:
+        if self.schedule is not None and self.freshness is not None:
+            raise ValueError("give schedule or freshness: a schedule follows from the freshness")
+        return self
 
     @model_validator(mode="after")
     def _columns_agree(self) -> Pipeline:
@@ -333,6 +344,14 @@ class Pipeline(Model):
         return "quarantine" in (self.misfits, bounds and bounds.rule)
 
     @property
+    def promised(self) -> timedelta | None:
+        """How soon after their receipt logs are to be in the table; None if the file promises nothing."""
+        return None if self.freshness is None else pause(self.freshness)
+
+    @property
     def every(self) -> timedelta | str:
-        """The schedule as Airflow takes it."""
-        return every(self.schedule)
+        """The schedule as Airflow takes it; of a promise a third, since a log waits for a batch and for its end."""
+        if self.promised is None:
+            return every(self.schedule or _SCHEDULE)
+        third = self.promised // 3
+        return third if third >= _SHORTEST else "@continuous"

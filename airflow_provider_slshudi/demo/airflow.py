@@ -37,6 +37,7 @@ _HEALTH = {"scheduler": "scheduler", "dag-processor": "dag_processor", "triggere
 _START_SECONDS = 180.0
 _STOP_SECONDS = 15.0
 _BUSY_SECONDS = 20.0
+_ANSWER_SECONDS = 180.0
 _OVER = ("success", "failed")
 
 Airflow = TypeVar("Airflow", bound="LocalAirflow")
@@ -220,7 +221,7 @@ class LocalAirflow:
         deadline = time.monotonic() + _BUSY_SECONDS
         while True:
             try:
-                answer = self._session.request(method, f"{self.url}/api/v2/{path}", timeout=30, **request)
+                answer = self._session.request(method, f"{self.url}/api/v2/{path}", timeout=_ANSWER_SECONDS, **request)
             except requests.RequestException as error:
                 raise AirflowUnreachable(f"Airflow at {self.url} does not answer: {error}") from error
             # Its SQLite may be locked on a busy machine; these requests may be sent twice.

@@ -128,6 +128,16 @@ class PipelineTask:
             of_step = (name, run.dag_id, run.run_id, self._step)
             ledger.trouble(*of_step, kind_of(error).__name__, str(redact(str(error))), waits, transaction)
 
+    def say_if_late(self, work: Work) -> None:
+        """Warns in the task's log where the batch just committed missed what the pipeline promises."""
+        from airflow_provider_slshudi.views.freshness import NEWEST, late
+
+        if work.pipeline.promised is None:
+            return
+        with _only_logged():
+            if told := late(work.ledger, work.ledger.history(work.pipeline.name, NEWEST)):
+                _log.warning("%s", told)
+
     def on_kill(self) -> None:
         """Ends the Spark driver that runs for this task."""
         from airflow_provider_slshudi.hooks.spark import SparkLauncher
@@ -169,7 +179,7 @@ def _only_logged() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        _log.warning("the ledger was not told how the step went: %s", error)
+        _log.warning("the ledger was not told how the step went, or does not tell: %s", error)
 
 
 def kind_of(error: BaseException) -> type[BaseException]:

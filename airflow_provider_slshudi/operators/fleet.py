@@ -76,7 +76,9 @@ class SlsHudiLookOperator(BaseOperator):
 
         def look(name: str) -> News | None:
             try:
-                return self._look(works.of(name), ended)
+                work = works.of(name)
+                _require_name(work, name)
+                return self._look(work, ended)
             except SlsHudiError as error:
                 self.log.warning("%s cannot be looked at, its own task says more: %s", name, error)
             except Exception:
@@ -130,24 +132,17 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
         done = None
         with self.told(context, passing=(TransientError, JobFailed)):
             work = self.work(context)
-            self._require_name(work)
+            try:
+                _require_name(work, self.pipeline)
+            except ConfigError:
+                self._work = None  # the trouble is this file's, not that of the pipeline that it names
+                raise
             planned = self._planned(replace(work, run=replace(work.run, airflow=this_airflow())), context)
             if planned is not None:
                 done = self._done(work, planned, context)
         if done is None:
             raise AirflowSkipException("there is nothing new to read")
         return done
-
-    def _require_name(self, work: Work) -> None:
-        """Two files of one name would be one pipeline to the ledger, and two to Airflow."""
-        if work.pipeline.name != self.called:
-            raise ConfigError(
-                f"{self.pipeline}: the file is called {self.called}, and its pipeline {work.pipeline.name}. In a fleet "
-                "both have the same name: rename the file",
-                source=self.pipeline,
-                field="name",
-                value=work.pipeline.name,
-            )
 
     def _planned(self, work: Work, context: Context) -> Transaction | None:
         from airflow_provider_slshudi.protocol.plan import tail
@@ -172,6 +167,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
             self._decide(work, context)
             raise
         self.remember(work, [*(batch.transaction for batch in self._batches), committed])
+        self.say_if_late(work)
         done = extra_of(committed)
         for outlet in self.outlets:
             if isinstance(outlet, AssetAlias):
@@ -200,3 +196,16 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
                 self.log.warning("transaction %s: %s", item.transaction, item.decision.value)
         except SlsHudiError as error:
             self.log.warning("what the batch left is decided by a later run: %s", error)
+
+
+def _require_name(work: Work, pipeline: str) -> None:
+    """Two files of one name would be one pipeline to the ledger, and two to Airflow."""
+    called = settings.stem(pipeline)
+    if work.pipeline.name != called:
+        raise ConfigError(
+            f"{pipeline}: the file is called {called}, and its pipeline {work.pipeline.name}. In a fleet both have the "
+            "same name: rename the file",
+            source=pipeline,
+            field="name",
+            value=work.pipeline.name,
+        )

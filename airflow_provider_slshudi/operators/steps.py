@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, BaseOperatorLink
@@ -34,10 +35,16 @@ class SlsHudiPlanOperator(PipelineOperator):
 
     Args:
         pipeline: a pipeline's name or file.
+        wait: how long it waits for news where there is nothing new, and keeps its slot. For DAGs whose runs follow one
+            another at once, and would start for nothing again and again.
     """
 
     operator_extra_links = (TransactionLink(),)
     transaction: Any = None
+
+    def __init__(self, *, wait: timedelta = timedelta(), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.wait = wait
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plans."""
@@ -53,14 +60,17 @@ class SlsHudiPlanOperator(PipelineOperator):
 
     def plan(self, work: Work, context: Context) -> tuple[Transaction | None, dict[str, Any]]:
         """The transaction, None if there is nothing to read; and further items of the result."""
-        from airflow_provider_slshudi.protocol.plan import accepting_gaps, tail
+        from airflow_provider_slshudi.protocol.plan import accepting_gaps, await_news, tail
 
         if why := context["params"].get(ACCEPT_GAP):
             return accepting_gaps(work, who_asked(context), str(why)), {}
         # What the other run leaves is read by the next one of the schedule; who triggered a run waits for its batch.
         scheduled = getattr(context["dag_run"], "run_type", None) == _SCHEDULED
         try:
-            return tail(work, in_turn=scheduled), {}
+            planned = tail(work, in_turn=scheduled)
+            if planned is None and scheduled and self.wait and await_news(work, self.wait.total_seconds()):
+                planned = tail(work, in_turn=scheduled)
+            return planned, {}
         except BatchUnderWay as error:
             if not scheduled:
                 raise
@@ -178,6 +188,7 @@ class SlsHudiCommitOperator(CommitLineageTask, _DriverStep):
 
         committed = commit(work, id_, token)
         self.remember(work, [committed])
+        self.say_if_late(work)
         done = extra_of(committed)
         for outlet in self.outlets:
             if isinstance(outlet, Asset):

@@ -20,6 +20,7 @@ from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.protocol.progress import progress
 from airflow_provider_slshudi.views import history, keys, shards, standing
 from airflow_provider_slshudi.views.cost import TASKS, costs
+from airflow_provider_slshudi.views.freshness import late
 from airflow_provider_slshudi.views.metrics import exposition, metrics
 
 BATCHES = 60
@@ -172,6 +173,7 @@ def _pipeline(
         "shards": shards.shards(found[0]),
         "batches": batches,
         "costs": costs(batches),
+        "late": late(ledger, past) if before is None else "",
         "misfits": history.misfits(past),
         "older": past[-1].transaction.id if len(past) == BATCHES else None,
     }

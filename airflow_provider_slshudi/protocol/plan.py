@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from airflow_provider_slshudi.exceptions import IllegalTransition, SourceRefused
 from airflow_provider_slshudi.ledger.records import GONE, LATE, LedgerShard, Transaction
@@ -14,7 +15,7 @@ from airflow_provider_slshudi.planning.backfill import left_to_backfill, plan_ba
 from airflow_provider_slshudi.planning.batch import plan_tail
 from airflow_provider_slshudi.planning.windows import ShardWindow, reach_of, refuse_other_shards, unread
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol import cost, duties, sighting
+from airflow_provider_slshudi.protocol import cost, duties, freshness, sighting
 from airflow_provider_slshudi.protocol.columns import require_fit
 from airflow_provider_slshudi.protocol.evidence import require_agreement
 from airflow_provider_slshudi.protocol.settle import register, require_alone, require_turn
@@ -24,9 +25,12 @@ from airflow_provider_slshudi.sls.fanout import ask_each
 from airflow_provider_slshudi.sls.service import LogService, Shard
 
 _log = logging.getLogger(__name__)
+_NOTHING: Mapping[str, Any] = {}
 
 LEAST_RETENTION_SECONDS = 86_400
 """The service keeps every log at least this long: its shortest ttl is a day."""
+_NEWS_SECONDS, _END_SECONDS, _SHARDS_SECONDS = 1.0, 0.1, 30.0
+"""How often a wait for news asks for ends, at most for one of them, and for the list of shards."""
 _CLOCKS_SECONDS = 3_600
 """Margin between this machine's clock and the service's, which refuses requests that are a quarter of an hour off."""
 
@@ -40,12 +44,14 @@ class _Shards:
         ends: their ends, by id.
         gone: shards that the service no longer has.
         late: ids of shards that may have lost logs before anybody saw them.
+        since: the first unread log was received then (unix seconds) or later; None if that is not known.
     """
 
     there: list[LedgerShard]
     ends: dict[int, int]
     gone: list[LedgerShard]
     late: frozenset[int]
+    since: int | None = None
 
     def unread(self, taken: list[Range]) -> list[Range]:
         """What there is that is not `taken`."""
@@ -84,7 +90,8 @@ def tail(work: Work, in_turn: bool = False) -> Transaction | None:
         require_alone(work)
         begun = _begun(work)
         if begun is None:
-            begun = _begin(work, Kind.TAIL, _tail_ranges(work, work.connect(), save=True), asked)
+            ranges, since = _tail_ranges(work, work.connect(), save=True)
+            begun = _begin(work, Kind.TAIL, ranges, asked, freshness.of_plan(work.pipeline, since))
     return _planned(work, begun)
 
 
@@ -113,7 +120,7 @@ def accepting_gaps(work: Work, who: str, why: str) -> Transaction | None:
 def preview(work: Work) -> list[Range]:
     """The ranges that the next tail batch would read; nothing is written. Raises as `tail`."""
     require_fit(work)
-    return _tail_ranges(work, work.connect(), save=False)
+    return _tail_ranges(work, work.connect(), save=False)[0]
 
 
 def has_news(work: Work) -> bool:
@@ -131,6 +138,33 @@ def has_news(work: Work) -> bool:
         found = _refreshed(work, work.connect(), taken, save=True)
     left = found.unread(taken)
     return bool(left or found.late or any(shard.status != GONE for shard in found.gone))
+
+
+def await_news(work: Work, seconds: float) -> bool:
+    """Waits until a shard has logs that no plan has seen, or the shards are others; False after so many seconds.
+
+    Keeps nothing and holds no lease; asks for the shards' ends at most ten times a second.
+
+    Raises:
+        SourceError: the service refuses, or does not answer.
+    """
+    service, until = work.connect(), time.monotonic() + seconds
+    seen = {shard.id: shard.end for shard in work.ledger.shards(work.pipeline.name) if shard.status != GONE}
+    open_ = [id_ for id_, shard in _open(service).items() if id_ in seen]
+    asked_shards = time.monotonic()
+    while (left := until - time.monotonic()) > 0:
+        if any(end != seen[id_] for id_, end in ask_each(service.end, open_).items()):
+            return True
+        if time.monotonic() > asked_shards + _SHARDS_SECONDS:
+            asked_shards = time.monotonic()
+            if _open(service).keys() != set(open_):
+                return True
+        time.sleep(min(left, max(_NEWS_SECONDS, len(open_) * _END_SECONDS)))
+    return False
+
+
+def _open(service: LogService) -> dict[int, Shard]:
+    return {shard.id: shard for shard in service.shards() if shard.status == "readwrite"}
 
 
 def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
@@ -207,13 +241,15 @@ def _planned(work: Work, begun: Transaction | None) -> Transaction | None:
     return begun
 
 
-def _begin(work: Work, kind: Kind, ranges: list[Range], asked: Callable[[], int]) -> Transaction | None:
+def _begin(
+    work: Work, kind: Kind, ranges: list[Range], asked: Callable[[], int], told: Mapping[str, Any] = _NOTHING
+) -> Transaction | None:
     if not ranges:
         return None
     if work.ledger.has_written(work.pipeline.name):
         duties.keep(work)
     reach(Point.PLAN_BEGINNING)
-    more = {cost.REQUESTS: asked()}
+    more = {cost.REQUESTS: asked(), **told}
     begun = work.ledger.begin(work.pipeline.name, kind, ranges, work.run.dag_id, work.run.run_id, more)
     reach(Point.PLAN_BEGUN)
     if work.run.airflow:
@@ -221,7 +257,8 @@ def _begin(work: Work, kind: Kind, ranges: list[Range], asked: Callable[[], int]
     return begun
 
 
-def _tail_ranges(work: Work, service: LogService, save: bool) -> list[Range]:
+def _tail_ranges(work: Work, service: LogService, save: bool) -> tuple[list[Range], int | None]:
+    """The ranges, and since when the oldest log is unread, as far as a look that is kept tells."""
     name, taken = work.pipeline.name, _taken(work)
     found = _refreshed(work, service, taken, save)
     left = found.unread(taken)
@@ -236,7 +273,7 @@ def _tail_ranges(work: Work, service: LogService, save: bool) -> list[Range]:
     )
     if save:
         _let_go(work, found)
-    return ranges
+    return ranges, found.since
 
 
 def _backfill_ranges(work: Work, service: LogService, request: BackfillRequest, save: bool) -> list[Range]:
@@ -299,14 +336,15 @@ def _refreshed(work: Work, service: LogService, taken: list[Range], save: bool) 
         if id_ in ends
     ]
     refuse_other_shards(name, ((shard.id, shard.first, ends[shard.id]) for shard in there), taken)
+    since = None
     if save:
         reach(Point.PLAN_LEASED)
         # Also shards that only the table told of: without the ledger they would be asked for only once.
         seen = [replace(shard, status=LATE) if shard.id in late else shard for shard in there]
         work.ledger.save_shards(name, [*seen, *gone])
         reach(Point.PLAN_SHARDS_SAVED)
-        sighting.look(work, there, known, asked_at)
-    return _Shards(there, ends, gone, late)
+        since = sighting.look(work, there, known, asked_at)
+    return _Shards(there, ends, gone, late, since)
 
 
 def _known(work: Work, found: Collection[int]) -> dict[int, LedgerShard]:

@@ -23,8 +23,10 @@ _RETENTION_STAYS = timedelta(hours=1)
 """How long the answer to "how long are logs kept" counts; it changes by hand, and costs a request."""
 
 
-def look(work: Work, shards: Iterable[LedgerShard], before: Mapping[int, LedgerShard], at: datetime) -> None:
+def look(work: Work, shards: Iterable[LedgerShard], before: Mapping[int, LedgerShard], at: datetime) -> int | None:
     """Keeps what the `shards` say of the pipeline, and never fails: a plan does not depend on figures.
+
+    Returns `Sighting.unread_since`.
 
     Asks the service for the age of unread logs where the look before does not tell it. Where it does not answer
     within seconds, that stays unknown.
@@ -36,9 +38,10 @@ def look(work: Work, shards: Iterable[LedgerShard], before: Mapping[int, LedgerS
     try:
         service = work.connect()
         service.patience = PERSON
-        _look(work, service, shards, before, at)
+        return _look(work, service, shards, before, at)
     except (SourceError, ConfigError, LedgerError) as error:
         _log.warning("what this plan saw of the service is not kept: %s", error)
+        return None
 
 
 def _look(
@@ -47,7 +50,7 @@ def _look(
     shards: Iterable[LedgerShard],
     before: Mapping[int, LedgerShard],
     now: datetime,
-) -> None:
+) -> int | None:
     name = work.pipeline.name
     last = next(iter(work.ledger.sightings(name, 1)), None)
     known = {id_: shard.end for id_, shard in before.items()}
@@ -66,6 +69,7 @@ def _look(
         _kept(work, service, now),
     )
     work.ledger.saw(name, sighting, {item.shard: since.get(item.shard) for item in seen})
+    return sighting.unread_since
 
 
 @dataclass(frozen=True)

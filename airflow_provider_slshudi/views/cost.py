@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_slshudi.ledger.records import Event
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol.cost import CPU, REQUESTS
+from airflow_provider_slshudi.views.details import items
 
 if TYPE_CHECKING:
     from airflow_provider_slshudi.views.history import BatchView
@@ -64,7 +64,7 @@ class Costs:
 
 def cost_of(facts: Mapping[str, Any], events: Iterable[Event]) -> Cost:
     """What a transaction cost, by its facts and events."""
-    told = {event.what: _detail(event) for event in events if event.what in State.__members__}
+    told = {event.what: items(event.detail) or {} for event in events if event.what in State.__members__}
     spent = facts.get("spent") or {}
 
     def of(state: State, name: str) -> Any:
@@ -99,11 +99,3 @@ def _per_gb(read: Sequence[BatchView], figure: Callable[[BatchView], float | Non
     """A figure of those batches of which it is known, for each GB that these read."""
     known = [(found, batch.transaction.bytes) for batch in read if (found := figure(batch)) is not None]
     return sum(found for found, _ in known) / sum(size for _, size in known) * _GB if known else None
-
-
-def _detail(event: Event) -> Mapping[str, Any]:
-    try:
-        found = json.loads(event.detail)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

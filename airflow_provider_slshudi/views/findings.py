@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.views.freshness import NEWEST, late
 from airflow_provider_slshudi.views.keys import new_keys
 from airflow_provider_slshudi.views.standing import WINDOW, Need, PipelineView, pipelines
 from airflow_provider_slshudi.views.words import count, span
@@ -39,7 +40,7 @@ def findings(ledger: Ledger, name: str, limits: Limits) -> list[str]:
     if view is None:
         return [f"{name}: the ledger does not know it: no run of it has begun"]
     found = (*_needs(view), *_behind(view, limits), *_dangling(view, limits), *_expires(view, limits))
-    return [f"{name}: {text}" for text in (*found, *_gaps(ledger, view), *_keys(ledger, view))]
+    return [f"{name}: {text}" for text in (*found, *_late(ledger, view), *_gaps(ledger, view), *_keys(ledger, view))]
 
 
 def _needs(view: PipelineView) -> Iterator[str]:
@@ -73,6 +74,11 @@ def _expires(view: PipelineView, limits: Limits) -> Iterator[str]:
         yield f"when the service drops unread logs is not known: {_NOT_SEEN}"
     elif view.lag.expires < limits.expires.total_seconds():
         yield f"the service drops unread logs in {span(view.lag.expires)}, less than {_said(limits.expires)}"
+
+
+def _late(ledger: Ledger, view: PipelineView) -> Iterator[str]:
+    if told := late(ledger, ledger.history(view.name, NEWEST)):
+        yield told
 
 
 def _gaps(ledger: Ledger, view: PipelineView) -> Iterator[str]:

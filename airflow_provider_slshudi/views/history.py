@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +14,8 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol.recover import DECISION, Decided, decisions
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.views.cost import Cost, cost_of
+from airflow_provider_slshudi.views.details import items
+from airflow_provider_slshudi.views.freshness import Freshness, freshness_of
 from airflow_provider_slshudi.views.sides import Sides, sides_of
 
 _STEPS = {State.PLANNED.value: "open", State.OPEN.value: "append and record", State.PREPARED.value: "commit"}
@@ -42,6 +43,7 @@ class BatchView:
     Attributes:
         unfit: logs that did not fit their columns.
         decided: how often a recovery decided it; the commit of a healthy run does not count.
+        fresh: None of what is no committed batch of the tail.
     """
 
     transaction: Transaction
@@ -51,6 +53,7 @@ class BatchView:
     unfit: int
     decided: int
     cost: Cost
+    fresh: Freshness | None
 
     @property
     def seconds(self) -> float:
@@ -119,11 +122,8 @@ def transaction(ledger: Ledger, id_: str) -> TransactionView:
 
 def said(detail: str) -> str:
     """An event's detail as a person reads it: `name value, ...` if it is a JSON object."""
-    try:
-        found = json.loads(detail)
-    except ValueError:
-        return detail
-    return ", ".join(f"{name} {value}" for name, value in found.items()) if isinstance(found, dict) else detail
+    found = items(detail)
+    return detail if found is None else ", ".join(f"{name} {value}" for name, value in found.items())
 
 
 def _batch(found: Transaction, events: Sequence[Event]) -> BatchView:
@@ -138,6 +138,7 @@ def _batch(found: Transaction, events: Sequence[Event]) -> BatchView:
         int(facts.get("unfit") or 0),
         sum(decided.by != own for decided in decisions(events)),
         cost_of(facts, events),
+        freshness_of(events),
     )
 
 

@@ -32,6 +32,8 @@ MEANING: Mapping[str, str] = {
     "unnamed_keys": "keys of logs that no column names, as far as batches looked",
     "new_key_timestamp_seconds": "when the newest of these keys was seen for the first time",
     "last_batch_seconds": "how long a step of the last committed batch took",
+    "last_batch_freshness_seconds": "how old the oldest log of the last committed batch was by its commit, at most",
+    "freshness_promised_seconds": "what the pipeline's file promised when that batch was planned",
     "last_batch_rows": "rows of the last committed batch",
     "last_batch_bytes": "raw bytes of the last committed batch",
     "last_batch_files": "files of the last committed batch",
@@ -110,6 +112,10 @@ def _batch(ledger: Ledger, pipeline: dict[str, str], last: Past) -> Iterator[Met
     (batch,) = batches([last])
     for step in batch.steps:
         yield Metric("last_batch_seconds", pipeline | {"step": step.name}, step.seconds)
+    if batch.fresh is not None:
+        yield Metric("last_batch_freshness_seconds", pipeline, batch.fresh.seconds)
+        if batch.fresh.promised is not None:
+            yield Metric("freshness_promised_seconds", pipeline, batch.fresh.promised)
     yield Metric("last_batch_rows", pipeline, float(last.transaction.rows))
     yield Metric("last_batch_bytes", pipeline, float(last.transaction.bytes))
     if batch.files is not None:

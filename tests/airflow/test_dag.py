@@ -52,6 +52,14 @@ def test_the_tail_strings_the_steps_and_other_runs_wait_for_the_first(pipelines:
     assert set(retries.values()) == {5}
 
 
+def test_where_a_run_follows_the_one_before_at_once_its_plan_waits_for_news(pipelines: Path) -> None:
+    waits = [
+        getattr(tail_dag("ad_events", **given).task_dict["batch.plan"], "wait", None)
+        for given in ({}, {"schedule": "@continuous"}, {"schedule": ContinuousTimetable()})
+    ]
+    assert waits == [timedelta(), timedelta(minutes=10), timedelta(minutes=10)]
+
+
 def test_where_airflow_or_a_time_out_leaves_no_room_to_wait_there_is_one_run(pipelines: Path) -> None:
     limit = timedelta(minutes=15)
     assert tail_dag("ad_events", schedule="@continuous").max_active_runs == 1

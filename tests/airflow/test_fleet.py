@@ -218,11 +218,11 @@ def test_each_pipeline_has_its_own_fate_and_the_next_run_mends_what_it_can(place
     place.put(*everyone)
     state, tasks = place.run()
     assert state == "failed"
-    assert tasks.pop("another", "failed") == "failed"
-    assert tasks == {**dict.fromkeys((TABLELESS, REFUSED, WRONG), "failed"), GOOD: "success", DYING: "success"}
-    until("two looks at one pipeline do not meet", lambda: place.run()[1].get("another") == "failed")
+    failed = dict.fromkeys((TABLELESS, REFUSED, WRONG, "another"), "failed")
+    assert tasks == {**failed, GOOD: "success", DYING: "success"}
     assert place.exact(GOOD) and place.exact(DYING)
-    assert place.troubles() == {TABLELESS: "TimelineUnreadable", REFUSED: "ConfigError", WRONG: "ConfigError"}
+    of_files = dict.fromkeys((WRONG, "another"), "ConfigError")
+    assert place.troubles() == {TABLELESS: "TimelineUnreadable", REFUSED: "SourceRefused", **of_files}
 
     # What was wrong is mended, and the next run goes on where each stood.
     file.write_text(before, encoding="utf-8")
@@ -232,4 +232,4 @@ def test_each_pipeline_has_its_own_fate_and_the_next_run_mends_what_it_can(place
     until("the wrong file is gone", lambda: f"`{WRONG}`" not in place.airflow.get("dags/fleet/details")["doc_md"])
     assert place.run() == ("success", {TABLELESS: "success", REFUSED: "success"})
     assert all(place.exact(name) for name in everyone)
-    assert place.troubles().keys() <= {WRONG}, "a file that is gone has no run that could end its trouble"
+    assert place.troubles().keys() <= {WRONG, "another"}, "a file that is gone has no run that could end its trouble"

@@ -32,6 +32,8 @@ def test_every_figure_is_told_and_described(ledger: Ledger) -> None:
     assert found["expires_timestamp_seconds"] - now == pytest.approx(DAY - 500, abs=5)
     assert (found["last_batch_rows"], found["last_batch_gap_log_groups"], found["live_transactions"]) == (300, 10, 1)
     assert found["newest_row_timestamp_seconds"] == 1_700_000_000
+    assert found["last_batch_freshness_seconds"] == pytest.approx(60, abs=5)
+    assert found["freshness_promised_seconds"] == 300
     cpu = {item.labels["of"]: item.value for item in metrics(ledger) if item.name == "last_batch_cpu_seconds"}
     assert cpu == {"open": 0.5, "append": 2.0, "append's tasks": 1.25, "commit": 0.25}
     asked = {item.labels["of"]: item.value for item in metrics(ledger) if item.name == "last_batch_requests"}

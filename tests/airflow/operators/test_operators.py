@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.links import TransactionLink
+from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
 from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
 from airflow_provider_slshudi.operators.steps import (
@@ -25,10 +30,12 @@ from airflow_provider_slshudi.operators.steps import (
     SlsHudiPlanOperator,
     SlsHudiRecordOperator,
 )
+from airflow_provider_slshudi.protocol import plan as plan_module
 from airflow_provider_slshudi.protocol.progress import progress
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 from tests.airflow.operators.runs import RUN, in_run
+from tests.local.sdk import by_ip
 
 
 def test_plan_pins_the_ranges_for_the_steps_that_follow(put: Callable[[int], None]) -> None:
@@ -46,6 +53,69 @@ def test_plan_pins_the_ranges_for_the_steps_that_follow(put: Callable[[int], Non
 def test_plan_skips_where_nothing_is_new(put: Callable[[int], None]) -> None:
     with pytest.raises(AirflowSkipException, match="nothing new"):
         SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run())
+
+
+def test_plan_waits_for_news_where_it_should(put: Callable[[int], None]) -> None:
+    put(1)
+    commits_nothing = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events")
+    first = LedgerHook().ledger().get(commits_nothing.execute(in_run())["transaction"])
+    LedgerHook().ledger().take_over(first.id)
+    LedgerHook().ledger().aborted(first.id, 2, "so that the next plan reads it again")
+    waits = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events", wait=timedelta(minutes=5))
+    second = waits.execute(in_run(("tail", "run-2")))
+    assert sum(map(len, LedgerHook().ledger().ranges(second["transaction"]))) == 1, "what is there is read at once"
+
+
+def test_plan_reads_what_comes_while_it_waits(put: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events", wait=timedelta(minutes=5))
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            put(2)
+
+    monkeypatch.setattr(plan_module, "time", SimpleNamespace(monotonic=time.monotonic, time=time.time, sleep=pause))
+    planned = waits.execute(in_run())
+    assert sum(map(len, LedgerHook().ledger().ranges(planned["transaction"]))) == 2
+    assert pauses == [1.0, 1.0, 1.0]
+
+
+def test_plan_sees_a_split_while_it_waits(
+    put: Callable[[int], None], sls: LocalSls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, split = [0.0], list[int]()
+
+    def pause(seconds: float) -> None:
+        now[0] += seconds
+        if not split:
+            source = settings.pipeline("ad_events").source
+            client = by_ip(sls.connection())
+            split.append(0)
+            client.split_shard(source.project, source.logstore, 0, "8" + "0" * 31)
+            time.sleep(0)
+
+    monkeypatch.setattr(plan_module, "time", SimpleNamespace(monotonic=lambda: now[0], time=time.time, sleep=pause))
+    waits = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events", wait=timedelta(minutes=5))
+    with pytest.raises(AirflowSkipException, match="nothing new"):
+        waits.execute(in_run())
+    assert len(LedgerHook().ledger().shards("ad_events")) > 1
+    assert now[0] < 60, "the plan looked at the new shards, and the next run waits for them, too"
+
+
+def test_plan_waits_no_longer_than_it_should_and_not_for_who_triggered_it(
+    put: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    clock = SimpleNamespace(
+        monotonic=lambda: now[0], time=time.time, sleep=lambda seconds: now.__setitem__(0, now[0] + seconds)
+    )
+    monkeypatch.setattr(plan_module, "time", clock)
+    waits = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events", wait=timedelta(seconds=10))
+    for run_type, waited in (("manual", 0), ("scheduled", 10)):
+        with pytest.raises(AirflowSkipException, match="nothing new"):
+            waits.execute(in_run(run_type=run_type))
+        assert now[0] == waited
 
 
 def test_a_backfill_subtracts_what_the_tail_reserved(put: Callable[[int], None]) -> None:

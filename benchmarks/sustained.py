@@ -1,0 +1,360 @@
+"""A logstore that gets logs at a fixed rate, under a real Airflow: how fresh its table is, and what that takes.
+
+    python benchmarks/sustained.py [--logs 1000 | --mb 20] [--minutes 15] [--plot FILE] [--json FILE]
+
+The logs are ad events of about 600 bytes, put into shards in turn by the SDK's client as groups that were made before.
+Freshness is the time from the service's acknowledgement of a log group until a reader finds it in the table: the
+timeline, listed ten times a second, has a completed commit with the group's cursor in its ranges. The pipeline's
+schedule is `@continuous`. Before anything counts, logs come for a minute and until a batch has read up to the newest.
+At the end the rows are counted as the demo's proof counts them. The last line is median and 99th percentile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import lz4.block
+import psutil
+from aliyun.log.log_logs_raw_pb2 import LogGroupRaw
+from cpu import used
+
+from airflow_provider_slshudi.demo.airflow import LocalAirflow
+from airflow_provider_slshudi.demo.events import ad_events
+from airflow_provider_slshudi.demo.example import DAGS, PIPELINE, write_example
+from airflow_provider_slshudi.demo.proof import prove
+from airflow_provider_slshudi.demo.put import sdk_client
+from airflow_provider_slshudi.demo.run import variables_of, work_of
+from airflow_provider_slshudi.hudi.extra import ranges_of
+from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.processes import adopt_orphans
+from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.spark.resident import IDLE
+from tests.soak.plot import Line, Panel, plot
+
+SHARDS = 4
+PUTS_A_SECOND, MOST_LOGS = 10.0, 1000
+POOL = 24
+WARM_SECONDS, LEFT_SECONDS = 60.0, 600.0
+LOOK_SECONDS, SAMPLE_SECONDS = 0.1, 5.0
+BARS = {"logs": (5.0, 12.0), "mb": (float("inf"), 30.0)}
+"""Seconds of freshness, median and 99th percentile, that a rate in logs and one in MB is held to."""
+
+
+@dataclass
+class Rate:
+    """Log groups of one size: `body` is each compressed, `size` its raw bytes on average."""
+
+    logs: int
+    bodies: list[tuple[bytes, int]]
+    a_second: float
+
+    @classmethod
+    def of(cls, logs_a_second: float) -> Rate:
+        """Groups of at most a thousand logs, of which at least ten are put a second."""
+        logs = max(1, min(MOST_LOGS, round(logs_a_second / PUTS_A_SECOND)))
+        events = ad_events(1, int(time.time() * 1000))
+        bodies = []
+        for _ in range(POOL):
+            group = LogGroupRaw(Topic="ad_events", Source="10.0.0.1")
+            for contents in itertools.islice(events, logs):
+                log = group.Logs.add(Time=int(time.time()))
+                for key, value in contents:
+                    log.Contents.add(Key=key, Value=value.encode())
+            raw = group.SerializeToString()
+            bodies.append((lz4.block.compress(raw, store_size=False), len(raw)))
+        return cls(logs, bodies, logs_a_second / logs)
+
+    @property
+    def size(self) -> float:
+        """Raw bytes of a group."""
+        return sum(size for _, size in self.bodies) / len(self.bodies)
+
+
+@dataclass
+class Seen:
+    """What was looked at together, `at` seconds after the counting began."""
+
+    at: float
+    lag: float
+    cpu: dict[str, float]
+    memory: dict[str, float]
+    files: int
+    commits: int
+
+
+@dataclass
+class Stream:
+    """Puts groups in a thread, and knows of each when it was acknowledged and when a reader first found it."""
+
+    work: Work
+    server: LocalSls
+    rate: Rate
+    put_: int = 0
+    late: float = 0.0
+    fresh: list[tuple[float, float]] = field(default_factory=list)
+    seen: list[Seen] = field(default_factory=list)
+    fault: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        source = self.work.pipeline.source
+        self._client = sdk_client(self.server.connection())
+        self._project, self._logstore = source.project, str(source.logstore)
+        self._client.create_project(self._project, "benchmark")
+        self._client.create_logstore(self._project, self._logstore, ttl=7, shard_count=SHARDS)
+        self._waiting = [deque[tuple[int, float]]() for _ in range(SHARDS)]
+        self._known: set[str] = set()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        """Begins to put."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Puts no more."""
+        self._stopped.set()
+        self._thread.join()
+        self.check()
+
+    def check(self) -> None:
+        """Raises what ended the thread."""
+        if self.fault is not None:
+            raise self.fault
+
+    @property
+    def unread(self) -> int:
+        """Groups that no reader finds yet."""
+        return sum(map(len, self._waiting))
+
+    @property
+    def lag(self) -> float:
+        """Seconds since the acknowledgement of the oldest group that no reader finds."""
+        now = time.monotonic()
+        return max((now - waiting[0][1] for waiting in self._waiting if waiting), default=0.0)
+
+    def look(self) -> None:
+        """Notes which groups a reader of the table finds by now."""
+        timeline = Timeline.load(self.work.storage)
+        now = time.monotonic()
+        for instant in timeline.completed("commit"):
+            if instant.time in self._known:
+                continue
+            self._known.add(instant.time)
+            for range_, _, _ in ranges_of(timeline.extra_metadata(instant)):
+                waiting = self._waiting[range_.shard]
+                while waiting and waiting[0][0] < range_.end:
+                    self.fresh.append((now, now - waiting.popleft()[1]))
+
+    def commits(self) -> int:
+        """How many were found."""
+        return len(self._known)
+
+    def _run(self) -> None:
+        try:
+            began, first = time.monotonic(), [self._end(shard) for shard in range(SHARDS)]
+            for number in itertools.count():
+                due = began + number / self.rate.a_second
+                if self._stopped.wait(max(due - time.monotonic(), 0)):
+                    return
+                self.late = max(self.late, time.monotonic() - due)
+                shard = number % SHARDS
+                self._put(shard, self.rate.bodies[number % len(self.rate.bodies)])
+                self._waiting[shard].append((first[shard] + number // SHARDS, time.monotonic()))
+                self.put_ += 1
+        except BaseException as error:
+            self.fault = error
+
+    def _end(self, shard: int) -> int:
+        """The cursor that the shard's next group gets."""
+        return self.work.connect().end(shard)
+
+    def _put(self, shard: int, body: tuple[bytes, int]) -> None:
+        """As the SDK's `put_logs` does with a hash key, which makes a group of Python's objects each time."""
+        headers = {
+            "x-log-bodyrawsize": str(body[1]),
+            "Content-Type": "application/x-protobuf",
+            "x-log-compresstype": "lz4",
+        }
+        key = f"{((2 * shard + 1) << 127) // SHARDS:032x}"
+        resource = f"/logstores/{self._logstore}/shards/route"
+        self._client._send("POST", self._project, body[0], resource, {"key": key}, headers)
+
+
+class Samples:
+    """CPU, memory and files, sampled while a stream goes on."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream, self._began = stream, time.monotonic()
+        self._before, self._last = used(stream.server.pid), self._began
+
+    def take(self) -> None:
+        """One more, if it is time."""
+        now = time.monotonic()
+        if now < self._last + SAMPLE_SECONDS:
+            return
+        spent = used(self._stream.server.pid)
+        cpu = {kind: (spent[kind] - self._before[kind]) / (now - self._last) for kind in spent}
+        self._before, self._last = spent, now
+        folder = Path(self._stream.work.storage.uri.removeprefix("file://"))
+        files = sum(1 for _ in folder.rglob("*.parquet"))
+        memory = _memory(self._stream.server.pid)
+        stream = self._stream
+        stream.seen.append(Seen(now - self._began, stream.lag, cpu, memory, files, stream.commits()))
+        print(
+            f"  {now - self._began:5.0f} s: {stream.lag:5.1f} s behind, {stream.commits()} commits, "
+            f"CPU {sum(cpu.values()):.2f}, {sum(memory.values()):,.0f} MB",
+            flush=True,
+        )
+
+
+def _memory(leave_out: int) -> dict[str, float]:
+    """MB by kind of process; pages that several share count in parts (PSS)."""
+    found = {"JVM": 0.0, "Python": 0.0}
+    for process in psutil.Process().children(recursive=True):
+        if process.pid == leave_out:
+            continue
+        try:
+            kind = "JVM" if "java" in process.name() else "Python"
+            found[kind] += process.memory_full_info().pss / 1e6
+        except psutil.Error:
+            continue
+    return found
+
+
+def until(what: str, seen: Callable[[], bool], stream: Stream, seconds: float) -> None:
+    """Looks until something is so; ends the run if it does not come."""
+    deadline = time.monotonic() + seconds
+    while not seen():
+        stream.check()
+        if time.monotonic() > deadline:
+            raise SystemExit(f"not within {seconds:.0f} s: {what}; {stream.unread} groups unread")
+        stream.look()
+        time.sleep(LOOK_SECONDS)
+
+
+def measure(rate: Rate, minutes: float, folder: Path) -> tuple[Stream, bool]:
+    """The stream as it was seen, and whether each log is in the table once."""
+    with LocalSls(folder / "sls") as server:
+        pipeline = write_example(DAGS, folder / "pipelines", f"file://{folder / 'lake' / PIPELINE}", "@continuous")
+        work = work_of(pipeline, folder, server.connection())
+        variables = {**variables_of(folder, server.connection()), IDLE: "600", "TMPDIR": str(folder)}
+        stream = Stream(work, server, rate)
+        with LocalAirflow(folder / "airflow", DAGS, variables) as airflow:
+            tail = f"{PIPELINE}_tail"
+            airflow.wait_for_dag(tail)
+            airflow.pause(tail, False)
+            stream.start()
+            warm = time.monotonic() + WARM_SECONDS
+            until("the first batches", lambda: time.monotonic() > warm and stream.commits() > 2, stream, LEFT_SECONDS)
+            stream.fresh.clear()
+            samples, end = Samples(stream), time.monotonic() + minutes * 60
+            while time.monotonic() < end:
+                stream.check()
+                stream.look()
+                samples.take()
+                time.sleep(LOOK_SECONDS)
+            stream.stop()
+            until("all that was put", lambda: not stream.unread, stream, LEFT_SECONDS)
+            airflow.pause(tail, True)
+        proof = prove(work, stream.put_ * rate.logs)
+        print(f"  {proof}")
+        return stream, proof.holds
+
+
+def draw(path: Path, title: str, seen: list[Seen]) -> None:
+    """Everything over time."""
+
+    def line(name: str, of: Callable[[Seen], float]) -> Line:
+        return Line(name, [(item.at / 60, of(item)) for item in seen])
+
+    panels = [
+        Panel("Oldest log that no reader finds, s", [line("lag", lambda item: item.lag)]),
+        Panel("CPU, cores", [line("all but the log service", lambda item: sum(item.cpu.values()))]),
+        Panel(
+            "Memory, MB",
+            [
+                line("JVM", lambda item: item.memory["JVM"]),
+                line("Python", lambda item: item.memory["Python"]),
+            ],
+        ),
+        Panel("Base files", [line("files", lambda item: float(item.files))]),
+    ]
+    plot(path, title, "minutes", panels)
+
+
+def quantile(values: list[float], part: float) -> float:
+    """The value that so many are not above."""
+    return values[min(len(values) - 1, int(len(values) * part))]
+
+
+def report(stream: Stream, told: str, bars: tuple[float, float]) -> bool:
+    """Prints all figures; whether the bars are met."""
+    kinds = sorted({kind for item in stream.seen for kind in item.cpu})
+    for kind in kinds:
+        cores = sum(item.cpu.get(kind, 0.0) for item in stream.seen) / len(stream.seen)
+        print(f"  cores, {kind:<28}{cores:6.2f}")
+    cores = sum(sum(item.cpu.values()) for item in stream.seen) / len(stream.seen)
+    print(f"  cores, {'all':<28}{cores:6.2f} of {psutil.cpu_count()}")
+    third = max(1, len(stream.seen) // 3)
+    first, last = (
+        sum(sum(item.memory.values()) for item in part) / third for part in (stream.seen[:third], stream.seen[-third:])
+    )
+    print(f"  memory: {first:,.0f} MB in the first third, {last:,.0f} MB in the last")
+    minutes = (stream.seen[-1].at - stream.seen[0].at) / 60
+    print(f"  {(stream.seen[-1].commits - stream.seen[0].commits) / minutes:.1f} commits a minute")
+    print(f"  puts were up to {stream.late:.1f} s late")
+    done = sorted(seconds for _, seconds in stream.fresh)
+    half, most = quantile(done, 0.5), quantile(done, 0.99)
+    print(
+        f"{told}: freshness median {half:.1f} s (bar {bars[0]:g}), 99 % within {most:.1f} s (bar {bars[1]:g}), "
+        f"worst {done[-1]:.1f} s"
+    )
+    return half <= bars[0] and most <= bars[1]
+
+
+def main() -> int:
+    """Measures and prints; 1 where a bar is missed or a log is not in the table once."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    rates = parser.add_mutually_exclusive_group()
+    rates.add_argument("--logs", type=float, default=1000.0, help="a second (default: %(default)s)")
+    rates.add_argument("--mb", type=float, help="raw, a second")
+    parser.add_argument("--minutes", type=float, default=15.0)
+    parser.add_argument("--plot", type=Path, help="draw what was seen, as SVG")
+    parser.add_argument("--json", type=Path, help="write every figure to this file")
+    given = parser.parse_args()
+    adopt_orphans()
+    rate = Rate.of(given.logs)
+    if given.mb is not None:
+        per_log = rate.size / rate.logs
+        rate = Rate.of(given.mb * 1e6 / per_log)
+    told = f"{rate.a_second * rate.logs:,.0f} logs/s, {rate.a_second * rate.size / 1e6:.2f} MB/s"
+    print(f"{told}: {rate.a_second:.1f} groups of {rate.logs} logs a second into {SHARDS} shards", flush=True)
+    with tempfile.TemporaryDirectory(prefix="slshudi-sustained-", ignore_cleanup_errors=True) as folder:
+        try:
+            stream, exact = measure(rate, given.minutes, Path(folder))
+        finally:
+            for process in psutil.Process().children(recursive=True):
+                process.kill()
+    if given.plot is not None:
+        draw(given.plot, told, stream.seen)
+    if given.json is not None:
+        found: dict[str, Any] = {"fresh": stream.fresh, "seen": [vars(item) for item in stream.seen]}
+        given.json.write_text(json.dumps(found), encoding="utf-8")
+    met = report(stream, told, BARS["logs" if given.mb is None else "mb"])
+    return 0 if met and exact else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

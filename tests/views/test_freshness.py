@@ -1,0 +1,94 @@
+"""How soon a batch had its logs in the table, and what is said where a promise was missed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import RangeTotals
+from airflow_provider_slshudi.ledger.states import Kind
+from airflow_provider_slshudi.protocol.freshness import PROMISE, SINCE
+from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.views import history
+from airflow_provider_slshudi.views.findings import Limits, findings
+from airflow_provider_slshudi.views.freshness import Freshness, late, why_late
+from airflow_provider_slshudi.views.metrics import metrics
+from tests.seen import committed, registered
+
+MB = 1_000_000
+
+
+def batch(ledger: Ledger, since: float | None, promise: list[float | None] | None, kind: Kind = Kind.TAIL) -> None:
+    """A committed batch whose oldest log came `since` seconds before now, and was promised so much."""
+    more: dict[str, object] = {} if since is None else {SINCE: int(ledger.now().timestamp() - since)}
+    more |= {} if promise is None else {PROMISE: promise}
+    ranges = [Range(0, 0, 10)]
+    found = ledger.begin("clicks", kind, ranges, "clicks_tail", f"run-{kind.value}", more)
+    ledger.opened(found.id, 1, "20260101000000000")
+    ledger.prepared(found.id, 1, {"seconds": 1.0}, [RangeTotals(ranges[0], 10, MB, 1, 2)])
+    ledger.committed(found.id, 1, "20260101000000005")
+
+
+def test_a_batch_is_as_fresh_as_its_oldest_log_at_its_commit(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    batch(ledger, 40, None)
+    (found,) = history.batches(ledger.history("clicks", 1))
+    assert found.fresh is not None
+    assert found.fresh.seconds == pytest.approx(40, abs=5) and found.fresh.waited == pytest.approx(40, abs=5)
+    assert (found.fresh.promised, found.fresh.is_late) == (None, False)
+    assert "slshudi_freshness" not in " ".join(item.name for item in metrics(ledger))
+
+
+def test_what_no_service_told_is_not_known(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    batch(ledger, None, [10.0, 10e6, None])
+    assert history.batches(ledger.history("clicks", 1))[0].fresh is None
+    assert late(ledger, ledger.history("clicks", 5)) == ""
+
+
+@pytest.mark.parametrize(("promised", "told"), [(60.0, False), (30.0, True)])
+def test_a_missed_promise_is_told_by_the_watch_and_measured(ledger: Ledger, promised: float, told: bool) -> None:
+    registered(ledger, "clicks")
+    batch(ledger, 40, [promised, 10e6, None])
+    found = [text for text in findings(ledger, "clicks", Limits()) if "promised" in text]
+    assert [text.startswith("clicks: batch 2") and "30 s are promised" in text for text in found] == [True] * told
+    figures = {item.name: item.value for item in metrics(ledger)}
+    assert figures["freshness_promised_seconds"] == promised
+    assert figures["last_batch_freshness_seconds"] == pytest.approx(40, abs=5)
+
+
+def test_the_newest_batch_of_the_tail_counts_and_no_backfill(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    batch(ledger, 400, [30.0, 10e6, None])
+    assert late(ledger, ledger.history("clicks", 5))
+    # In time by now.
+    committed(ledger, "clicks", [Range(0, 10, 20)], "run-2")
+    assert late(ledger, ledger.history("clicks", 5)) == ""
+
+
+def totals(*sizes: int) -> list[RangeTotals]:
+    return [RangeTotals(Range(shard, 0, 10), 10, size, 1, 2) for shard, size in enumerate(sizes)]
+
+
+@pytest.mark.parametrize(
+    ("found", "reading", "sizes", "told"),
+    [
+        (Freshness(50, 40, 30, 10e6), 8, (MB,), "40 s of that passed before its plan"),
+        (Freshness(40, 5, 30, 10e6), 2, (MB,), "33 s went to what a batch costs whatever its size"),
+        (Freshness(40, 5, 30, 10e6), 2, (MB,), "or promise 1 min 45 s"),
+        (Freshness(40, 5, 30, 10e6, 5e6), 30, (60 * MB, 60 * MB), "`source.total_bytes_per_second` allows"),
+        (Freshness(40, 5, 30, 10e6), 30, (290 * MB, 10 * MB, 10 * MB), "shard 0 has 93.5 % of the logs"),
+        (Freshness(40, 5, 30, 10e6), 30, (290 * MB, 280 * MB), "its 2 shards give 10.0 MB/s each at most"),
+        (Freshness(40, 5, 30, 10e6), 30, (60 * MB, 60 * MB), "at 4.00 MB/s. Give Spark more cores"),
+    ],
+)
+def test_what_would_hold_it_is_said(
+    ledger: Ledger, found: Freshness, reading: float, sizes: tuple[int, ...], told: str
+) -> None:
+    registered(ledger, "clicks")
+    batch = committed(ledger, "clicks", [Range(0, 0, 10)], "run-1")
+    said = why_late(replace(batch, manifest={"seconds": reading}, bytes=sum(sizes)), found, totals(*sizes))
+    assert said.startswith(f"its logs were visible after up to {found.seconds:.0f} s, 30 s are promised. ")
+    assert told in said
