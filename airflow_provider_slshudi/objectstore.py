@@ -16,7 +16,7 @@ from airflow_provider_slshudi.exceptions import TableError
 
 CHECKSUMS = ("AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION")
 """Variables that Arrow's client reads. https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html"""
-ANSWER_SECONDS = 30.0
+ANSWER_SECONDS = 20.0
 """How long Arrow waits before it asks again. Its own are three: a slower store may do the first request after the
 second, and a file that was deleted in between is back."""
 _ALIBABA = ".aliyuncs.com"

@@ -56,12 +56,11 @@ class SlsHook(BaseHook):
             extra.get("assume_role") or "",
         )
 
-    def service(self, project: str, logstore: str, patience: Patience | None = None) -> LogService:
-        """A client of one logstore, with a task's patience unless told otherwise; raises as `connection`."""
-        from airflow_provider_slshudi.sls.faults import TASK
+    def service(self, project: str, logstore: str, patience: Patience) -> LogService:
+        """A client of one logstore; raises as `connection`."""
         from airflow_provider_slshudi.sls.service import LogService
 
-        return LogService(self.connection(), project, logstore, patience=patience or TASK)
+        return LogService(self.connection(), project, logstore, patience=patience)
 
     def get_conn(self) -> SlsConnection:
         """Airflow's name for `connection`."""

@@ -228,9 +228,14 @@ def claim(connection: Connection, pipeline: str, id: str, what: str, by: str, lo
     """See `Ledger.claim`."""
     reads.lock_pipeline(connection, pipeline)
     last = next((event for event in reversed(reads.events(connection, id)) if event.what == what), None)
-    if last is not None and last.detail not in (instead, by) and now(connection) - last.at < longest:
+    if last is None:
+        note(connection, id, what, by)
+        return by
+    if last.detail not in (instead, by) and now(connection) - last.at < longest:
         return last.detail
-    note(connection, id, what, by)
+    # In its place: a pipeline in trouble is claimed each minute.
+    of, is_it = models.events.c, {"detail": plain(by), "at": now(connection)}
+    connection.execute(update(models.events).where(of.transaction_id == id, of.what == what).values(is_it))
     return by
 
 

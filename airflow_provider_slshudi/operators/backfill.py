@@ -115,10 +115,10 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
     besides the result of `SlsHudiPlanOperator`, the `cursors` of the span, for the runs that read the rest.
     """
 
-    def in_trouble(self, context: Context, error: BaseException, waits: bool) -> None:
+    def in_trouble(self, context: Context, error: BaseException, waits: bool, step: str = "") -> None:
         """Leaves a refused request to whoever made it; a wrong pipeline file stops the tail as well."""
         if not isinstance(error, ConfigError):
-            super().in_trouble(context, error, waits)
+            super().in_trouble(context, error, waits, step)
 
     def plan(self, work: Work, context: Context) -> tuple[Transaction | None, dict[str, Any]]:
         """The transaction, None if all of the request is covered or reserved; and the request's cursors."""

@@ -19,6 +19,7 @@ from airflow.sdk.exceptions import (
     AirflowRuntimeError,
     AirflowSkipException,
     AirflowTaskTimeout,
+    ErrorType,
 )
 from airflow.sdk.log import redact  # type: ignore[attr-defined]  # it has no __all__
 
@@ -105,12 +106,12 @@ class PipelineTask:
             raise
         if self._work is not None:
             ledger, name = self._work.ledger, self._work.pipeline.name
-            with _only_logged():
+            with only_logged():
                 ledger.well(name, context["dag_run"].dag_id, self._step)
                 signal(self._work)
 
-    def in_trouble(self, context: Context, error: BaseException, waits: bool) -> None:
-        """Tells the ledger that the step failed, or `waits` and tries again by itself.
+    def in_trouble(self, context: Context, error: BaseException, waits: bool, step: str = "") -> None:
+        """Tells the ledger that the step, the task's own unless named, failed, or `waits` and tries again by itself.
 
         A wrong param is no trouble of the pipeline: whoever triggered the run sees it.
         """
@@ -121,11 +122,11 @@ class PipelineTask:
 
         work, run = self._work, context["dag_run"]
         name = Path(self.pipeline).stem if work is None else work.pipeline.name
-        with _only_logged():
+        with only_logged():
             ledger = LedgerHook(settings.ledger_conn_id()).ledger() if work is None else work.ledger
             planned = getattr(self, "transaction", None)
             transaction = planned.get("transaction") if isinstance(planned, Mapping) else None
-            of_step = (name, run.dag_id, run.run_id, self._step)
+            of_step = (name, run.dag_id, run.run_id, step or self._step)
             ledger.trouble(*of_step, kind_of(error).__name__, str(redact(str(error))), waits, transaction)
 
     def say_if_late(self, work: Work) -> None:
@@ -134,7 +135,7 @@ class PipelineTask:
 
         if work.pipeline.promised is None:
             return
-        with _only_logged():
+        with only_logged():
             if told := late(work.ledger, work.ledger.history(work.pipeline.name, NEWEST)):
                 _log.warning("%s", told)
 
@@ -174,7 +175,7 @@ class PipelineOperator(PipelineTask, BaseOperator):
 
 
 @contextmanager
-def _only_logged() -> Iterator[None]:
+def only_logged() -> Iterator[None]:
     """The ledger may be the very thing that failed: what is told to people changes nothing for the step."""
     try:
         yield
@@ -253,22 +254,31 @@ def _is_unknown_run(error: AirflowRuntimeError) -> bool:
 
 
 def this_airflow() -> str:
-    """The name by which this Airflow recognises its own runs, made on the first call; empty if Airflow refuses it.
+    """The name by which this Airflow recognises its own runs; empty where it has none yet, or does not tell it.
 
-    It is an Airflow variable, since no id of an installation reaches a task.
+    It is an Airflow variable, since no id of an installation reaches a task. Who makes it does not use it: of several
+    that make it at once the last one counts.
     """
     from airflow.sdk import Variable
 
     try:
         if known := Variable.get(_IDENTITY, default=""):
             return str(known)
-        Variable.set(_IDENTITY, uuid.uuid4().hex, description="The name of this Airflow in slshudi's ledger")
-        # Of several that set it at once, the last.
-        return str(Variable.get(_IDENTITY, default=""))
+        if _is_unknown_variable(_IDENTITY):
+            Variable.set(_IDENTITY, uuid.uuid4().hex, description="The name of this Airflow in slshudi's ledger")
     except Exception as error:
         # No reason to stop: without the name, decisions wait for heartbeats instead.
         _log.warning("Airflow gives no variable %s: %s", _IDENTITY, error)
-        return ""
+    return ""
+
+
+def _is_unknown_variable(name: str) -> bool:
+    """Whether there is no such variable; `Variable.get` gives its default as well where the API server failed."""
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.comms import ErrorResponse, GetVariable
+
+    answer = task_runner.SUPERVISOR_COMMS.send(GetVariable(key=name))
+    return isinstance(answer, ErrorResponse) and answer.error == ErrorType.VARIABLE_NOT_FOUND
 
 
 def as_xcom(settled: list[Settled]) -> list[dict[str, Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +16,18 @@ from airflow_provider_slshudi.assets import table_asset
 from airflow_provider_slshudi.exceptions import (
     BatchUnderWay,
     ConfigError,
+    Fenced,
     JobFailed,
     SlsHudiError,
     TailUnderWay,
+    TerminalError,
     TransientError,
 )
 from airflow_provider_slshudi.links import PipelineLink, SparkLink, TransactionLink
 from airflow_provider_slshudi.operators.base import (
     LOOK_WAIT_SECONDS,
     PipelineOperator,
+    only_logged,
     refuse_test,
     run_ended,
     this_airflow,
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.protocol.work import Work
 
 _LOOKS_AT_ONCE = 8
+SYNC = "sync"
+"""The step under which troubles of a catalog are kept, as of the tail's own task."""
 
 
 class SlsHudiLookOperator(BaseOperator):
@@ -64,6 +68,7 @@ class SlsHudiLookOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[str]:
         """Looks."""
+        refuse_test()
         from airflow_provider_slshudi.hooks.work import Works
         from airflow_provider_slshudi.protocol.news import News
         from airflow_provider_slshudi.protocol.work import Run
@@ -101,7 +106,7 @@ class SlsHudiLookOperator(BaseOperator):
             return None
         if found is None:
             # A task of its own would do that.
-            with suppress(SlsHudiError):
+            with only_logged():
                 signal(work)
         return found
 
@@ -110,7 +115,8 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
     """One transaction of a pipeline in one task: settle, plan, open, append, record, commit, and the catalog's sync.
 
     Skips where there is nothing new, or where another run works on the pipeline's batch. A batch that fails is decided
-    at once, since its run may go on with other pipelines for long. It has no retries: the next run comes soon.
+    at once, since its run may go on with other pipelines for long. It has no retries, whatever the arguments say: the
+    next run comes soon. A catalog that does not answer fails no batch, and is told as trouble of a step `sync`.
 
     Each outlet that is an asset's alias gets an event for each committed batch.
 
@@ -120,6 +126,9 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
 
     operator_extra_links: Collection[BaseOperatorLink] = (PipelineLink(), TransactionLink(), SparkLink())
     transaction: Any = None
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "retries": 0})
 
     @property
     def called(self) -> str:
@@ -140,6 +149,8 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
             planned = self._planned(replace(work, run=replace(work.run, airflow=this_airflow())), context)
             if planned is not None:
                 done = self._done(work, planned, context)
+            if work.pipeline.catalog is not None:
+                self._sync(work, context)
         if done is None:
             raise AirflowSkipException("there is nothing new to read")
         return done
@@ -155,16 +166,20 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
             require_alone(work)
             return tail(work, in_turn=True)
         except BatchUnderWay as error:
-            self.log.info("%s", error)
-            return None
+            raise AirflowSkipException(str(error)) from None
 
     def _done(self, work: Work, planned: Transaction, context: Context) -> dict[str, Any]:
         self.log.info("planned transaction %s", planned.id)
         self.transaction = {"transaction": planned.id, "token": planned.token}
         try:
             committed = self._committed(work, planned)
-        except Exception:
-            self._decide(work, context)
+        except BaseException as error:
+            from airflow_provider_slshudi.protocol.work import GIVEN_UP
+
+            with only_logged():
+                work.ledger.note(planned.id, GIVEN_UP, str(planned.token))
+            if isinstance(error, Exception) and not isinstance(error, Fenced):
+                self._decide(work, planned, context)
             raise
         self.remember(work, [*(batch.transaction for batch in self._batches), committed])
         self.say_if_late(work)
@@ -172,11 +187,20 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
         for outlet in self.outlets:
             if isinstance(outlet, AssetAlias):
                 context["outlet_events"][outlet].add(table_asset(work.pipeline), extra=done)
-        if work.pipeline.catalog is not None:
-            from airflow_provider_slshudi.protocol.catalog import sync
-
-            sync(work)
         return done
+
+    def _sync(self, work: Work, context: Context) -> None:
+        """Tells the catalog, also where a run before could not, or nothing was new and settle committed a batch."""
+        from airflow_provider_slshudi.protocol.catalog import sync
+
+        try:
+            sync(work)
+        except SlsHudiError as error:
+            # Failed, the task would lose the event of its commit.
+            self.log.error("the table is up to date, and the catalog is not: %s", error)
+            self.in_trouble(context, error, not isinstance(error, TerminalError), SYNC)
+        else:
+            work.ledger.well(work.pipeline.name, context["dag_run"].dag_id, SYNC)
 
     def _committed(self, work: Work, planned: Transaction) -> Transaction:
         from airflow_provider_slshudi.protocol import steps
@@ -187,14 +211,16 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
         steps.record(*of_batch)
         return steps.commit(*of_batch)
 
-    def _decide(self, work: Work, context: Context) -> None:
-        """Settles once more: what is left of this very run is this task's."""
+    def _decide(self, work: Work, planned: Transaction, context: Context) -> None:
+        """Settles once more: what is left of this very run is this task's, unless the task was started twice."""
         from airflow_provider_slshudi.protocol.settle import settle
 
         try:
+            if work.ledger.get(planned.id).token != planned.token:
+                return
             for item in settle(work, run_ended(context["ti"]), LOOK_WAIT_SECONDS):
                 self.log.warning("transaction %s: %s", item.transaction, item.decision.value)
-        except SlsHudiError as error:
+        except Exception as error:
             self.log.warning("what the batch left is decided by a later run: %s", error)
 
 

@@ -32,7 +32,7 @@ class SlsHudiRepairOperator(LineageTask, PipelineOperator):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "retries": 0})
 
-    def in_trouble(self, context: Context, error: BaseException, waits: bool) -> None:
+    def in_trouble(self, context: Context, error: BaseException, waits: bool, step: str = "") -> None:
         """Tells nobody else: the ledger has the act with its result, and the pipeline runs as before."""
 
     def execute(self, context: Context) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.processes import is_gone
-from airflow_provider_slshudi.protocol.work import Run, run_of
+from airflow_provider_slshudi.protocol.work import GIVEN_UP, Run, run_of
 
 QUIET_AFTER = timedelta(seconds=30)
 """Without a heartbeat for this long nobody is at work: a step beats every ten seconds. Airflow's own retries of a step
@@ -45,6 +45,10 @@ def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:
     process = transaction.process or ""
     if is_quiet(ledger, transaction) and is_gone(process):
         return f"{GONE}{process}"
+    if any(
+        event.what == GIVEN_UP and event.detail == str(transaction.token) for event in ledger.events(transaction.id)
+    ):
+        return "its task failed"
     over = ended(run_of(ledger, transaction))
     if over is None:
         silent = ledger.now() - transaction.heartbeat > SILENT_AFTER

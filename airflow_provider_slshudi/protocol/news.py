@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from airflow_provider_slshudi.exceptions import LeaseHeld
+from airflow_provider_slshudi.exceptions import LeaseHeld, SlsHudiError
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol import plan
 from airflow_provider_slshudi.protocol.claims import claims
@@ -57,8 +57,13 @@ def news(work: Work, ended: Ended) -> News | None:
     except LeaseHeld:
         # Somebody decides there at the moment.
         return None
+    except SlsHudiError:
+        if _is_ours(work, ended):
+            raise
+        return None
     seen = ledger.seen_timeline(name)
-    is_due = seen is None or ledger.now() - seen.at > SETTLED_EACH
+    # What is yet to come was seen by a clock that was ahead.
+    is_due = seen is None or not timedelta() <= ledger.now() - seen.at <= SETTLED_EACH
     is_in_trouble = any(trouble.dag_id == work.run.dag_id for trouble in ledger.troubles(name))
     if not (has_news or is_due or is_in_trouble) or not _is_ours(work, ended):
         return None

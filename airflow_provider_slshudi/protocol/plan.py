@@ -128,15 +128,19 @@ def has_news(work: Work) -> bool:
 
     Raises:
         LeaseHeld: somebody decides for the pipeline at the moment.
-        PipelineConflict: the logstore is not the one that was read.
+        PipelineConflict: the pipeline's source or table has changed, or the logstore is not the one that was read.
         SourceError: the service refuses, or does not answer.
     """
-    if not work.ledger.shards(work.pipeline.name):
+    pipeline = work.pipeline
+    if not work.ledger.shards(pipeline.name):
         return True
+    # By another's file, its shards would be kept as this pipeline's.
+    work.ledger.require(pipeline.name, pipeline.source.identity, pipeline.table.path)
     with work.lease(0):
         taken = _taken(work)
         found = _refreshed(work, work.connect(), taken, save=True)
-    left = found.unread(taken)
+    lost = _last_windows(found.gone, taken)
+    left = found.unread(taken) or unread(((item.shard, item.duty_begin, item.service_end) for item in lost), taken)
     return bool(left or found.late or any(shard.status != GONE for shard in found.gone))
 
 

@@ -42,6 +42,8 @@ LONGEST_COMMIT_SECONDS = 3600.0
 LEASE_SECONDS = COMMIT_SECONDS + 15
 LEASE_WAIT_SECONDS = 60.0
 AIRFLOW = "airflow"
+GIVEN_UP = "given up"
+"""The event of a transaction whose task failed and did not decide it; its detail is the token that the task had."""
 """Name of the ledger event that holds the name of a transaction's Airflow, see `Run.airflow`."""
 PULSE_SECONDS = 10.0
 REST_SECONDS = 600.0

@@ -1,4 +1,4 @@
-"""A look tells whether a run of the pipeline has something to do, and changes nothing but what was seen."""
+"""A look tells whether a run of the pipeline has something to do; it keeps what it saw, as a plan does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_slshudi.exceptions import SourceRefused, TailUnderWay
+from airflow_provider_slshudi.exceptions import PipelineConflict, SourceRefused, TailUnderWay
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import GONE
@@ -185,6 +185,9 @@ def test_while_the_run_is_there_that_found_the_news_no_other_finds_them(make: Ca
     assert news(second, still_there) is None
     assert news(first, still_there) is not None, "its look may be repeated"
     assert news(second, over) is not None
+    newest = ledger.last(name, 1)[0]
+    claims = [event for event in ledger.events(newest.id) if event.detail in (str(first.run), str(second.run))]
+    assert len(claims) == 1, "a pipeline in trouble is claimed each minute"
     # The next batch is anybody's.
     committed(ledger, name, [Range(0, 1, 2)], "run-2")
     assert news(first, still_there) is not None
@@ -206,3 +209,59 @@ def test_a_service_that_refuses_says_so(make: Callable[[], Scenario], server: Lo
     service = LogService(refused, PROJECT, str(work.pipeline.source.logstore), patience=Patience(5))
     with pytest.raises(SourceRefused):
         news(replace(work, connect=lambda: service), over)
+
+
+def test_by_a_file_that_names_another_logstore_nothing_is_kept(make: Callable[[], Scenario]) -> None:
+    """Somebody edited it, or copied it and left the name."""
+    scenario = idle(make())
+    work, name = scenario.work, scenario.work.pipeline.name
+    before = work.ledger.shards(name)
+    client, other = scenario.client, f"{work.pipeline.source.logstore}-2"
+    client.create_logstore(PROJECT, other, ttl=7, shard_count=5)
+    source = work.pipeline.source.model_copy(update={"logstore": other})
+    wrong = replace(
+        work,
+        pipeline=work.pipeline.model_copy(update={"source": source}),
+        connect=lambda: LogService(work.connect().connection, PROJECT, other, patience=Patience(5)),
+    )
+    with pytest.raises(PipelineConflict):
+        news(wrong, over)
+    assert work.ledger.shards(name) == before
+    assert plan.tail(work) is None, "nothing is gone"
+
+
+def test_one_run_is_told_of_a_service_that_refuses(make: Callable[[], Scenario]) -> None:
+    scenario = idle(make())
+    work = scenario.work
+    committed(work.ledger, work.pipeline.name, [Range(0, 0, 1)], "run-0")
+
+    def refuse() -> LogService:
+        raise SourceRefused("no", project=PROJECT, logstore="logs")
+
+    first = replace(work, connect=refuse)
+    with pytest.raises(SourceRefused):
+        news(first, still_there)
+    assert news(replace(first, run=Run("fleet", "run-2")), still_there) is None
+
+
+def test_a_look_by_a_clock_that_was_ahead_counts_for_nothing(
+    make: Callable[[], Scenario], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = idle(make()).work
+    assert news(work, over) is None
+    monkeypatch.setattr("airflow_provider_slshudi.protocol.news.SETTLED_EACH", timedelta(days=1))
+    right = Ledger.now
+    monkeypatch.setattr(Ledger, "now", lambda ledger: right(ledger) - timedelta(hours=1))
+    assert news(work, over) == News()
+
+
+def test_what_a_shard_lost_is_news_until_a_batch_records_it(make: Callable[[], Scenario]) -> None:
+    """The first batch that was to record it was given up, after its plan had accepted the loss."""
+    scenario = idle(make())
+    work, name = scenario.work, scenario.work.pipeline.name
+    shard = work.ledger.shards(name)[0]
+    lost = replace(shard, id=7, status=GONE, first=shard.first, end=shard.first + 5)
+    work.ledger.save_shards(name, [lost])
+    assert news(work, over) == News()
+    committed(work.ledger, name, [Range(7, lost.first, lost.first + 5, gap=True)], "run-1")
+    assert news(work, over) is None

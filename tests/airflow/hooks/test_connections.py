@@ -12,6 +12,7 @@ from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
 from airflow_provider_slshudi.hooks.sls import SlsHook
 from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.sls.faults import PERSON
 from tests.local.sdk import PROJECT, by_ip, make_logstore
 from tests.machine import connection
 from tests.services import closed_port
@@ -32,7 +33,7 @@ def test_an_sls_connection_reaches_a_logstore(sls: LocalSls, monkeypatch: pytest
     make_logstore(by_ip(given), "hooks", shards=3)
     found = SlsHook().connection()
     assert (found.auth_version, found.region) == ("v4", "cn-local")
-    assert [shard.id for shard in SlsHook().service("demo-project", "hooks").shards()] == [0, 1, 2]
+    assert [shard.id for shard in SlsHook().service("demo-project", "hooks", PERSON).shards()] == [0, 1, 2]
     works, message = SlsHook().test_connection()
     assert works and "Name a project and a logstore" in message
 

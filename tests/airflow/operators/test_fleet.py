@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
-from airflow_provider_slshudi.exceptions import JobFailed
+from airflow_provider_slshudi.exceptions import JobFailed, TimelineUnreadable
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.operators.base import run_ended
 from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiLookOperator
-from airflow_provider_slshudi.protocol import steps
+from airflow_provider_slshudi.protocol import catalog, steps
+from airflow_provider_slshudi.protocol import settle as settle_module
+from airflow_provider_slshudi.protocol.plan import tail
+from airflow_provider_slshudi.protocol.work import Work
 from tests.airflow.operators.runs import in_run
 
 FLEET = ("fleet", "run-1")
@@ -56,6 +61,107 @@ def test_a_batch_that_fails_decides_what_it_left_while_its_run_goes_on(
     assert look("ad_events") == ["ad_events"], "its logs are unread again"
 
 
+@pytest.mark.parametrize("error", [AirflowTaskTimeout("too long"), JobFailed("no", verb="open", error="")])
+def test_a_batch_that_cannot_decide_is_decided_by_the_next_run_although_its_own_goes_on(
+    put: Callable[[int], None], ledger: Ledger, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    put(3)
+
+    def fail(work: Work, id_: str, token: int) -> None:
+        with work.heartbeat(id_, token):
+            raise error
+
+    def nobody_decides(*_: object) -> None:
+        raise TimelineUnreadable("the store is away", table="s3://lake/ad_events")
+
+    def settled() -> None:
+        batch().execute(in_run(("fleet", "run-2"), states={"fleet/run-1": "running"}))
+
+    monkeypatch.setattr("airflow_provider_slshudi.protocol.dangling.QUIET_AFTER", timedelta())
+    with monkeypatch.context() as failing:
+        failing.setattr(steps, "open_instant", fail)
+        planning = SlsHudiBatchOperator._decide
+        failing.setattr(SlsHudiBatchOperator, "_decide", lambda *given: away(failing, nobody_decides, planning, given))
+        with pytest.raises(type(error)):
+            batch().execute(in_run(FLEET, states={"fleet/run-1": "running"}))
+    (left,) = ledger.live("ad_events")
+    monkeypatch.setattr(steps, "open_instant", fail)
+    with pytest.raises(type(error)):
+        settled()
+    assert ledger.get(left.id).state is State.ABORTED
+    assert "its task failed" in " ".join(event.detail for event in ledger.events(left.id))
+
+
+def away(
+    failing: pytest.MonkeyPatch, instead: Callable[..., None], decide: Callable[..., None], given: tuple[object, ...]
+) -> None:
+    """Lets a batch decide where nobody can."""
+    failing.setattr(settle_module, "settle", instead)
+    decide(*given)
+
+
+def test_a_task_that_was_started_twice_leaves_the_other_ones_batch_alone(
+    put: Callable[[int], None], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(3)
+    running = in_run(FLEET, states={"fleet/run-1": "running"})
+    others = []
+
+    def replaced(work: Work, id_: str, token: int) -> None:
+        # The other process of the task settles what it finds of its run, plans, and works on that.
+        settle_module.settle(work, run_ended(running["ti"]))
+        planned = tail(work)
+        assert planned is not None
+        ledger.heartbeat(planned.id, planned.token)
+        others.append(planned)
+        work.held(id_, token)
+
+    monkeypatch.setattr(steps, "open_instant", replaced)
+    with pytest.raises(AirflowFailException, match="changed hands"):
+        batch().execute(running)
+    (other,) = others
+    assert ledger.get(other.id).state is State.PLANNED and ledger.get(other.id).token == other.token
+
+
+def test_a_catalog_that_does_not_answer_fails_no_batch_and_is_told_again_without_new_logs(
+    put: Callable[[int], None], pipelines: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = pipelines / "ad_events.yaml"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(f"{text}\ncatalog: {{metastore: 'thrift://nowhere:9083'}}\n", encoding="utf-8")
+    answers = [False, False, True]
+
+    def sync(work: Work) -> None:
+        if not answers.pop(0):
+            raise JobFailed("the metastore does not answer", verb="sync", error="MetaException")
+
+    monkeypatch.setattr(catalog, "sync", sync)
+    for left in (1, 1, 0):
+        skipped(ledger)
+        told = ledger.troubles("ad_events")
+        assert [(trouble.step, trouble.error, trouble.waits) for trouble in told] == [
+            ("sync", "JobFailed", True)
+        ] * left
+        assert look("ad_events") == ["ad_events"] * left
+    assert answers == []
+
+
+def test_an_idle_pipeline_whose_figures_cannot_be_sent_gets_no_task(
+    put: Callable[[int], None], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skipped(ledger)
+
+    def broken(work: Work) -> None:
+        raise OSError("no route to the collector")
+
+    monkeypatch.setattr("airflow_provider_slshudi.operators.fleet.signal", broken)
+    assert look("ad_events") == []
+
+
+def test_a_batch_has_no_retries_whatever_it_is_told() -> None:
+    assert SlsHudiBatchOperator(task_id="batch", pipeline="ad_events", retries=3).retries == 0
+
+
 def test_a_batch_that_finds_nothing_ends_the_trouble_of_one_that_failed(
     put: Callable[[int], None], ledger: Ledger
 ) -> None:
@@ -82,8 +188,10 @@ def test_a_file_that_is_called_otherwise_than_its_pipeline_is_refused(
 ) -> None:
     (pipelines / "other.yaml").write_bytes((pipelines / "ad_events.yaml").read_bytes())
     put(1)
+    assert look("ad_events", "other") == ["ad_events", "other"], "neither holds up the other"
     with pytest.raises(AirflowFailException, match="the file is called other, and its pipeline ad_events"):
         batch("other").execute(in_run(FLEET))
+    assert [trouble.pipeline for trouble in ledger.troubles()] == ["other"]
     assert ledger.last("ad_events", 10) == []
 
 
@@ -92,6 +200,7 @@ def test_a_batch_that_is_only_tried_out_reserves_nothing(
 ) -> None:
     put(1)
     monkeypatch.setenv("AIRFLOW_TEST_MODE", "True")
-    with pytest.raises(AirflowFailException, match="plans nothing"):
-        batch().execute(in_run(FLEET))
+    for task in (batch(), SlsHudiLookOperator(task_id="look", pipelines=["ad_events"])):
+        with pytest.raises(AirflowFailException, match="plans nothing"):
+            task.execute(in_run(FLEET))
     assert ledger.last("ad_events", 10) == []

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, ErrorType
+from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time.comms import ErrorResponse, PutVariable, VariableResult
 
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
@@ -22,6 +24,7 @@ from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.links import TransactionLink
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
+from airflow_provider_slshudi.operators.base import this_airflow
 from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
 from airflow_provider_slshudi.operators.steps import (
     SlsHudiAppendOperator,
@@ -346,3 +349,32 @@ def test_recovery_touches_a_running_transaction_only_where_it_is_named(put: Call
         SlsHudiOpenOperator(
             task_id="open", pipeline="ad_events", transaction={"transaction": running.id, "token": running.token}
         ).execute(in_run())
+
+
+class Supervisor:
+    """Answers what a task asks of Airflow's variables; its last answer stays."""
+
+    def __init__(self, *answers: object) -> None:
+        self.answers, self.put = [*answers], list[str]()
+
+    def send(self, message: object) -> object:
+        if isinstance(message, PutVariable):
+            self.put.append(str(message.value))
+            return None
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+def test_an_airflow_that_does_not_tell_its_name_for_a_moment_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status_code": 502})
+    unknown = ErrorResponse(error=ErrorType.VARIABLE_NOT_FOUND)
+    known = VariableResult(key="slshudi_airflow", value="here")
+    for answers, name, put in (
+        ([failed], "", 0),
+        ([failed, known], "", 0),
+        ([known], "here", 0),
+        ([unknown], "", 1),
+    ):
+        supervisor = Supervisor(*answers)
+        monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", supervisor, raising=False)
+        assert this_airflow() == name
+        assert len(supervisor.put) == put
