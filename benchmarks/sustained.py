@@ -4,8 +4,9 @@
 
 The logs are ad events of about 600 bytes, put into shards in turn by the SDK's client as groups that were made before.
 Freshness is the time from the service's acknowledgement of a log group until a reader finds it in the table: the
-timeline, listed ten times a second, has a completed commit with the group's cursor in its ranges. The pipeline's
-schedule is `@continuous`. Before anything counts, logs come for a minute and until a batch has read up to the newest.
+timeline, listed ten times a second, has a completed commit with the group's cursor in its ranges. The pipeline is a
+fleet of one with `@continuous`; `--tail` measures its tail instead, whose batch is six tasks and not two. Before
+anything counts, logs come for a minute and three batches are committed.
 At the end the rows are counted as the demo's proof counts them. The last line is median and 99th percentile.
 """
 
@@ -48,6 +49,16 @@ PUTS_A_SECOND, MOST_LOGS = 10.0, 1000
 POOL = 24
 WARM_SECONDS, LEFT_SECONDS = 60.0, 600.0
 LOOK_SECONDS, SAMPLE_SECONDS = 0.1, 5.0
+FLEET = f"""
+from airflow_provider_slshudi.dag import fleet_dag
+
+dag = fleet_dag(["{PIPELINE}"], schedule="@continuous")
+"""
+TAIL = f"""
+from airflow_provider_slshudi.dag import tail_dag
+
+dag = tail_dag("{PIPELINE}")
+"""
 BARS = {"logs": (5.0, 12.0), "mb": (float("inf"), 30.0)}
 """Seconds of freshness, median and 99th percentile, that a rate in logs and one in MB is held to."""
 
@@ -244,17 +255,20 @@ def until(what: str, seen: Callable[[], bool], stream: Stream, seconds: float) -
         time.sleep(LOOK_SECONDS)
 
 
-def measure(rate: Rate, minutes: float, folder: Path) -> tuple[Stream, bool]:
+def measure(rate: Rate, minutes: float, folder: Path, is_tail: bool) -> tuple[Stream, bool]:
     """The stream as it was seen, and whether each log is in the table once."""
+    dag = f"{PIPELINE}_tail" if is_tail else "fleet"
+    dags = folder / "dags"
+    dags.mkdir()
+    (dags / "dag.py").write_text(TAIL if is_tail else FLEET, encoding="utf-8")
     with LocalSls(folder / "sls") as server:
         pipeline = write_example(DAGS, folder / "pipelines", f"file://{folder / 'lake' / PIPELINE}", "@continuous")
         work = work_of(pipeline, folder, server.connection())
         variables = {**variables_of(folder, server.connection()), IDLE: "600", "TMPDIR": str(folder)}
         stream = Stream(work, server, rate)
-        with LocalAirflow(folder / "airflow", DAGS, variables) as airflow:
-            tail = f"{PIPELINE}_tail"
-            airflow.wait_for_dag(tail)
-            airflow.pause(tail, False)
+        with LocalAirflow(folder / "airflow", dags, variables) as airflow:
+            airflow.wait_for_dag(dag)
+            airflow.pause(dag, False)
             stream.start()
             warm = time.monotonic() + WARM_SECONDS
             until("the first batches", lambda: time.monotonic() > warm and stream.commits() > 2, stream, LEFT_SECONDS)
@@ -267,7 +281,7 @@ def measure(rate: Rate, minutes: float, folder: Path) -> tuple[Stream, bool]:
                 time.sleep(LOOK_SECONDS)
             stream.stop()
             until("all that was put", lambda: not stream.unread, stream, LEFT_SECONDS)
-            airflow.pause(tail, True)
+            airflow.pause(dag, True)
         proof = prove(work, stream.put_ * rate.logs)
         print(f"  {proof}")
         return stream, proof.holds
@@ -330,6 +344,7 @@ def main() -> int:
     rates = parser.add_mutually_exclusive_group()
     rates.add_argument("--logs", type=float, default=1000.0, help="a second (default: %(default)s)")
     rates.add_argument("--mb", type=float, help="raw, a second")
+    parser.add_argument("--tail", action="store_true", help="measure the pipeline's tail")
     parser.add_argument("--minutes", type=float, default=15.0)
     parser.add_argument("--plot", type=Path, help="draw what was seen, as SVG")
     parser.add_argument("--json", type=Path, help="write every figure to this file")
@@ -343,7 +358,7 @@ def main() -> int:
     print(f"{told}: {rate.a_second:.1f} groups of {rate.logs} logs a second into {SHARDS} shards", flush=True)
     with tempfile.TemporaryDirectory(prefix="slshudi-sustained-", ignore_cleanup_errors=True) as folder:
         try:
-            stream, exact = measure(rate, given.minutes, Path(folder))
+            stream, exact = measure(rate, given.minutes, Path(folder), given.tail)
         finally:
             for process in psutil.Process().children(recursive=True):
                 process.kill()

@@ -95,7 +95,7 @@ def pipeline(
         f"# {looked}",
         "# All fields: docs/pipeline.md. Once something was written, name, source and table stay as they are.",
         f"name: {flow(name)}",
-        "schedule: 5m # a pause between runs, or @continuous, or a cron expression of five fields",
+        'schedule: 5m # a pause between runs, or "@continuous" in quotes, or a cron expression of five fields',
         f"source: {flow(source)}",
         "table:",
         *(f"  {field}: {flow(value)}{_COMMENTS.get(field, '')}" for field, value in table.items()),

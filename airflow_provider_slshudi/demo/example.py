@@ -26,7 +26,7 @@ def write_example(dags: Path, folder: Path, table: str, schedule: str | None = N
     # The example reads the local server, which has no quota to keep to.
     text = text.replace("source:\n", "source:\n  read_bytes_per_second: 1GB\n")
     if schedule is not None:
-        text = text.replace(f"schedule: {found.schedule}", f"schedule: {schedule}")
+        text = text.replace(f"schedule: {found.schedule}", f'schedule: "{schedule}"')
     target = folder / example.name
     folder.mkdir(parents=True, exist_ok=True)
     target.write_text(text, encoding="utf-8")
