@@ -124,7 +124,10 @@ def fleet_dag(pipelines: Sequence[str], name: str = "fleet", **dag_kwargs: Any) 
     owner = (dag_kwargs.get("default_args") or {}).get("owner", "")
     page = doc_md.of_fleet(stems, schedule, _named(owner))
     with _made(name, stems, {**given, "doc_md": page, **dag_kwargs}) as dag:
-        look = SlsHudiLookOperator(task_id="look", pipelines=names, doc_md=doc_md.of_fleets_task("look", _named(owner)))
+        wait = _NEWS if _is_endless(schedule) else timedelta()
+        look = SlsHudiLookOperator(
+            task_id="look", pipelines=names, wait=wait, doc_md=doc_md.of_fleets_task("look", _named(owner))
+        )
         batch = SlsHudiBatchOperator.partial(
             task_id="batch",
             retries=0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import AssetAlias, BaseOperator, BaseOperatorLink
@@ -39,6 +40,7 @@ from airflow_provider_slshudi.operators.signals import signal
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_slshudi.hooks.work import Works
     from airflow_provider_slshudi.ledger.records import Transaction
     from airflow_provider_slshudi.protocol.dangling import Ended
     from airflow_provider_slshudi.protocol.news import News
@@ -58,19 +60,20 @@ class SlsHudiLookOperator(BaseOperator):
 
     Args:
         pipelines: names or files.
+        wait: how long it waits for news where there is nothing to do, as `SlsHudiPlanOperator` does.
     """
 
     template_fields: Sequence[str] = ("pipelines",)
 
-    def __init__(self, *, pipelines: Sequence[str], **kwargs: Any) -> None:
+    def __init__(self, *, pipelines: Sequence[str], wait: timedelta = timedelta(), **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.pipelines = [*pipelines]
+        self.pipelines, self.wait = [*pipelines], wait
 
     def execute(self, context: Context) -> list[str]:
         """Looks."""
         refuse_test()
         from airflow_provider_slshudi.hooks.work import Works
-        from airflow_provider_slshudi.protocol.news import News
+        from airflow_provider_slshudi.protocol.news import await_news
         from airflow_provider_slshudi.protocol.work import Run
         from airflow_provider_slshudi.sls.faults import PERSON
 
@@ -78,6 +81,15 @@ class SlsHudiLookOperator(BaseOperator):
         # One that does not answer must not hold up the others for as long as a task of its own would wait.
         works = Works(Run(run.dag_id, run.run_id, patience=PERSON), None if dag is None else dagfile.of(dag))
         ended = run_ended(context["ti"])
+        found = self._found(works, ended)
+        if not found and self.wait and await_news([*map(works.of, self.pipelines)], self.wait.total_seconds()):
+            found = self._found(works, ended)
+        self.log.info("%d of %d pipelines have something to do", len(found), len(self.pipelines))
+        return found[: conf.getint("core", "max_map_length", fallback=1024)]
+
+    def _found(self, works: Works, ended: Ended) -> list[str]:
+        """All pipelines that have something to do, the most urgent first."""
+        from airflow_provider_slshudi.protocol.news import News
 
         def look(name: str) -> News | None:
             try:
@@ -92,9 +104,7 @@ class SlsHudiLookOperator(BaseOperator):
 
         with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="slshudi-look") as pool:
             found = dict(zip(self.pipelines, pool.map(look, self.pipelines), strict=True))
-        urgent = sorted((seen, name) for name, seen in found.items() if seen is not None)
-        self.log.info("%d of %d pipelines have something to do", len(urgent), len(found))
-        return [name for _, name in urgent[: conf.getint("core", "max_map_length", fallback=1024)]]
+        return [name for _, name in sorted((seen, name) for name, seen in found.items() if seen is not None)]
 
     def _look(self, work: Work, ended: Ended) -> News | None:
         from airflow_provider_slshudi.protocol.news import news

@@ -60,7 +60,8 @@ class SlsHudiPlanOperator(PipelineOperator):
 
     def plan(self, work: Work, context: Context) -> tuple[Transaction | None, dict[str, Any]]:
         """The transaction, None if there is nothing to read; and further items of the result."""
-        from airflow_provider_slshudi.protocol.plan import accepting_gaps, await_news, tail
+        from airflow_provider_slshudi.protocol.news import await_news
+        from airflow_provider_slshudi.protocol.plan import accepting_gaps, tail
 
         if why := context["params"].get(ACCEPT_GAP):
             return accepting_gaps(work, who_asked(context), str(why)), {}
@@ -68,7 +69,7 @@ class SlsHudiPlanOperator(PipelineOperator):
         scheduled = getattr(context["dag_run"], "run_type", None) == _SCHEDULED
         try:
             planned = tail(work, in_turn=scheduled)
-            if planned is None and scheduled and self.wait and await_news(work, self.wait.total_seconds()):
+            if planned is None and scheduled and self.wait and await_news([work], self.wait.total_seconds()):
                 planned = tail(work, in_turn=scheduled)
             return planned, {}
         except BatchUnderWay as error:

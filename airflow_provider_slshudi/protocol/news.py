@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from airflow_provider_slshudi.exceptions import LeaseHeld, SlsHudiError
+from airflow_provider_slshudi.ledger.records import GONE
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol import plan
 from airflow_provider_slshudi.protocol.claims import claims
 from airflow_provider_slshudi.protocol.dangling import Ended, is_quiet
 from airflow_provider_slshudi.protocol.settle import require_turn
 from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.sls.fanout import ask_each
 
 SETTLED_EACH = timedelta(hours=1)
 """So often a run looks at the table, too: what others did there, or a driver that died, is seen without new logs."""
@@ -19,6 +23,8 @@ _NOT_KNOWN = float("inf")
 _NEXT = "next batch by"
 """What a run of a fleet claims at the newest batch, so that no other starts a task for the same logs meanwhile."""
 _CLAIM = timedelta(minutes=3)
+_LEAST_SECONDS, _END_SECONDS, _SHARDS_SECONDS = 1.0, 0.1, 30.0
+"""How often a wait for news asks for all ends, at most, and for one of them; and how often for the list of shards."""
 
 
 @dataclass(frozen=True, order=True)
@@ -77,3 +83,42 @@ def news(work: Work, ended: Ended) -> News | None:
 def _is_ours(work: Work, ended: Ended) -> bool:
     newest = next(iter(work.ledger.last(work.pipeline.name, 1, State.COMMITTED)), None)
     return newest is None or claims(work, newest.id, _NEXT, _CLAIM, ended)
+
+
+def await_news(works: Sequence[Work], seconds: float) -> bool:
+    """Waits until a shard has logs that no look has seen, or the shards are others; False after so many seconds.
+
+    Keeps nothing and holds no lease; asks for the shards' ends at most ten times a second.
+
+    Raises:
+        SourceError: the service refuses, or does not answer.
+    """
+    until = time.monotonic() + seconds
+    watched = [_Watched(work) for work in works]
+    pause = max(_LEAST_SECONDS, _END_SECONDS * sum(len(item.shards) for item in watched))
+    while (left := until - time.monotonic()) > 0:
+        if any(item.has_grown() for item in watched):
+            return True
+        time.sleep(min(left, pause))
+    return False
+
+
+class _Watched:
+    """The open shards of a logstore, as a look has just kept them."""
+
+    def __init__(self, work: Work) -> None:
+        ends = {shard.id: shard.end for shard in work.ledger.shards(work.pipeline.name) if shard.status != GONE}
+        self._service, self._listed = work.connect(), time.monotonic()
+        self.shards = {id_: ends.get(id_) for id_ in self._open()}
+
+    def has_grown(self) -> bool:
+        """Whether a shard has another end, or, each half a minute, other shards are open."""
+        if any(end != self.shards[id_] for id_, end in ask_each(self._service.end, self.shards).items()):
+            return True
+        if time.monotonic() < self._listed + _SHARDS_SECONDS:
+            return False
+        self._listed = time.monotonic()
+        return self._open() != self.shards.keys()
+
+    def _open(self) -> set[int]:
+        return {shard.id for shard in self._service.shards() if shard.status == "readwrite"}

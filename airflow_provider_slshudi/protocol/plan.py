@@ -29,8 +29,6 @@ _NOTHING: Mapping[str, Any] = {}
 
 LEAST_RETENTION_SECONDS = 86_400
 """The service keeps every log at least this long: its shortest ttl is a day."""
-_NEWS_SECONDS, _END_SECONDS, _SHARDS_SECONDS = 1.0, 0.1, 30.0
-"""How often a wait for news asks for ends, at most for one of them, and for the list of shards."""
 _CLOCKS_SECONDS = 3_600
 """Margin between this machine's clock and the service's, which refuses requests that are a quarter of an hour off."""
 
@@ -142,33 +140,6 @@ def has_news(work: Work) -> bool:
     lost = _last_windows(found.gone, taken)
     left = found.unread(taken) or unread(((item.shard, item.duty_begin, item.service_end) for item in lost), taken)
     return bool(left or found.late or any(shard.status != GONE for shard in found.gone))
-
-
-def await_news(work: Work, seconds: float) -> bool:
-    """Waits until a shard has logs that no plan has seen, or the shards are others; False after so many seconds.
-
-    Keeps nothing and holds no lease; asks for the shards' ends at most ten times a second.
-
-    Raises:
-        SourceError: the service refuses, or does not answer.
-    """
-    service, until = work.connect(), time.monotonic() + seconds
-    seen = {shard.id: shard.end for shard in work.ledger.shards(work.pipeline.name) if shard.status != GONE}
-    open_ = [id_ for id_, shard in _open(service).items() if id_ in seen]
-    asked_shards = time.monotonic()
-    while (left := until - time.monotonic()) > 0:
-        if any(end != seen[id_] for id_, end in ask_each(service.end, open_).items()):
-            return True
-        if time.monotonic() > asked_shards + _SHARDS_SECONDS:
-            asked_shards = time.monotonic()
-            if _open(service).keys() != set(open_):
-                return True
-        time.sleep(min(left, max(_NEWS_SECONDS, len(open_) * _END_SECONDS)))
-    return False
-
-
-def _open(service: LogService) -> dict[int, Shard]:
-    return {shard.id: shard for shard in service.shards() if shard.status == "readwrite"}
 
 
 def backfill(work: Work, request: BackfillRequest) -> Transaction | None:

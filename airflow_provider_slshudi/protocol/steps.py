@@ -18,6 +18,10 @@ from airflow_provider_slshudi.protocol.evidence import look, open_instant_of, re
 from airflow_provider_slshudi.protocol.record import judge, refused, require_files, require_share, totals_of
 from airflow_provider_slshudi.protocol.resolve import resolve
 from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.ranges import by_shard
+
+_SLOW_SECONDS = 10.0
+"""Whoever waits for a limit of the service for longer waits in a driver of its own, which nobody else needs."""
 
 
 def open_instant(work: Work, id_: str, token: int, replay: Selection | None = None) -> str:
@@ -83,14 +87,18 @@ def append(work: Work, id_: str, token: int) -> None:
 
 
 def _size(work: Work, transaction: Transaction) -> float | None:
-    """About how many raw bytes the batch reads; None for what reads the table.
+    """About how many raw bytes the batch reads; None for what reads the table, and for what is read slowly.
 
     A log group of a shard that told nothing so far counts as large as any may be.
     """
     if transaction.kind not in (Kind.TAIL, Kind.BACKFILL):
         return None
     ranges, density = work.ledger.ranges(transaction.id), work.ledger.density(work.pipeline.name)
-    return estimate(ranges, density, unknown=MOST_BYTES_PER_GROUP)
+    sizes = [estimate(mine, density, unknown=MOST_BYTES_PER_GROUP) for mine in by_shard(ranges).values()]
+    source, size = work.pipeline.source, sum(sizes)
+    seconds = max(sizes, default=0.0) / source.read_bytes_per_second
+    seconds = max(seconds, size / (source.total_bytes_per_second or float("inf")))
+    return size if seconds <= _SLOW_SECONDS else None
 
 
 def record(work: Work, id_: str, token: int) -> Transaction:

@@ -43,7 +43,7 @@ _GLANCE_SECONDS = 1.0
 # up would be begun again and again.
 RESIDENT_JOB_SECONDS = 900.0
 RESIDENT_APPEND_SECONDS = 86_400.0
-RESIDENT_APPEND_BYTES = 64 << 20
+RESIDENT_APPEND_BYTES = 512 << 20
 """Raw bytes of the largest batch that a resident process appends: others wait while it is busy (decision 0036)."""
 # SIGKILL and SIGTERM: first as the kernel reports them of a child, then as a shell or Java does.
 _KILLED = (-9, -15, 137, 143)

@@ -67,7 +67,12 @@ def test_a_run_looks_each_minute_and_others_go_on_while_it_works(folder: Path) -
     assert dag.task_dict["look"].downstream_task_ids == {"batch"}
     assert (dag.task_dict["look"].retries, dag.task_dict["batch"].retries) == (5, 0)
     assert "2: `one`, `two`" in str(dag.doc_md)
-    assert fleet_dag(["one"], "ads", schedule="@continuous").max_active_runs == 1
+    endless = fleet_dag(["one"], "ads", schedule="@continuous")
+    assert endless.max_active_runs == 1
+    assert [getattr(found.task_dict["look"], "wait", None) for found in (dag, endless)] == [
+        timedelta(),
+        timedelta(minutes=10),
+    ]
     twice: object = fleet_dag(["one"], schedule="30s").schedule
     assert twice == timedelta(seconds=30)
 

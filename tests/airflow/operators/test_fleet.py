@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
@@ -16,6 +17,7 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.operators.base import run_ended
 from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiLookOperator
 from airflow_provider_slshudi.protocol import catalog, steps
+from airflow_provider_slshudi.protocol import news as news_module
 from airflow_provider_slshudi.protocol import settle as settle_module
 from airflow_provider_slshudi.protocol.plan import tail
 from airflow_provider_slshudi.protocol.work import Work
@@ -156,6 +158,23 @@ def test_an_idle_pipeline_whose_figures_cannot_be_sent_gets_no_task(
 
     monkeypatch.setattr("airflow_provider_slshudi.operators.fleet.signal", broken)
     assert look("ad_events") == []
+
+
+def test_a_look_waits_for_news_where_it_should(
+    put: Callable[[int], None], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skipped(ledger)
+    now = [0.0]
+
+    def pause(seconds: float) -> None:
+        now[0] += seconds
+        if now[0] == 3:
+            put(1)
+
+    monkeypatch.setattr(news_module, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=pause))
+    waits = SlsHudiLookOperator(task_id="look", pipelines=["ad_events"], wait=timedelta(minutes=5))
+    assert waits.execute(in_run(FLEET)) == ["ad_events"]
+    assert now == [3.0]
 
 
 def test_a_batch_has_no_retries_whatever_it_is_told() -> None:

@@ -33,7 +33,7 @@ from airflow_provider_slshudi.operators.steps import (
     SlsHudiPlanOperator,
     SlsHudiRecordOperator,
 )
-from airflow_provider_slshudi.protocol import plan as plan_module
+from airflow_provider_slshudi.protocol import news as news_module
 from airflow_provider_slshudi.protocol.progress import progress
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
@@ -78,7 +78,7 @@ def test_plan_reads_what_comes_while_it_waits(put: Callable[[int], None], monkey
         if len(pauses) == 3:
             put(2)
 
-    monkeypatch.setattr(plan_module, "time", SimpleNamespace(monotonic=time.monotonic, time=time.time, sleep=pause))
+    monkeypatch.setattr(news_module, "time", SimpleNamespace(monotonic=time.monotonic, time=time.time, sleep=pause))
     planned = waits.execute(in_run())
     assert sum(map(len, LedgerHook().ledger().ranges(planned["transaction"]))) == 2
     assert pauses == [1.0, 1.0, 1.0]
@@ -98,7 +98,7 @@ def test_plan_sees_a_split_while_it_waits(
             client.split_shard(source.project, source.logstore, 0, "8" + "0" * 31)
             time.sleep(0)
 
-    monkeypatch.setattr(plan_module, "time", SimpleNamespace(monotonic=lambda: now[0], time=time.time, sleep=pause))
+    monkeypatch.setattr(news_module, "time", SimpleNamespace(monotonic=lambda: now[0], time=time.time, sleep=pause))
     waits = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events", wait=timedelta(minutes=5))
     with pytest.raises(AirflowSkipException, match="nothing new"):
         waits.execute(in_run())
@@ -113,7 +113,7 @@ def test_plan_waits_no_longer_than_it_should_and_not_for_who_triggered_it(
     clock = SimpleNamespace(
         monotonic=lambda: now[0], time=time.time, sleep=lambda seconds: now.__setitem__(0, now[0] + seconds)
     )
-    monkeypatch.setattr(plan_module, "time", clock)
+    monkeypatch.setattr(news_module, "time", clock)
     waits = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events", wait=timedelta(seconds=10))
     for run_type, waited in (("manual", 0), ("scheduled", 10)):
         with pytest.raises(AirflowSkipException, match="nothing new"):
