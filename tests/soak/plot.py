@@ -57,7 +57,7 @@ def _panel(panel: Panel, top: float, last: float) -> list[str]:
         value = most * step / 4
         level = top + _HEIGHT - _HEIGHT * step / 4
         drawn.append(f'<path d="M{_LEFT} {level}H{_LEFT + _WIDTH}" stroke="#d0d7de"/>')
-        drawn.append(f'<text x="{_LEFT - 8}" y="{level + 4}" text-anchor="end">{value:.3g}</text>')
+        drawn.append(f'<text x="{_LEFT - 8}" y="{level + 4}" text-anchor="end">{value:,.4g}</text>')
         x = last * step / 4
         place = _LEFT + x / last * _WIDTH
         drawn.append(f'<text x="{place}" y="{top + _HEIGHT + 16}" text-anchor="middle">{x:.0f}</text>')
