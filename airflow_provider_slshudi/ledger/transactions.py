@@ -235,7 +235,9 @@ def claim(connection: Connection, pipeline: str, id: str, what: str, by: str, lo
         return last.detail
     # In its place: a pipeline in trouble is claimed each minute.
     of, is_it = models.events.c, {"detail": plain(by), "at": now(connection)}
-    connection.execute(update(models.events).where(of.transaction_id == id, of.what == what).values(is_it))
+    replaced = connection.execute(update(models.events).where(of.transaction_id == id, of.what == what).values(is_it))
+    if not replaced.rowcount:  # the old one is packed
+        note(connection, id, what, by)
     return by
 
 

@@ -10,6 +10,7 @@ import os
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ from airflow_provider_slshudi.processes import end_with_parent
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_slshudi.ledger.records import Transaction
     from airflow_provider_slshudi.protocol.dangling import Ended
     from airflow_provider_slshudi.protocol.settle import Settled
     from airflow_provider_slshudi.protocol.work import Run, Work
@@ -41,6 +43,9 @@ _log = logging.getLogger(__name__)
 _OVER = ("success", "failed")
 LOOK_WAIT_SECONDS = 5.0
 """A look waits this long for whoever decides at the moment: mostly a plan, which takes less."""
+SCHEDULED = "scheduled"
+"""The type of a DAG run that nobody triggered."""
+_LOOK_AGAIN_SECONDS = 15.0
 _IDENTITY = "slshudi_airflow"
 
 
@@ -69,7 +74,7 @@ class PipelineTask:
                 # No reason to stop the driver.
                 _log.warning("Airflow does not take the link to %s: %s", page, error)
 
-        _end_with_supervisor()
+        end_with_supervisor()
         run, dag = context["dag_run"], context.get("dag")
         dag_file = None if dag is None else dagfile.of(dag)
         self._work = work_of(self.pipeline, Run(run.dag_id, run.run_id), dag_file, show)
@@ -129,11 +134,12 @@ class PipelineTask:
             of_step = (name, run.dag_id, run.run_id, step or self._step)
             ledger.trouble(*of_step, kind_of(error).__name__, str(redact(str(error))), waits, transaction)
 
-    def say_if_late(self, work: Work) -> None:
+    def say_if_late(self, work: Work, committed: Transaction) -> None:
         """Warns in the task's log where the batch just committed missed what the pipeline promises."""
+        from airflow_provider_slshudi.ledger.states import Kind
         from airflow_provider_slshudi.views.freshness import NEWEST, late
 
-        if work.pipeline.promised is None:
+        if work.pipeline.promised is None or committed.kind is not Kind.TAIL:
             return
         with only_logged():
             if told := late(work.ledger, work.ledger.history(work.pipeline.name, NEWEST)):
@@ -145,6 +151,20 @@ class PipelineTask:
 
         if self._work is not None and isinstance(self._work.launcher, SparkLauncher):
             self._work.launcher.kill()
+
+
+def slices(task: BaseOperator, context: Context, wait: timedelta) -> Iterator[float]:
+    """Seconds to wait until the next look, again and again, `wait` in all.
+
+    At most half of what the task, or its run, has until Airflow ends it. Who triggered a run does not wait.
+    """
+    if getattr(context["dag_run"], "run_type", None) != SCHEDULED:
+        return
+    limits = (task.execution_timeout, getattr(context.get("dag"), "dagrun_timeout", None))
+    left = min([wait, *(limit / 2 for limit in limits if limit)]).total_seconds()
+    while left > 0:
+        yield min(left, _LOOK_AGAIN_SECONDS)
+        left -= _LOOK_AGAIN_SECONDS
 
 
 def refuse_test() -> None:
@@ -188,7 +208,7 @@ def kind_of(error: BaseException) -> type[BaseException]:
     return error.cause if isinstance(error, JobFailed) and not isinstance(error, TerminalError) else type(error)
 
 
-def _end_with_supervisor() -> None:
+def end_with_supervisor() -> None:
     """Makes a task end with Airflow's supervisor of it, as a driver ends with its task.
 
     A task without its supervisor can tell nobody how it ended, so it would work for nothing, and hold its batch until

@@ -28,9 +28,11 @@ from airflow_provider_slshudi.links import PipelineLink, SparkLink, TransactionL
 from airflow_provider_slshudi.operators.base import (
     LOOK_WAIT_SECONDS,
     PipelineOperator,
+    end_with_supervisor,
     only_logged,
     refuse_test,
     run_ended,
+    slices,
     this_airflow,
 )
 from airflow_provider_slshudi.operators.events import extra_of, tell
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.protocol.work import Work
 
 _LOOKS_AT_ONCE = 8
+_REST = timedelta(minutes=1)
 SYNC = "sync"
 """The step under which troubles of a catalog are kept, as of the tail's own task."""
 
@@ -81,21 +84,32 @@ class SlsHudiLookOperator(BaseOperator):
         # One that does not answer must not hold up the others for as long as a task of its own would wait.
         works = Works(Run(run.dag_id, run.run_id, patience=PERSON), None if dag is None else dagfile.of(dag))
         ended = run_ended(context["ti"])
-        found = self._found(works, ended)
-        if not found and self.wait and await_news([*map(works.of, self.pipelines)], self.wait.total_seconds()):
-            found = self._found(works, ended)
+        end_with_supervisor()
+        found, watched = self._found(works, ended, context)
+        for seconds in slices(self, context, self.wait):
+            if found:
+                break
+            await_news(watched, seconds)
+            found, watched = self._found(works, ended, context)
         self.log.info("%d of %d pipelines have something to do", len(found), len(self.pipelines))
         return found[: conf.getint("core", "max_map_length", fallback=1024)]
 
-    def _found(self, works: Works, ended: Ended) -> list[str]:
-        """All pipelines that have something to do, the most urgent first."""
+    def _found(self, works: Works, ended: Ended, context: Context) -> tuple[list[str], list[Work]]:
+        """All pipelines that have something to do, the most urgent first; and those that can be looked at.
+
+        Where a run follows the one before at once, one in trouble rests for a minute.
+        """
         from airflow_provider_slshudi.protocol.news import News
+
+        watched = []
 
         def look(name: str) -> News | None:
             try:
                 work = works.of(name)
                 _require_name(work, name)
-                return self._look(work, ended)
+                seen = self._look(work, ended)
+                watched.append(work)
+                return seen
             except SlsHudiError as error:
                 self.log.warning("%s cannot be looked at, its own task says more: %s", name, error)
             except Exception:
@@ -104,7 +118,16 @@ class SlsHudiLookOperator(BaseOperator):
 
         with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="slshudi-look") as pool:
             found = dict(zip(self.pipelines, pool.map(look, self.pipelines), strict=True))
-        return [name for _, name in sorted((seen, name) for name, seen in found.items() if seen is not None)]
+        resting = self._resting(context) if self.wait else set()
+        urgent = sorted((seen, name) for name, seen in found.items() if seen is not None)
+        return [name for _, name in urgent if settings.stem(name) not in resting], watched
+
+    def _resting(self, context: Context) -> set[str]:
+        from airflow_provider_slshudi.hooks.ledger import LedgerHook
+
+        ledger = LedgerHook(settings.ledger_conn_id()).ledger()
+        since, dag_id = ledger.now() - _REST, context["dag_run"].dag_id
+        return {trouble.pipeline for trouble in ledger.troubles() if trouble.dag_id == dag_id and trouble.at > since}
 
     def _look(self, work: Work, ended: Ended) -> News | None:
         from airflow_provider_slshudi.protocol.news import news
@@ -136,6 +159,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
 
     operator_extra_links: Collection[BaseOperatorLink] = (PipelineLink(), TransactionLink(), SparkLink())
     transaction: Any = None
+    _tells = False
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "retries": 0})
@@ -159,23 +183,28 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
             planned = self._planned(replace(work, run=replace(work.run, airflow=this_airflow())), context)
             if planned is not None:
                 done = self._done(work, planned, context)
-            if work.pipeline.catalog is not None:
-                self._sync(work, context)
-        if done is None:
+            self._sync(work, context)
+        if done is None and not self._tells:
             raise AirflowSkipException("there is nothing new to read")
-        return done
+        # A skipped task would lose the events of what settle committed.
+        return done or {}
 
     def _planned(self, work: Work, context: Context) -> Transaction | None:
         from airflow_provider_slshudi.protocol.plan import tail
         from airflow_provider_slshudi.protocol.settle import require_alone, require_turn, settle
 
         settled = settle(work, run_ended(context["ti"]), LOOK_WAIT_SECONDS)
-        self.remember(work, tell(self.outlets, context, work, settled))
+        told = tell(self.outlets, context, work, settled)
+        self.remember(work, told)
+        self._tells = bool(told)
         try:
             require_turn(work)
             require_alone(work)
             return tail(work, in_turn=True)
         except BatchUnderWay as error:
+            if self._tells:
+                self.log.info("%s", error)
+                return None
             raise AirflowSkipException(str(error)) from None
 
     def _done(self, work: Work, planned: Transaction, context: Context) -> dict[str, Any]:
@@ -192,7 +221,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
                 self._decide(work, planned, context)
             raise
         self.remember(work, [*(batch.transaction for batch in self._batches), committed])
-        self.say_if_late(work)
+        self.say_if_late(work, committed)
         done = extra_of(committed)
         for outlet in self.outlets:
             if isinstance(outlet, AssetAlias):
@@ -204,13 +233,15 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
         from airflow_provider_slshudi.protocol.catalog import sync
 
         try:
-            sync(work)
+            if work.pipeline.catalog is not None:
+                sync(work)
         except SlsHudiError as error:
             # Failed, the task would lose the event of its commit.
             self.log.error("the table is up to date, and the catalog is not: %s", error)
             self.in_trouble(context, error, not isinstance(error, TerminalError), SYNC)
         else:
-            work.ledger.well(work.pipeline.name, context["dag_run"].dag_id, SYNC)
+            with only_logged():
+                work.ledger.well(work.pipeline.name, context["dag_run"].dag_id, SYNC)
 
     def _committed(self, work: Work, planned: Transaction) -> Transaction:
         from airflow_provider_slshudi.protocol import steps

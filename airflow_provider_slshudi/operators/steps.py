@@ -12,7 +12,14 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_slshudi.exceptions import BatchUnderWay, JobFailed, TransientError
 from airflow_provider_slshudi.links import SparkLink, TransactionLink
-from airflow_provider_slshudi.operators.base import PipelineOperator, refuse_test, this_airflow, who_asked
+from airflow_provider_slshudi.operators.base import (
+    SCHEDULED,
+    PipelineOperator,
+    refuse_test,
+    slices,
+    this_airflow,
+    who_asked,
+)
 from airflow_provider_slshudi.operators.events import extra_of
 from airflow_provider_slshudi.operators.lineage import CommitLineageTask
 
@@ -25,7 +32,6 @@ if TYPE_CHECKING:
 
 ACCEPT_GAP = "accept_gap"
 """The tail's param by which one run records what the service dropped as a gap; its value says why."""
-_SCHEDULED = "scheduled"
 
 
 class SlsHudiPlanOperator(PipelineOperator):
@@ -66,10 +72,13 @@ class SlsHudiPlanOperator(PipelineOperator):
         if why := context["params"].get(ACCEPT_GAP):
             return accepting_gaps(work, who_asked(context), str(why)), {}
         # What the other run leaves is read by the next one of the schedule; who triggered a run waits for its batch.
-        scheduled = getattr(context["dag_run"], "run_type", None) == _SCHEDULED
+        scheduled = getattr(context["dag_run"], "run_type", None) == SCHEDULED
         try:
             planned = tail(work, in_turn=scheduled)
-            if planned is None and scheduled and self.wait and await_news([work], self.wait.total_seconds()):
+            for seconds in slices(self, context, self.wait):
+                if planned is not None:
+                    break
+                await_news([work], seconds)
                 planned = tail(work, in_turn=scheduled)
             return planned, {}
         except BatchUnderWay as error:
@@ -189,7 +198,7 @@ class SlsHudiCommitOperator(CommitLineageTask, _DriverStep):
 
         committed = commit(work, id_, token)
         self.remember(work, [committed])
-        self.say_if_late(work)
+        self.say_if_late(work, committed)
         done = extra_of(committed)
         for outlet in self.outlets:
             if isinstance(outlet, Asset):

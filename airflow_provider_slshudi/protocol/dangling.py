@@ -45,9 +45,8 @@ def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:
     process = transaction.process or ""
     if is_quiet(ledger, transaction) and is_gone(process):
         return f"{GONE}{process}"
-    if any(
-        event.what == GIVEN_UP and event.detail == str(transaction.token) for event in ledger.events(transaction.id)
-    ):
+    given_up = (event.at for event in ledger.events(transaction.id) if event.what == GIVEN_UP)
+    if any(at >= transaction.heartbeat for at in given_up):
         return "its task failed"
     over = ended(run_of(ledger, transaction))
     if over is None:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from airflow_provider_slshudi.exceptions import LeaseHeld, SlsHudiError
-from airflow_provider_slshudi.ledger.records import GONE
+from airflow_provider_slshudi.exceptions import LeaseHeld, SlsHudiError, TransientError
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol import plan
 from airflow_provider_slshudi.protocol.claims import claims
@@ -23,8 +22,8 @@ _NOT_KNOWN = float("inf")
 _NEXT = "next batch by"
 """What a run of a fleet claims at the newest batch, so that no other starts a task for the same logs meanwhile."""
 _CLAIM = timedelta(minutes=3)
-_LEAST_SECONDS, _END_SECONDS, _SHARDS_SECONDS = 1.0, 0.1, 30.0
-"""How often a wait for news asks for all ends, at most, and for one of them; and how often for the list of shards."""
+_LEAST_SECONDS, _END_SECONDS = 1.0, 0.1
+"""How often a wait for news asks for all ends, at most, and for one of them."""
 
 
 @dataclass(frozen=True, order=True)
@@ -63,7 +62,7 @@ def news(work: Work, ended: Ended) -> News | None:
     except LeaseHeld:
         # Somebody decides there at the moment.
         return None
-    except SlsHudiError:
+    except TransientError:
         if _is_ours(work, ended):
             raise
         return None
@@ -86,39 +85,31 @@ def _is_ours(work: Work, ended: Ended) -> bool:
 
 
 def await_news(works: Sequence[Work], seconds: float) -> bool:
-    """Waits until a shard has logs that no look has seen, or the shards are others; False after so many seconds.
+    """Waits until a shard has logs that no look has seen, or cannot be asked; False after so many seconds.
 
-    Keeps nothing and holds no lease; asks for the shards' ends at most ten times a second.
-
-    Raises:
-        SourceError: the service refuses, or does not answer.
+    Keeps nothing and holds no lease; asks for the shards' ends at most ten times a second. It does not see what else
+    is news: look again before long.
     """
     until = time.monotonic() + seconds
-    watched = [_Watched(work) for work in works]
-    pause = max(_LEAST_SECONDS, _END_SECONDS * sum(len(item.shards) for item in watched))
-    while (left := until - time.monotonic()) > 0:
-        if any(item.has_grown() for item in watched):
-            return True
-        time.sleep(min(left, pause))
+    try:
+        watched = [_Watched(work) for work in works]
+        pause = max(_LEAST_SECONDS, _END_SECONDS * sum(len(item.ends) for item in watched))
+        while (left := until - time.monotonic()) > 0:
+            if any(item.has_grown() for item in watched):
+                return True
+            time.sleep(min(left, pause))
+    except SlsHudiError:
+        return True
     return False
 
 
 class _Watched:
-    """The open shards of a logstore, as a look has just kept them."""
+    """The open shards of a logstore, and their ends as the last look kept them."""
 
     def __init__(self, work: Work) -> None:
-        ends = {shard.id: shard.end for shard in work.ledger.shards(work.pipeline.name) if shard.status != GONE}
-        self._service, self._listed = work.connect(), time.monotonic()
-        self.shards = {id_: ends.get(id_) for id_ in self._open()}
+        self._service, shards = work.connect(), work.ledger.shards(work.pipeline.name)
+        self.ends = {shard.id: shard.end for shard in shards if shard.status == "readwrite"}
 
     def has_grown(self) -> bool:
-        """Whether a shard has another end, or, each half a minute, other shards are open."""
-        if any(end != self.shards[id_] for id_, end in ask_each(self._service.end, self.shards).items()):
-            return True
-        if time.monotonic() < self._listed + _SHARDS_SECONDS:
-            return False
-        self._listed = time.monotonic()
-        return self._open() != self.shards.keys()
-
-    def _open(self) -> set[int]:
-        return {shard.id for shard in self._service.shards() if shard.status == "readwrite"}
+        """Whether a shard has another end."""
+        return any(end != self.ends[id_] for id_, end in ask_each(self._service.end_if_there, self.ends).items())

@@ -248,7 +248,8 @@ def _tail_ranges(work: Work, service: LogService, save: bool) -> tuple[list[Rang
     )
     if save:
         _let_go(work, found)
-    return ranges, found.since
+    # What another batch reads at the moment is older, and not of this one.
+    return ranges, None if work.ledger.reserved(name) else found.since
 
 
 def _backfill_ranges(work: Work, service: LogService, request: BackfillRequest, save: bool) -> list[Range]:

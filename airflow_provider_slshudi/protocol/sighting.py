@@ -56,7 +56,9 @@ def _look(
     known = {id_: shard.end for id_, shard in before.items()}
     seen = [Seen(shard.id, shard.first, shard.end, known.get(shard.id)) for shard in shards if shard.end is not None]
     found = backlog(seen, work.ledger.coverage(name), work.ledger.density(name))
-    since = _since(service, seen, first_unread(found.unread), None if last is None else last.at)
+    # What came after the look before is younger than that, which is too little to say where a freshness is promised.
+    looked = None if last is None or work.pipeline.promised is not None else last.at
+    since = _since(service, seen, first_unread(found.unread), looked)
     ages = [at for at in since.values() if at is not None]
     sighting = Sighting(
         now,

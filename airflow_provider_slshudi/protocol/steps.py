@@ -93,7 +93,8 @@ def _size(work: Work, transaction: Transaction) -> float | None:
     """
     if transaction.kind not in (Kind.TAIL, Kind.BACKFILL):
         return None
-    ranges, density = work.ledger.ranges(transaction.id), work.ledger.density(work.pipeline.name)
+    ranges = [item for item in work.ledger.ranges(transaction.id) if not item.gap]
+    density = work.ledger.density(work.pipeline.name)
     sizes = [estimate(mine, density, unknown=MOST_BYTES_PER_GROUP) for mine in by_shard(ranges).values()]
     source, size = work.pipeline.source, sum(sizes)
     seconds = max(sizes, default=0.0) / source.read_bytes_per_second

@@ -42,9 +42,9 @@ LONGEST_COMMIT_SECONDS = 3600.0
 LEASE_SECONDS = COMMIT_SECONDS + 15
 LEASE_WAIT_SECONDS = 60.0
 AIRFLOW = "airflow"
-GIVEN_UP = "given up"
-"""The event of a transaction whose task failed and did not decide it; its detail is the token that the task had."""
 """Name of the ledger event that holds the name of a transaction's Airflow, see `Run.airflow`."""
+GIVEN_UP = "given up"
+"""The event of a transaction whose task failed; whoever beats for it later works on it all the same."""
 PULSE_SECONDS = 10.0
 REST_SECONDS = 600.0
 """How long a step that ended well tries to tell a ledger that does not answer; the next step could do nothing."""

@@ -45,6 +45,8 @@ RESIDENT_JOB_SECONDS = 900.0
 RESIDENT_APPEND_SECONDS = 86_400.0
 RESIDENT_APPEND_BYTES = 512 << 20
 """Raw bytes of the largest batch that a resident process appends: others wait while it is busy (decision 0036)."""
+RESIDENT_UPSERT_BYTES = 64 << 20
+"""The same of a table with upserts: each task holds its bucket's rows."""
 # SIGKILL and SIGTERM: first as the kernel reports them of a child, then as a shell or Java does.
 _KILLED = (-9, -15, 137, 143)
 
@@ -106,7 +108,8 @@ def stays(verb: Verb, order: JobOrder, master: str) -> bool:
     if verb is not Verb.APPEND:
         return not verb.is_distributed
     pipeline = Pipeline.model_validate(order.pipeline)
-    small = order.size is not None and order.size <= RESIDENT_APPEND_BYTES
+    most = RESIDENT_APPEND_BYTES if pipeline.table.upsert is None else RESIDENT_UPSERT_BYTES
+    small = order.size is not None and order.size <= most
     rewrites = pipeline.table.upsert is not None and pipeline.table.type == "copy_on_write"
     return small and not rewrites and master.startswith("local") and not pipeline.checks and not pipeline.spark.conf
 

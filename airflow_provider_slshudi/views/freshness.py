@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Event, Past, RangeTotals, Transaction
@@ -13,12 +14,12 @@ from airflow_provider_slshudi.protocol.freshness import PROMISE, SINCE
 from airflow_provider_slshudi.views.details import items
 from airflow_provider_slshudi.views.words import amount, rate, span
 
+NEWEST = 20
+"""Among so many batches the tail's newest one is looked for."""
 _NEAR = 0.7
 """What is read at such a part of a limit is held up by it."""
 _HOT = 2.0
-"""A shard is hot that has so many times an even share."""
-NEWEST = 5
-"""Among so many batches the tail's newest one is looked for."""
+"""A shard is hot that has so many times as much as any other."""
 _RESERVE = 3
 """A promise holds where a batch takes a third of it: one begins a third later at most, and a third is left."""
 
@@ -28,7 +29,7 @@ class Freshness:
     """How old the oldest log of a batch was when a reader could see it.
 
     Attributes:
-        seconds: from its receipt by the service to the commit, at most.
+        seconds: from its receipt by the service, by the service's clock, to the commit, at most.
         waited: the part of that before the batch was planned.
         promised: what the pipeline's file promised then; None if it promised nothing.
         shard_limit, total_limit: raw bytes a second that the file lets be read, of a shard and of all.
@@ -46,29 +47,55 @@ class Freshness:
         return self.promised is not None and self.seconds > self.promised
 
 
-def freshness_of(events: Iterable[Event]) -> Freshness | None:
-    """Of a committed batch of the tail, by its events; None of any other, or where the service did not tell."""
-    told = {event.what: event for event in events if event.what in State.__members__}
-    planned, committed = told.get(State.PLANNED.value), told.get(State.COMMITTED.value)
-    if planned is None or committed is None:
+def freshness_of(batch: Transaction, events: Iterable[Event]) -> Freshness | None:
+    """Of a committed batch of the tail; None of any other, or where the service did not tell."""
+    if batch.state is not State.COMMITTED:
         return None
-    kept = items(planned.detail) or {}
+    planned = next((event for event in events if event.what == State.PLANNED.value), None)
+    kept = {} if planned is None else items(planned.detail) or {}
     since = kept.get(SINCE)
-    if since is None:
+    if planned is None or since is None:
         return None
-    seconds = max(committed.at.timestamp() - since, 0.0)
-    waited = max(planned.at.timestamp() - since, 0.0)
+    seconds = max(_visible(batch).timestamp() - since, 0.0)
+    waited = min(max(planned.at.timestamp() - since, 0.0), seconds)
     return Freshness(seconds, waited, *kept.get(PROMISE, ()))
 
 
-def why_late(batch: Transaction, found: Freshness, totals: Iterable[RangeTotals]) -> str:
-    """What took most of the time of a batch that was late, and what would have it in time."""
+def _visible(batch: Transaction) -> datetime:
+    """When the table had it; a settle may tell the ledger of it much later."""
+    try:
+        at = datetime.strptime(f"{batch.completed}000", "%Y%m%d%H%M%S%f").replace(tzinfo=timezone.utc)
+    except ValueError:
+        return batch.changed
+    # A clock, or a table of an earlier version, may tell another time.
+    return at if batch.created <= at <= batch.changed else batch.changed
+
+
+def late(ledger: Ledger, past: Iterable[Past]) -> str:
+    """Why the tail's newest committed batch among these, newest first, was late; empty if it was not."""
+    tails = [item for item in past if (item.transaction.kind, item.transaction.state) == (Kind.TAIL, State.COMMITTED)]
+    found = freshness_of(tails[0].transaction, tails[0].events) if tails else None
+    if found is None or not found.is_late:
+        return ""
+    batch = tails[0].transaction
+    since = tails[1].transaction.changed if len(tails) > 1 else None
+    pause = found.waited if since is None else max((batch.created - since).total_seconds(), 0.0)
+    return f"batch {batch.id}: {why_late(batch, found, ledger.totals(batch.id), pause)}"
+
+
+def why_late(batch: Transaction, found: Freshness, totals: Iterable[RangeTotals], pause: float) -> str:
+    """What took most of the time of a batch that was late, and what would have it in time.
+
+    `pause` is the time, in seconds, between the batch before and this one.
+    """
     took = found.seconds - found.waited
     told = f"its logs were visible after up to {span(found.seconds)}, {span(found.promised)} are promised"
-    if found.waited > took:
+    if batch.token > 1:
+        return f"{told}. Its task died, and a later run decided it"
+    if min(pause, found.waited) > took:
         return (
-            f"{told}. {span(found.waited)} of that passed before its plan: the batch before took long, or the run "
-            "began late. Look whether the DAG was paused, and whether Airflow has free slots of workers and pools"
+            f"{told}. {span(min(pause, found.waited))} of that passed before its run began. Look whether the DAG was "
+            "paused, and whether Airflow has free slots of workers and pools"
         )
     reading = float((batch.manifest or {}).get("seconds") or 0.0)
     if reading < took / 2:
@@ -84,12 +111,12 @@ def _slow(batch: Transaction, found: Freshness, totals: Iterable[RangeTotals], r
     shards = Counter[int]()
     for item in totals:
         shards[item.range.shard] += item.bytes
-    ((hot, most),) = shards.most_common(1) or [(0, 0)]
-    read = f"{rate(batch.bytes / reading)}"
+    (hot, most), (_, next_) = [*shards.most_common(2), (0, 0), (0, 0)][:2]
+    read = rate(batch.bytes / reading)
     if found.total_limit is not None and batch.bytes / reading > _NEAR * found.total_limit:
         return f"at {read}, the most that `source.total_bytes_per_second` allows. Raise it, and the project's quota"
     if found.shard_limit is not None and most / reading > _NEAR * found.shard_limit:
-        if most * len(shards) > _HOT * batch.bytes:
+        if most > _HOT * next_:
             return (
                 f"at {read}: shard {hot} has {amount(100 * most / batch.bytes)} % of the logs, and gives "
                 f"{rate(found.shard_limit)} at most. Split it"
@@ -98,15 +125,4 @@ def _slow(batch: Transaction, found: Freshness, totals: Iterable[RangeTotals], r
             f"at {read}: its {len(shards)} shards give {rate(found.shard_limit)} each at most. Split them, or raise "
             "`source.read_bytes_per_second` if the service allows it"
         )
-    return f"at {read}. Give Spark more cores"
-
-
-def late(ledger: Ledger, past: Iterable[Past]) -> str:
-    """Why the tail's newest committed batch among these, newest first, was late; empty if it was not."""
-    tails = (item for item in past if item.transaction.kind is Kind.TAIL)
-    last = next((item for item in tails if item.transaction.state is State.COMMITTED), None)
-    found = None if last is None else freshness_of(last.events)
-    if last is None or found is None or not found.is_late:
-        return ""
-    batch = last.transaction
-    return f"batch {batch.id}: {why_late(batch, found, ledger.totals(batch.id))}"
+    return f"at {read}. Give Spark more cores; or raise the quota, if the task's log tells of throttling"

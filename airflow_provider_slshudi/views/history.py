@@ -138,7 +138,7 @@ def _batch(found: Transaction, events: Sequence[Event]) -> BatchView:
         int(facts.get("unfit") or 0),
         sum(decided.by != own for decided in decisions(events)),
         cost_of(facts, events),
-        freshness_of(events),
+        freshness_of(found, events),
     )
 
 

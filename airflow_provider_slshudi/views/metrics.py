@@ -9,10 +9,11 @@ from datetime import datetime
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Past
 from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.views.freshness import NEWEST, freshness_of
 from airflow_provider_slshudi.views.history import batches
 from airflow_provider_slshudi.views.standing import Need, PipelineView, pipelines
 
-_RECENT = 5
+_RECENT = NEWEST
 """The newest transactions among which the last committed one is looked for."""
 
 MEANING: Mapping[str, str] = {
@@ -32,7 +33,7 @@ MEANING: Mapping[str, str] = {
     "unnamed_keys": "keys of logs that no column names, as far as batches looked",
     "new_key_timestamp_seconds": "when the newest of these keys was seen for the first time",
     "last_batch_seconds": "how long a step of the last committed batch took",
-    "last_batch_freshness_seconds": "how old the oldest log of the last committed batch was by its commit, at most",
+    "last_batch_freshness_seconds": "how old the oldest log of the last tail's batch was by its commit, at most",
     "freshness_promised_seconds": "what the pipeline's file promised when that batch was planned",
     "last_batch_rows": "rows of the last committed batch",
     "last_batch_bytes": "raw bytes of the last committed batch",
@@ -83,9 +84,19 @@ def _of(ledger: Ledger, view: PipelineView) -> Iterator[Metric]:
         labels = {"dag_id": trouble.dag_id, "step": trouble.step, "error": trouble.error}
         yield Metric("trouble", pipeline | labels | {"waits": str(trouble.waits).lower()}, float(trouble.times))
     past = ledger.history(view.name, _RECENT)
+    yield from _fresh(past, pipeline)
     last = next((item for item in past if item.transaction.state is State.COMMITTED), None)
     if last is not None:
         yield from _batch(ledger, pipeline, last)
+
+
+def _fresh(past: Iterable[Past], pipeline: dict[str, str]) -> Iterator[Metric]:
+    known = (freshness_of(item.transaction, item.events) for item in past)
+    found = next((fresh for fresh in known if fresh is not None), None)
+    if found is not None:
+        yield Metric("last_batch_freshness_seconds", pipeline, found.seconds)
+        if found.promised is not None:
+            yield Metric("freshness_promised_seconds", pipeline, found.promised)
 
 
 def _standing(view: PipelineView) -> dict[str, float | None]:
@@ -112,10 +123,6 @@ def _batch(ledger: Ledger, pipeline: dict[str, str], last: Past) -> Iterator[Met
     (batch,) = batches([last])
     for step in batch.steps:
         yield Metric("last_batch_seconds", pipeline | {"step": step.name}, step.seconds)
-    if batch.fresh is not None:
-        yield Metric("last_batch_freshness_seconds", pipeline, batch.fresh.seconds)
-        if batch.fresh.promised is not None:
-            yield Metric("freshness_promised_seconds", pipeline, batch.fresh.promised)
     yield Metric("last_batch_rows", pipeline, float(last.transaction.rows))
     yield Metric("last_batch_bytes", pipeline, float(last.transaction.bytes))
     if batch.files is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_slshudi.exceptions import PipelineConflict, SourceRefused, TailUnderWay
+from airflow_provider_slshudi.exceptions import PipelineConflict, SourceRefused, SourceUnavailable, TailUnderWay
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import GONE
@@ -216,6 +216,7 @@ def test_by_a_file_that_names_another_logstore_nothing_is_kept(make: Callable[[]
     scenario = idle(make())
     work, name = scenario.work, scenario.work.pipeline.name
     before = work.ledger.shards(name)
+    committed(work.ledger, name, [Range(0, 0, 1)], "run-0")
     client, other = scenario.client, f"{work.pipeline.source.logstore}-2"
     client.create_logstore(PROJECT, other, ttl=7, shard_count=5)
     source = work.pipeline.source.model_copy(update={"logstore": other})
@@ -227,19 +228,20 @@ def test_by_a_file_that_names_another_logstore_nothing_is_kept(make: Callable[[]
     with pytest.raises(PipelineConflict):
         news(wrong, over)
     assert work.ledger.shards(name) == before
-    assert plan.tail(work) is None, "nothing is gone"
+    scenario.put(10)
+    assert news(replace(work, run=Run("fleet", "run-2")), still_there) is not None, "nor does it claim what is there"
 
 
-def test_one_run_is_told_of_a_service_that_refuses(make: Callable[[], Scenario]) -> None:
+def test_one_run_is_told_of_a_service_that_does_not_answer(make: Callable[[], Scenario]) -> None:
     scenario = idle(make())
     work = scenario.work
     committed(work.ledger, work.pipeline.name, [Range(0, 0, 1)], "run-0")
 
-    def refuse() -> LogService:
-        raise SourceRefused("no", project=PROJECT, logstore="logs")
+    def fail() -> LogService:
+        raise SourceUnavailable("no", project=PROJECT, logstore="logs")
 
-    first = replace(work, connect=refuse)
-    with pytest.raises(SourceRefused):
+    first = replace(work, connect=fail)
+    with pytest.raises(SourceUnavailable):
         news(first, still_there)
     assert news(replace(first, run=Run("fleet", "run-2")), still_there) is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -13,7 +14,7 @@ from airflow_provider_slshudi.protocol.freshness import PROMISE, SINCE
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.views import history
 from airflow_provider_slshudi.views.findings import Limits, findings
-from airflow_provider_slshudi.views.freshness import Freshness, late, why_late
+from airflow_provider_slshudi.views.freshness import Freshness, freshness_of, late, why_late
 from airflow_provider_slshudi.views.metrics import metrics
 from tests.seen import committed, registered
 
@@ -26,9 +27,9 @@ def batch(ledger: Ledger, since: float | None, promise: list[float | None] | Non
     more |= {} if promise is None else {PROMISE: promise}
     ranges = [Range(0, 0, 10)]
     found = ledger.begin("clicks", kind, ranges, "clicks_tail", f"run-{kind.value}", more)
-    ledger.opened(found.id, 1, "20260101000000000")
+    ledger.opened(found.id, 1, found.id.replace("T", "")[:17])
     ledger.prepared(found.id, 1, {"seconds": 1.0}, [RangeTotals(ranges[0], 10, MB, 1, 2)])
-    ledger.committed(found.id, 1, "20260101000000005")
+    ledger.committed(found.id, 1, f"{ledger.now():%Y%m%d%H%M%S%f}"[:17])
 
 
 def test_a_batch_is_as_fresh_as_its_oldest_log_at_its_commit(ledger: Ledger) -> None:
@@ -72,14 +73,40 @@ def totals(*sizes: int) -> list[RangeTotals]:
     return [RangeTotals(Range(shard, 0, 10), 10, size, 1, 2) for shard, size in enumerate(sizes)]
 
 
+def test_where_each_batch_takes_long_the_next_ones_wait_is_not_airflows(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    batch = committed(ledger, "clicks", [Range(0, 0, 10)], "run-1")
+    done = replace(batch, manifest={"seconds": 40.0}, bytes=400 * MB)
+    found = Freshness(90, 48, 30, 10e6)
+    assert "gives 10.0 MB/s at most. Split it" in why_late(done, found, totals(400 * MB), pause=4)
+    assert "before its run began" in why_late(done, found, totals(400 * MB), pause=48)
+
+
+def test_a_batch_that_a_later_run_decided_says_so_and_counts_by_the_tables_time(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    batch(ledger, 40, [30.0, 10e6, None])
+    (past,) = ledger.history("clicks", 1)
+    begun = past.transaction.created
+    settled = replace(past.transaction, token=2, changed=begun + timedelta(hours=1))
+    assert "Its task died" in late(ledger, [replace(past, transaction=replace(settled, completed=None))])
+    told = replace(settled, completed=f"{begun + timedelta(seconds=2):%Y%m%d%H%M%S%f}"[:17])
+    found = freshness_of(told, past.events)
+    assert found is not None and found.seconds == pytest.approx(42, abs=5)
+    of_another_zone = replace(told, completed=f"{begun - timedelta(hours=8):%Y%m%d%H%M%S%f}"[:17])
+    found = freshness_of(of_another_zone, past.events)
+    assert found is not None and found.seconds > 3_600, "what is not known is never kept"
+
+
 @pytest.mark.parametrize(
     ("found", "reading", "sizes", "told"),
     [
-        (Freshness(50, 40, 30, 10e6), 8, (MB,), "40 s of that passed before its plan"),
+        (Freshness(50, 40, 30, 10e6), 8, (MB,), "40 s of that passed before its run began"),
         (Freshness(40, 5, 30, 10e6), 2, (MB,), "33 s went to what a batch costs whatever its size"),
         (Freshness(40, 5, 30, 10e6), 2, (MB,), "or promise 1 min 45 s"),
         (Freshness(40, 5, 30, 10e6, 5e6), 30, (60 * MB, 60 * MB), "`source.total_bytes_per_second` allows"),
         (Freshness(40, 5, 30, 10e6), 30, (290 * MB, 10 * MB, 10 * MB), "shard 0 has 93.5 % of the logs"),
+        (Freshness(40, 5, 30, 10e6), 30, (290 * MB, 2 * MB), "shard 0 has 99.3 % of the logs"),
+        (Freshness(40, 5, 30, 10e6), 30, (290 * MB,), "shard 0 has 100 % of the logs"),
         (Freshness(40, 5, 30, 10e6), 30, (290 * MB, 280 * MB), "its 2 shards give 10.0 MB/s each at most"),
         (Freshness(40, 5, 30, 10e6), 30, (60 * MB, 60 * MB), "at 4.00 MB/s. Give Spark more cores"),
     ],
@@ -89,6 +116,7 @@ def test_what_would_hold_it_is_said(
 ) -> None:
     registered(ledger, "clicks")
     batch = committed(ledger, "clicks", [Range(0, 0, 10)], "run-1")
-    said = why_late(replace(batch, manifest={"seconds": reading}, bytes=sum(sizes)), found, totals(*sizes))
+    done = replace(batch, manifest={"seconds": reading}, bytes=sum(sizes))
+    said = why_late(done, found, totals(*sizes), pause=found.waited)
     assert said.startswith(f"its logs were visible after up to {found.seconds:.0f} s, 30 s are promised. ")
     assert told in said

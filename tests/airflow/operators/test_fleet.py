@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from airflow.sdk import AssetAlias
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
 from airflow_provider_slshudi.exceptions import JobFailed, TimelineUnreadable
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
+from airflow_provider_slshudi.hooks.work import work_of
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import RangeTotals
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.operators.base import run_ended
 from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiLookOperator
@@ -20,8 +24,8 @@ from airflow_provider_slshudi.protocol import catalog, steps
 from airflow_provider_slshudi.protocol import news as news_module
 from airflow_provider_slshudi.protocol import settle as settle_module
 from airflow_provider_slshudi.protocol.plan import tail
-from airflow_provider_slshudi.protocol.work import Work
-from tests.airflow.operators.runs import in_run
+from airflow_provider_slshudi.protocol.work import Run, Work
+from tests.airflow.operators.runs import added, in_run
 
 FLEET = ("fleet", "run-1")
 
@@ -73,33 +77,26 @@ def test_a_batch_that_cannot_decide_is_decided_by_the_next_run_although_its_own_
         with work.heartbeat(id_, token):
             raise error
 
-    def nobody_decides(*_: object) -> None:
-        raise TimelineUnreadable("the store is away", table="s3://lake/ad_events")
-
     def settled() -> None:
         batch().execute(in_run(("fleet", "run-2"), states={"fleet/run-1": "running"}))
 
+    def cannot_resolve(*_: object) -> None:
+        raise TimelineUnreadable("the store is away", table="s3://lake/ad_events")
+
     monkeypatch.setattr("airflow_provider_slshudi.protocol.dangling.QUIET_AFTER", timedelta())
+    monkeypatch.setattr(steps, "open_instant", fail)
     with monkeypatch.context() as failing:
-        failing.setattr(steps, "open_instant", fail)
-        planning = SlsHudiBatchOperator._decide
-        failing.setattr(SlsHudiBatchOperator, "_decide", lambda *given: away(failing, nobody_decides, planning, given))
+        # Settle takes the transaction over, and then fails.
+        failing.setattr(settle_module, "resolve", cannot_resolve)
         with pytest.raises(type(error)):
             batch().execute(in_run(FLEET, states={"fleet/run-1": "running"}))
+        with pytest.raises(TimelineUnreadable):
+            settled()
     (left,) = ledger.live("ad_events")
-    monkeypatch.setattr(steps, "open_instant", fail)
     with pytest.raises(type(error)):
         settled()
     assert ledger.get(left.id).state is State.ABORTED
     assert "its task failed" in " ".join(event.detail for event in ledger.events(left.id))
-
-
-def away(
-    failing: pytest.MonkeyPatch, instead: Callable[..., None], decide: Callable[..., None], given: tuple[object, ...]
-) -> None:
-    """Lets a batch decide where nobody can."""
-    failing.setattr(settle_module, "settle", instead)
-    decide(*given)
 
 
 def test_a_task_that_was_started_twice_leaves_the_other_ones_batch_alone(
@@ -175,6 +172,40 @@ def test_a_look_waits_for_news_where_it_should(
     waits = SlsHudiLookOperator(task_id="look", pipelines=["ad_events"], wait=timedelta(minutes=5))
     assert waits.execute(in_run(FLEET)) == ["ad_events"]
     assert now == [3.0]
+
+
+def test_an_endless_fleet_leaves_a_pipeline_in_trouble_alone_for_a_minute(
+    put: Callable[[int], None], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skipped(ledger)
+    put(1)
+    ledger.trouble("ad_events", "fleet", "run-0", "batch", "DataExpired", "no", False, None)
+    waits = SlsHudiLookOperator(task_id="look", pipelines=["ad_events"], wait=timedelta(seconds=20))
+    monkeypatch.setattr(news_module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: None))
+    monkeypatch.setattr(news_module, "await_news", lambda works, seconds: False)
+    assert waits.execute(in_run(FLEET)) == []
+    assert look("ad_events") == ["ad_events"], "as others do"
+    monkeypatch.setattr("airflow_provider_slshudi.operators.fleet._REST", timedelta())
+    assert waits.execute(in_run(FLEET)) == ["ad_events"]
+
+
+def test_a_batch_that_settle_committed_is_told_although_nothing_is_new(
+    put: Callable[[int], None], ledger: Ledger, asset_events: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(1)
+    planned = tail(work_of("ad_events", Run("fleet", "run-0", "here")))
+    assert planned is not None
+    ledger.opened(planned.id, planned.token, "20261121073558122")
+    totals = [RangeTotals(item, 1, 10, 1, 2) for item in ledger.ranges(planned.id)]
+    ledger.prepared(planned.id, planned.token, {"files": 1}, totals)
+    ledger.committed(planned.id, planned.token, "20261121073558999")
+    # There is no table that these could look at.
+    monkeypatch.setattr(settle_module, "settle", lambda *_: [])
+    monkeypatch.setattr("airflow_provider_slshudi.protocol.plan.tail", lambda *_, **__: None)
+    task = SlsHudiBatchOperator(task_id="batch", pipeline="ad_events", outlets=[AssetAlias("settled")])
+    context = in_run(("fleet", "run-1"), states={"fleet/run-0": "failed"})
+    assert task.execute(context) == {}, "a skipped task would lose the event"
+    assert [extra["transaction"] for extra in added(context, AssetAlias("settled"))] == [planned.id]
 
 
 def test_a_batch_has_no_retries_whatever_it_is_told() -> None:

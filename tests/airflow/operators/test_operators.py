@@ -58,17 +58,6 @@ def test_plan_skips_where_nothing_is_new(put: Callable[[int], None]) -> None:
         SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run())
 
 
-def test_plan_waits_for_news_where_it_should(put: Callable[[int], None]) -> None:
-    put(1)
-    commits_nothing = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events")
-    first = LedgerHook().ledger().get(commits_nothing.execute(in_run())["transaction"])
-    LedgerHook().ledger().take_over(first.id)
-    LedgerHook().ledger().aborted(first.id, 2, "so that the next plan reads it again")
-    waits = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events", wait=timedelta(minutes=5))
-    second = waits.execute(in_run(("tail", "run-2")))
-    assert sum(map(len, LedgerHook().ledger().ranges(second["transaction"]))) == 1, "what is there is read at once"
-
-
 def test_plan_reads_what_comes_while_it_waits(put: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
     waits = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events", wait=timedelta(minutes=5))
     pauses: list[float] = []
@@ -78,47 +67,53 @@ def test_plan_reads_what_comes_while_it_waits(put: Callable[[int], None], monkey
         if len(pauses) == 3:
             put(2)
 
-    monkeypatch.setattr(news_module, "time", SimpleNamespace(monotonic=time.monotonic, time=time.time, sleep=pause))
+    monkeypatch.setattr(news_module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
     planned = waits.execute(in_run())
     assert sum(map(len, LedgerHook().ledger().ranges(planned["transaction"]))) == 2
     assert pauses == [1.0, 1.0, 1.0]
 
 
-def test_plan_sees_a_split_while_it_waits(
+def test_plan_sees_a_split_and_what_was_freed_while_it_waits(
     put: Callable[[int], None], sls: LocalSls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now, split = [0.0], list[int]()
+    """Neither moves the end of a shard that is known; each look in between keeps what it saw."""
+    put(2)
+    ledger = LedgerHook().ledger()
+    held = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run(("backfill", "run-1")))
+    now = [0.0]
 
     def pause(seconds: float) -> None:
         now[0] += seconds
-        if not split:
+        if now[0] == 2:
             source = settings.pipeline("ad_events").source
-            client = by_ip(sls.connection())
-            split.append(0)
-            client.split_shard(source.project, source.logstore, 0, "8" + "0" * 31)
-            time.sleep(0)
+            by_ip(sls.connection()).split_shard(source.project, source.logstore, 0, "8" + "0" * 31)
+        if now[0] == 20:
+            ledger.aborted(held["transaction"], held["token"], "its run died")
 
-    monkeypatch.setattr(news_module, "time", SimpleNamespace(monotonic=lambda: now[0], time=time.time, sleep=pause))
+    monkeypatch.setattr(news_module, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=pause))
     waits = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events", wait=timedelta(minutes=5))
-    with pytest.raises(AirflowSkipException, match="nothing new"):
-        waits.execute(in_run())
-    assert len(LedgerHook().ledger().shards("ad_events")) > 1
-    assert now[0] < 60, "the plan looked at the new shards, and the next run waits for them, too"
+    planned = waits.execute(in_run())
+    assert sum(map(len, ledger.ranges(planned["transaction"]))) == 2
+    assert len(ledger.shards("ad_events")) == 3
+    assert now[0] == 30, "it looks anew each quarter of a minute"
+    assert len(ledger.sightings("ad_events", 10)) == 4, "so nobody takes it for one that stands still"
 
 
 def test_plan_waits_no_longer_than_it_should_and_not_for_who_triggered_it(
     put: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    clock = SimpleNamespace(
-        monotonic=lambda: now[0], time=time.time, sleep=lambda seconds: now.__setitem__(0, now[0] + seconds)
-    )
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
     monkeypatch.setattr(news_module, "time", clock)
     waits = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events", wait=timedelta(seconds=10))
     for run_type, waited in (("manual", 0), ("scheduled", 10)):
         with pytest.raises(AirflowSkipException, match="nothing new"):
             waits.execute(in_run(run_type=run_type))
         assert now[0] == waited
+    waits.execution_timeout = timedelta(seconds=6)
+    with pytest.raises(AirflowSkipException, match="nothing new"):
+        waits.execute(in_run())
+    assert now[0] == 13, "half of what Airflow lets it have"
 
 
 def test_a_backfill_subtracts_what_the_tail_reserved(put: Callable[[int], None]) -> None:
