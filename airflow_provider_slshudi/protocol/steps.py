@@ -78,7 +78,7 @@ def append(work: Work, id_: str, token: int) -> None:
             found=seen.state.value,
             wanted=InstantState.REQUESTED.value,
         )
-    order = work.order(transaction=id_, token=token, instant=transaction.instant or "", size=_size(work, transaction))
+    order = work.order(transaction=id_, token=token, instant=transaction.instant or "", size=size_of(work, transaction))
     with work.heartbeat(id_, token):
         reach(Point.APPEND_LAUNCHED)
         secrets = {} if transaction.kind is Kind.REPLAY else work.connect().connection.to_env()
@@ -86,7 +86,7 @@ def append(work: Work, id_: str, token: int) -> None:
         reach(Point.APPEND_ENDED)
 
 
-def _size(work: Work, transaction: Transaction) -> float | None:
+def size_of(work: Work, transaction: Transaction) -> float | None:
     """About how many raw bytes the batch reads; None for what reads the table, and for what is read slowly.
 
     A log group of a shard that told nothing so far counts as large as any may be.

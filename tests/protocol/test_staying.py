@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,17 @@ from airflow_provider_slshudi.exceptions import JobFailed
 from airflow_provider_slshudi.hudi.timeline import Phase
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
+from airflow_provider_slshudi.planning.windows import MOST_BYTES_PER_GROUP
+from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol.decisions import Decision
-from airflow_provider_slshudi.spark.launch import RESIDENT, RESIDENT_APPEND_BYTES, SubprocessLauncher, stays, submission
+from airflow_provider_slshudi.spark.launch import (
+    RESIDENT,
+    RESIDENT_APPEND_BYTES,
+    RESIDENT_UPSERT_BYTES,
+    SubprocessLauncher,
+    stays,
+    submission,
+)
 from airflow_provider_slshudi.spark.runtime import DAEMON
 from airflow_provider_slshudi.views import history
 from tests.pipelines import ad_events, customers, upserted_often
@@ -39,7 +49,7 @@ SubprocessLauncher(say=lambda line: print(line, flush=True), resident=True).run(
 
 
 PLANTED = "a-secret-of-another-connection"
-UNKNOWN = 80
+UNKNOWN = 10 * (1 + RESIDENT_APPEND_BYTES // MOST_BYTES_PER_GROUP)
 """Logs in so many groups, of shards that told nothing so far, that they may be too large for the process."""
 
 
@@ -187,12 +197,42 @@ def test_what_stays_and_what_has_a_driver_of_its_own(
     assert stays(Verb.APPEND, order, master) is stayed
 
 
-@pytest.mark.parametrize(("type_", "stayed"), [("merge_on_read", True), ("copy_on_write", False)])
-def test_an_upsert_that_may_rewrite_a_whole_table_has_a_driver_of_its_own(
-    tmp_path: Path, type_: str, stayed: bool
+@pytest.mark.parametrize(
+    ("type_", "size", "stayed"),
+    [
+        ("merge_on_read", RESIDENT_UPSERT_BYTES, True),
+        ("merge_on_read", RESIDENT_UPSERT_BYTES + 1, False),
+        ("copy_on_write", 1.0, False),
+    ],
+)
+def test_an_upsert_that_is_large_or_may_rewrite_a_whole_table_has_a_driver_of_its_own(
+    tmp_path: Path, type_: str, size: float, stayed: bool
 ) -> None:
-    order = JobOrder(customers(tmp_path, type_).model_dump(mode="json"), size=1.0)
+    order = JobOrder(customers(tmp_path, type_).model_dump(mode="json"), size=size)
     assert stays(Verb.APPEND, order, "local[2]") is stayed
+
+
+@pytest.mark.parametrize(
+    ("limits", "sized"),
+    [
+        ({}, True),
+        ({"read_bytes_per_second": 1_000_000}, False),
+        ({"total_bytes_per_second": 1_000_000}, False),
+        ({"total_bytes_per_second": 2_000_000}, True),
+    ],
+)
+def test_what_a_limit_holds_up_for_long_has_a_driver_of_its_own(
+    scenario: Callable[..., Scenario], limits: dict[str, int], sized: bool
+) -> None:
+    """A log group whose size nobody knows may have 10 MiB."""
+    pipeline = scenario(shards=1)
+    pipeline.put(10)
+    planned = plan.tail(pipeline.work)
+    assert planned is not None
+    given = pipeline.work.pipeline
+    held_up = given.model_copy(update={"source": given.source.model_copy(update=limits)})
+    work = replace(pipeline.work, pipeline=held_up)
+    assert steps.size_of(work, planned) == (MOST_BYTES_PER_GROUP if sized else None)
 
 
 def test_a_cluster_that_loses_an_executor_may_try_a_stage_again(tmp_path: Path) -> None:
