@@ -38,12 +38,12 @@ class Works:
 
     def __init__(self, run: Run, dag_file: DagFile | None) -> None:
         self._run, self._dag_file = run, dag_file
-        self._ledger = LedgerHook(settings.ledger_conn_id()).ledger()
+        self.ledger = LedgerHook(settings.ledger_conn_id()).ledger()
         self._connection = cache(_connection)
 
     def of(self, name_or_path: str) -> Work:
         """As `work_of`, for one of them."""
-        return _work(settings.pipeline(name_or_path, self._dag_file), self._ledger, self._run, self._connection)
+        return _work(settings.pipeline(name_or_path, self._dag_file), self.ledger, self._run, self._connection)
 
 
 def _connection(id_: str) -> SlsConnection:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_slshudi.hooks.work import Works
+    from airflow_provider_slshudi.ledger.ledger import Ledger
     from airflow_provider_slshudi.ledger.records import Transaction
     from airflow_provider_slshudi.protocol.dangling import Ended
     from airflow_provider_slshudi.protocol.news import News
@@ -118,16 +119,9 @@ class SlsHudiLookOperator(BaseOperator):
 
         with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="slshudi-look") as pool:
             found = dict(zip(self.pipelines, pool.map(look, self.pipelines), strict=True))
-        resting = self._resting(context) if self.wait else set()
+        resting = _resting(works.ledger, context["dag_run"].dag_id) if self.wait else set()
         urgent = sorted((seen, name) for name, seen in found.items() if seen is not None)
         return [name for _, name in urgent if settings.stem(name) not in resting], watched
-
-    def _resting(self, context: Context) -> set[str]:
-        from airflow_provider_slshudi.hooks.ledger import LedgerHook
-
-        ledger = LedgerHook(settings.ledger_conn_id()).ledger()
-        since, dag_id = ledger.now() - _REST, context["dag_run"].dag_id
-        return {trouble.pipeline for trouble in ledger.troubles() if trouble.dag_id == dag_id and trouble.at > since}
 
     def _look(self, work: Work, ended: Ended) -> News | None:
         from airflow_provider_slshudi.protocol.news import news
@@ -263,6 +257,12 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
                 self.log.warning("transaction %s: %s", item.transaction, item.decision.value)
         except Exception as error:
             self.log.warning("what the batch left is decided by a later run: %s", error)
+
+
+def _resting(ledger: Ledger, dag_id: str) -> set[str]:
+    """Pipelines that this DAG found in trouble a moment ago."""
+    since = ledger.now() - _REST
+    return {trouble.pipeline for trouble in ledger.troubles() if trouble.dag_id == dag_id and trouble.at > since}
 
 
 def _require_name(work: Work, pipeline: str) -> None:

@@ -84,8 +84,8 @@ def _is_ours(work: Work, ended: Ended) -> bool:
     return newest is None or claims(work, newest.id, _NEXT, _CLAIM, ended)
 
 
-def await_news(works: Sequence[Work], seconds: float) -> bool:
-    """Waits until a shard has logs that no look has seen, or cannot be asked; False after so many seconds.
+def await_news(works: Sequence[Work], seconds: float) -> None:
+    """Waits until a shard has logs that no look has seen, or cannot be asked; or for so many seconds.
 
     Keeps nothing and holds no lease; asks for the shards' ends at most ten times a second. It does not see what else
     is news: look again before long.
@@ -95,12 +95,12 @@ def await_news(works: Sequence[Work], seconds: float) -> bool:
         watched = [_Watched(work) for work in works]
         pause = max(_LEAST_SECONDS, _END_SECONDS * sum(len(item.ends) for item in watched))
         while (left := until - time.monotonic()) > 0:
-            if any(item.has_grown() for item in watched):
-                return True
+            # First: what the look before could not take, for somebody had the lease, is there still.
             time.sleep(min(left, pause))
+            if any(item.has_grown() for item in watched):
+                return
     except SlsHudiError:
-        return True
-    return False
+        return
 
 
 class _Watched:

@@ -13,9 +13,6 @@ from airflow_provider_slshudi.views.freshness import NEWEST, freshness_of
 from airflow_provider_slshudi.views.history import batches
 from airflow_provider_slshudi.views.standing import Need, PipelineView, pipelines
 
-_RECENT = NEWEST
-"""The newest transactions among which the last committed one is looked for."""
-
 MEANING: Mapping[str, str] = {
     "needs_person": "1 while a step has failed in a way that does not pass, or nobody works on a live batch",
     "seen_timestamp_seconds": "when a run last looked at the service's shards",
@@ -83,7 +80,7 @@ def _of(ledger: Ledger, view: PipelineView) -> Iterator[Metric]:
     for trouble in view.troubles:
         labels = {"dag_id": trouble.dag_id, "step": trouble.step, "error": trouble.error}
         yield Metric("trouble", pipeline | labels | {"waits": str(trouble.waits).lower()}, float(trouble.times))
-    past = ledger.history(view.name, _RECENT)
+    past = ledger.history(view.name, NEWEST)
     yield from _fresh(past, pipeline)
     last = next((item for item in past if item.transaction.state is State.COMMITTED), None)
     if last is not None:

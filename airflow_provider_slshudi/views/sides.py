@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -12,6 +11,7 @@ from airflow_provider_slshudi.ledger.records import Event, SeenTimeline, Transac
 from airflow_provider_slshudi.ledger.states import LIVE, State
 from airflow_provider_slshudi.protocol.decisions import InstantState
 from airflow_provider_slshudi.protocol.witness import COMPLETED, MOST, SAME_RANGES, SAME_TRANSACTION
+from airflow_provider_slshudi.views.details import items
 
 ARCHIVED, ABSENT, LEFT_OUT = "archived", "absent", "not kept"
 _MEANING = {
@@ -104,9 +104,5 @@ def _verdict(
 def _committed(events: Iterable[Event]) -> dict[str, Any]:
     """What the comparison with the commit found."""
     detail = next((event.detail for event in events if event.what == State.COMMITTED.value), "{}")
-    try:
-        told = json.loads(detail)
-    except ValueError:
-        return {}
-    names = (SAME_TRANSACTION, SAME_RANGES)
-    return {name: told[name] for name in names if name in told} if isinstance(told, dict) else {}
+    told = items(detail) or {}
+    return {name: told[name] for name in (SAME_TRANSACTION, SAME_RANGES) if name in told}

@@ -182,7 +182,7 @@ def test_an_endless_fleet_leaves_a_pipeline_in_trouble_alone_for_a_minute(
     ledger.trouble("ad_events", "fleet", "run-0", "batch", "DataExpired", "no", False, None)
     waits = SlsHudiLookOperator(task_id="look", pipelines=["ad_events"], wait=timedelta(seconds=20))
     monkeypatch.setattr(news_module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: None))
-    monkeypatch.setattr(news_module, "await_news", lambda works, seconds: False)
+    monkeypatch.setattr(news_module, "await_news", lambda works, seconds: None)
     assert waits.execute(in_run(FLEET)) == []
     assert look("ad_events") == ["ad_events"], "as others do"
     monkeypatch.setattr("airflow_provider_slshudi.operators.fleet._REST", timedelta())
