@@ -209,10 +209,12 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
         except BaseException as error:
             from airflow_provider_slshudi.protocol.work import GIVEN_UP
 
-            with only_logged():
-                work.ledger.note(planned.id, GIVEN_UP, str(planned.token))
-            if isinstance(error, Exception) and not isinstance(error, Fenced):
-                self._decide(work, planned, context)
+            # Who was fenced has nothing to give up.
+            if not isinstance(error, Fenced):
+                with only_logged():
+                    work.ledger.note(planned.id, GIVEN_UP, str(planned.token))
+                if isinstance(error, Exception):
+                    self._decide(work, planned, context)
             raise
         self.remember(work, [*(batch.transaction for batch in self._batches), committed])
         self.say_if_late(work, committed)

@@ -85,7 +85,7 @@ def _is_ours(work: Work, ended: Ended) -> bool:
 
 
 def await_news(works: Sequence[Work], seconds: float) -> None:
-    """Waits until a shard has logs that no look has seen, or cannot be asked; or for so many seconds.
+    """Waits until a shard has logs that no look has seen, or for so many seconds.
 
     Keeps nothing and holds no lease; asks for the shards' ends at most ten times a second. It does not see what else
     is news: look again before long.
@@ -100,7 +100,8 @@ def await_news(works: Sequence[Work], seconds: float) -> None:
             if any(item.has_grown() for item in watched):
                 return
     except SlsHudiError:
-        return
+        # The next look says why; it is soon enough.
+        time.sleep(max(until - time.monotonic(), 0.0))
 
 
 class _Watched:
