@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -154,17 +155,16 @@ class PipelineTask:
 
 
 def slices(task: BaseOperator, context: Context, wait: timedelta) -> Iterator[float]:
-    """Seconds to wait until the next look, again and again, `wait` in all.
+    """Seconds to wait until the next look, again and again, until `wait` is over.
 
     At most half of what the task, or its run, has until Airflow ends it. Who triggered a run does not wait.
     """
     if getattr(context["dag_run"], "run_type", None) != SCHEDULED:
         return
     limits = (task.execution_timeout, getattr(context.get("dag"), "dagrun_timeout", None))
-    left = min([wait, *(limit / 2 for limit in limits if limit)]).total_seconds()
-    while left > 0:
+    until = time.monotonic() + min([wait, *(limit / 2 for limit in limits if limit)]).total_seconds()
+    while (left := until - time.monotonic()) > 0:
         yield min(left, _LOOK_AGAIN_SECONDS)
-        left -= _LOOK_AGAIN_SECONDS
 
 
 def refuse_test() -> None:

@@ -96,7 +96,7 @@ class SlsHudiLookOperator(BaseOperator):
         return found[: conf.getint("core", "max_map_length", fallback=1024)]
 
     def _found(self, works: Works, ended: Ended, context: Context) -> tuple[list[str], list[Work]]:
-        """All pipelines that have something to do, the most urgent first; and those that can be looked at.
+        """All pipelines that have something to do, the most urgent first; and those whose next log is news.
 
         Where a run follows the one before at once, one in trouble rests for a minute.
         """
@@ -109,8 +109,12 @@ class SlsHudiLookOperator(BaseOperator):
                 work = works.of(name)
                 _require_name(work, name)
                 seen = self._look(work, ended)
-                watched.append(work)
+                if seen is None:
+                    watched.append(work)
                 return seen
+            except TailUnderWay as error:
+                self.log.info("%s", error)
+                return None
             except SlsHudiError as error:
                 self.log.warning("%s cannot be looked at, its own task says more: %s", name, error)
             except Exception:
@@ -126,11 +130,7 @@ class SlsHudiLookOperator(BaseOperator):
     def _look(self, work: Work, ended: Ended) -> News | None:
         from airflow_provider_slshudi.protocol.news import news
 
-        try:
-            found = news(work, ended)
-        except TailUnderWay as error:
-            self.log.info("%s", error)
-            return None
+        found = news(work, ended)
         if found is None:
             # A task of its own would do that.
             with only_logged():

@@ -15,13 +15,15 @@ from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import GONE
 from airflow_provider_slshudi.local.process import LocalSls
+from airflow_provider_slshudi.protocol import news as news_module
 from airflow_provider_slshudi.protocol import plan
-from airflow_provider_slshudi.protocol.news import LEFT, News, news
+from airflow_provider_slshudi.protocol.news import LEFT, News, await_news, news
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
+from tests.clock import Clock
 from tests.local.sdk import by_ip
 from tests.pipelines import ad_events
 from tests.scenarios import PROJECT, Scenario, SessionLauncher
@@ -209,6 +211,17 @@ def test_a_service_that_refuses_says_so(make: Callable[[], Scenario], server: Lo
     service = LogService(refused, PROJECT, str(work.pipeline.source.logstore), patience=Patience(5))
     with pytest.raises(SourceRefused):
         news(replace(work, connect=lambda: service), over)
+
+
+def test_a_wait_rests_where_one_cannot_be_asked(make: Callable[[], Scenario], monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(news_module, "time", clock)
+
+    def fail() -> LogService:
+        raise SourceUnavailable("no answer", project=PROJECT, logstore="ads")
+
+    await_news([replace(make().work, connect=fail)], 15)
+    assert clock.now == 15
 
 
 def test_by_a_file_that_names_another_logstore_nothing_is_kept(make: Callable[[], Scenario]) -> None:

@@ -12,8 +12,11 @@ from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.operators import base
+from airflow_provider_slshudi.protocol import news
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService
+from tests.clock import Clock
 from tests.local.sdk import PROJECT, by_ip, make_logstore
 from tests.machine import connection, write_pipeline
 
@@ -42,6 +45,15 @@ def put(
             )
 
     return put
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of waits for news."""
+    found = Clock()
+    for module in (base, news):
+        monkeypatch.setattr(module, "time", found)
+    return found
 
 
 def no_service() -> LogService:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import AssetAlias
@@ -23,9 +21,11 @@ from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHu
 from airflow_provider_slshudi.protocol import catalog, steps
 from airflow_provider_slshudi.protocol import news as news_module
 from airflow_provider_slshudi.protocol import settle as settle_module
+from airflow_provider_slshudi.protocol.news import News
 from airflow_provider_slshudi.protocol.plan import tail
-from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.protocol.work import GIVEN_UP, Run, Work
 from tests.airflow.operators.runs import added, in_run
+from tests.clock import Clock
 
 FLEET = ("fleet", "run-1")
 
@@ -119,6 +119,7 @@ def test_a_task_that_was_started_twice_leaves_the_other_ones_batch_alone(
     with pytest.raises(AirflowFailException, match="changed hands"):
         batch().execute(running)
     (other,) = others
+    assert not [event for event in ledger.events(other.id) if event.what == GIVEN_UP]
     assert ledger.get(other.id).state is State.PLANNED and ledger.get(other.id).token == other.token
 
 
@@ -157,33 +158,30 @@ def test_an_idle_pipeline_whose_figures_cannot_be_sent_gets_no_task(
     assert look("ad_events") == []
 
 
-def test_a_look_waits_for_news_where_it_should(
-    put: Callable[[int], None], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_look_waits_for_news_where_it_should(put: Callable[[int], None], ledger: Ledger, clock: Clock) -> None:
     skipped(ledger)
-    now = [0.0]
 
-    def pause(seconds: float) -> None:
-        now[0] += seconds
-        if now[0] == 3:
+    def meanwhile(now: float) -> None:
+        if now == 3:
             put(1)
 
-    monkeypatch.setattr(news_module, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=pause))
+    clock.meanwhile = meanwhile
     waits = SlsHudiLookOperator(task_id="look", pipelines=["ad_events"], wait=timedelta(minutes=5))
     assert waits.execute(in_run(FLEET)) == ["ad_events"]
-    assert now == [3.0]
+    assert clock.now == 3
 
 
 def test_an_endless_fleet_leaves_a_pipeline_in_trouble_alone_for_a_minute(
-    put: Callable[[int], None], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    put: Callable[[int], None], ledger: Ledger, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     skipped(ledger)
     put(1)
+    looks: list[Work] = []
+    monkeypatch.setattr(news_module, "news", lambda work, _: looks.append(work) or News())  # type: ignore[func-returns-value]
     ledger.trouble("ad_events", "fleet", "run-0", "batch", "DataExpired", "no", False, None)
     waits = SlsHudiLookOperator(task_id="look", pipelines=["ad_events"], wait=timedelta(seconds=20))
-    monkeypatch.setattr(news_module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: None))
-    monkeypatch.setattr(news_module, "await_news", lambda works, seconds: None)
     assert waits.execute(in_run(FLEET)) == []
+    assert len(looks) == 3, "the logs that it has end no wait"
     assert look("ad_events") == ["ad_events"], "as others do"
     monkeypatch.setattr("airflow_provider_slshudi.operators.fleet._REST", timedelta())
     assert waits.execute(in_run(FLEET)) == ["ad_events"]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,11 +31,11 @@ from airflow_provider_slshudi.operators.steps import (
     SlsHudiPlanOperator,
     SlsHudiRecordOperator,
 )
-from airflow_provider_slshudi.protocol import news as news_module
 from airflow_provider_slshudi.protocol.progress import progress
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 from tests.airflow.operators.runs import RUN, in_run
+from tests.clock import Clock
 from tests.local.sdk import by_ip
 
 
@@ -58,62 +56,67 @@ def test_plan_skips_where_nothing_is_new(put: Callable[[int], None]) -> None:
         SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run())
 
 
-def test_plan_reads_what_comes_while_it_waits(put: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_reads_what_comes_while_it_waits(put: Callable[[int], None], clock: Clock) -> None:
     waits = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events", wait=timedelta(minutes=5))
-    pauses: list[float] = []
 
-    def pause(seconds: float) -> None:
-        pauses.append(seconds)
-        if len(pauses) == 3:
+    def meanwhile(now: float) -> None:
+        if now == 3:
             put(2)
 
-    monkeypatch.setattr(news_module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
+    clock.meanwhile = meanwhile
     planned = waits.execute(in_run())
     assert sum(map(len, LedgerHook().ledger().ranges(planned["transaction"]))) == 2
-    assert pauses == [1.0, 1.0, 1.0]
+    assert clock.pauses == [1.0, 1.0, 1.0]
 
 
 def test_plan_sees_a_split_and_what_was_freed_while_it_waits(
-    put: Callable[[int], None], sls: LocalSls, monkeypatch: pytest.MonkeyPatch
+    put: Callable[[int], None], sls: LocalSls, clock: Clock
 ) -> None:
     """Neither moves the end of a shard that is known; each look in between keeps what it saw."""
     put(2)
     ledger = LedgerHook().ledger()
     held = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run(("backfill", "run-1")))
-    now = [0.0]
 
-    def pause(seconds: float) -> None:
-        now[0] += seconds
-        if now[0] == 2:
+    def meanwhile(now: float) -> None:
+        if now == 2:
             source = settings.pipeline("ad_events").source
             by_ip(sls.connection()).split_shard(source.project, source.logstore, 0, "8" + "0" * 31)
-        if now[0] == 20:
+        if now == 20:
             ledger.aborted(held["transaction"], held["token"], "its run died")
 
-    monkeypatch.setattr(news_module, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=pause))
+    clock.meanwhile = meanwhile
     waits = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events", wait=timedelta(minutes=5))
     planned = waits.execute(in_run())
     assert sum(map(len, ledger.ranges(planned["transaction"]))) == 2
     assert len(ledger.shards("ad_events")) == 3
-    assert now[0] == 30, "it looks anew each quarter of a minute"
+    assert clock.now == 30, "it looks anew each quarter of a minute"
     assert len(ledger.sightings("ad_events", 10)) == 4, "so nobody takes it for one that stands still"
 
 
 def test_plan_waits_no_longer_than_it_should_and_not_for_who_triggered_it(
-    put: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+    put: Callable[[int], None], clock: Clock
 ) -> None:
-    now = [0.0]
-    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
-    monkeypatch.setattr(news_module, "time", clock)
     waits = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events", wait=timedelta(seconds=10))
     for run_type, waited in (("manual", 0), ("scheduled", 10)):
         with pytest.raises(AirflowSkipException, match="nothing new"):
             waits.execute(in_run(run_type=run_type))
-        assert now[0] == waited
+        assert clock.now == waited
     waits.execution_timeout = timedelta(seconds=6)
     with pytest.raises(AirflowSkipException, match="nothing new"):
         waits.execute(in_run())
-    assert now[0] == 13, "half of what Airflow lets it have"
+    assert clock.now == 13, "half of what Airflow lets it have"
+
+
+def test_slow_looks_make_no_wait_longer(
+    put: Callable[[int], None], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*_: object, **__: object) -> None:
+        clock.now += 40
+
+    monkeypatch.setattr("airflow_provider_slshudi.protocol.plan.tail", slow)
+    with pytest.raises(AirflowSkipException, match="nothing new"):
+        SlsHudiPlanOperator(task_id="plan", pipeline="ad_events", wait=timedelta(minutes=1)).execute(in_run())
+    assert clock.pauses and clock.now <= 40 + 60 + 40, "the last look begins within the minute"
 
 
 def test_a_backfill_subtracts_what_the_tail_reserved(put: Callable[[int], None]) -> None:
