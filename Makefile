@@ -3,7 +3,7 @@ VENV := .venv
 # Many tests wait for processes that they start, so three files go on at a time on two cores; the longest come first.
 TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert chaos topology hosts outage crash-matrix crash-matrix-s3 canary worlds differential fuzz bench bench-fixed bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
+.PHONY: help setup demo test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos topology hosts outage crash-matrix crash-matrix-s3 canary worlds differential fuzz bench bench-fixed bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -91,8 +91,11 @@ bench-fixed: setup ## What a small batch and an empty run cost, by kind of proce
 	@$(VENV)/bin/python benchmarks/fixed_cost.py
 
 bench-fleet: setup ## A hundred small pipelines in one DAG for twenty minutes, then forty that all have news: how fresh each is
-	@$(VENV)/bin/python benchmarks/fleet.py --pipelines 100 --news 10
-	@$(VENV)/bin/python benchmarks/fleet.py --pipelines 40 --news 40
+	@$(VENV)/bin/python benchmarks/fleet.py --pipelines 100 --news 10 --troubled
+	@$(VENV)/bin/python benchmarks/fleet.py --pipelines 40 --news 40 --troubled
+
+soak-memory: setup ## Two hours of small batches: memory is flat, sessions end when idle, nothing is left after Airflow
+	@$(VENV)/bin/python benchmarks/fleet.py --pipelines 6 --news 6 --minutes 120
 
 bench-sustained: setup ## A thousand logs a second for 15 minutes, then 20 MB a second: how fresh the table is
 	@$(VENV)/bin/python benchmarks/sustained.py --logs 1000 --plot sustained-logs.svg

@@ -35,8 +35,8 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 from aliyun.log import LogItem, PutLogsRequest
-from cpu import Idle, used
 from peers import submit
+from usage import Idle, used
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.demo.airflow import LocalAirflow

@@ -1,10 +1,12 @@
 """A fleet of small pipelines under a real Airflow: how fresh each is, what that costs, and whether each log is there.
 
-    python benchmarks/fleet.py [--pipelines 100] [--news 10] [--minutes 20] [--json FILE]
+    python benchmarks/fleet.py [--pipelines 100] [--news 10] [--minutes 20] [--troubled] [--plot FILE] [--json FILE]
 
 Each minute `--news` of the pipelines, in turn, get 100 logs at moments spread over the minute. Freshness is the time
 from the service's acknowledgement until the ledger says that the batch with the last of these logs is COMMITTED, looked
-at twice a second. Every pipeline has had two batches before. At the end hudi-rs counts the rows of each table.
+at twice a second. Every pipeline has had two batches before. `--troubled` puts three more beside them, which do not
+count: one whose table is broken, one whose key is refused, and one with a hot shard. At the end hudi-rs counts the rows
+of each table, the sessions end because they are idle, and nothing is left once Airflow has stopped.
 The last line is the 99th percentile of freshness.
 """
 
@@ -25,7 +27,9 @@ from pathlib import Path
 import psutil
 import yaml
 from aliyun.log import LogItem, PutLogsRequest
-from cpu import Idle, used
+from rate import Putter, Rate
+from troubled import BROKEN, HOT, HOT_MB, REFUSED, REFUSED_CONNECTION, break_table, refused, rows_of
+from usage import JVM, Idle, memory, used
 
 from airflow_provider_slshudi.demo.airflow import LocalAirflow
 from airflow_provider_slshudi.demo.events import ad_events
@@ -38,12 +42,15 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.processes import adopt_orphans
 from airflow_provider_slshudi.spark.resident import IDLE
+from tests.soak.plot import Line, Panel, plot
 
 BAR_SECONDS = 120.0
 LOGS = 100
 PROJECT = "ads"
 WARM_SECONDS = 1_800.0
 IDLE_SECONDS = 20.0
+SESSION_IDLE_SECONDS = 120
+LOOK_SECONDS, SAMPLE_SECONDS = 0.5, 10.0
 DAG = """
 from airflow_provider_slshudi.dag import fleet_dag
 
@@ -59,9 +66,11 @@ class Fleet:
     ledger: Ledger
     folder: Path
     names: list[str]
+    is_troubled: bool
     put_: Counter[str] = field(default_factory=Counter)
     waiting: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     fresh: dict[str, list[float]] = field(default_factory=dict)
+    memory: list[tuple[float, Counter[str]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._client = sdk_client(self.server.connection())
@@ -70,22 +79,35 @@ class Fleet:
         described = yaml.safe_load((DAGS / "pipelines" / f"{PIPELINE}.yaml").read_text(encoding="utf-8"))
         (self.folder / "dags" / "pipelines").mkdir(parents=True)
         (self.folder / "dags" / "fleet.py").write_text(DAG, encoding="utf-8")
-        for name in self.names:
+        for name in [*self.names, *((BROKEN, REFUSED, HOT) if self.is_troubled else ())]:
             self._client.create_logstore(PROJECT, self._logstore(name), ttl=7, shard_count=1)
             described |= {"name": name, "table": {**described["table"], "path": f"file://{self.table(name)}"}}
-            described["source"] |= {"project": PROJECT, "logstore": self._logstore(name)}
+            connection = REFUSED_CONNECTION if name == REFUSED else "sls_default"
+            described["source"] |= {"connection": connection, "project": PROJECT, "logstore": self._logstore(name)}
             file = self.folder / "dags" / "pipelines" / f"{name}.yaml"
             file.write_text(yaml.safe_dump(described, sort_keys=False), encoding="utf-8")
+
+    def sample(self) -> None:
+        """Notes the memory that all take, if it is time."""
+        now = time.monotonic()
+        if not self.memory or now >= self.memory[-1][0] + SAMPLE_SECONDS:
+            self.memory.append((now, memory(self.server.pid)))
+
+    def hot(self) -> Putter:
+        """Who puts for the pipeline with the hot shard."""
+        return Putter(self.server.connection(), PROJECT, self._logstore(HOT), 1, Rate.of_mb(HOT_MB))
 
     def table(self, name: str) -> Path:
         """The folder of a table."""
         return self.folder / "lake" / name
 
     def put(self, name: str) -> None:
-        """Puts logs for a pipeline, and waits for them from then on."""
+        """Puts logs for a pipeline, and waits for them from then on, unless it cannot read them."""
         items = [LogItem(int(time.time()), contents=pairs) for pairs in itertools.islice(self._events, LOGS)]
         self._client.put_logs(PutLogsRequest(PROJECT, self._logstore(name), "ad_events", "10.0.0.1", items))
         self.put_[name] += LOGS
+        if name == REFUSED or (name == BROKEN and self.put_[name] > LOGS):
+            return
         self.waiting.setdefault(name, []).append((self.put_[name], time.monotonic()))
 
     def look(self) -> None:
@@ -104,8 +126,14 @@ class Fleet:
         while self.waiting:
             if time.monotonic() > deadline:
                 raise SystemExit(f"after {seconds:.0f} s not read: {sorted(self.waiting)}")
-            time.sleep(0.5)
+            time.sleep(LOOK_SECONDS)
             self.look()
+
+    def until_rows(self, name: str) -> None:
+        """Waits until the ledger says that all rows of a pipeline are committed."""
+        self.waiting.setdefault(name, []).append((self.put_[name], time.monotonic()))
+        self.until_read(600)
+        del self.fresh[name]
 
     def differs(self) -> list[str]:
         """Pipelines whose tables do not hold each log once."""
@@ -117,6 +145,8 @@ class Fleet:
             ids = [value for batch in table.read() for value in batch.column("event_id").to_pylist()]
             if len(ids) != self.put_[name] or len(set(ids)) != len(ids):
                 found.append(f"{name}: {len(ids)} rows, {len(set(ids))} logs, {self.put_[name]} put")
+        if self.is_troubled and (rows := rows_of(self.table(HOT))) != self.put_[HOT]:
+            found.append(f"{HOT}: {rows} rows, {self.put_[HOT]} put")
         return found
 
     def _logstore(self, name: str) -> str:
@@ -124,14 +154,19 @@ class Fleet:
 
 
 @contextmanager
-def running(pipelines: int, folder: Path) -> Iterator[tuple[Fleet, LocalAirflow]]:
+def running(pipelines: int, is_troubled: bool, folder: Path) -> Iterator[tuple[Fleet, LocalAirflow]]:
     """Everything started, and two batches of each pipeline committed."""
     with LocalSls(folder / "sls") as server:
-        variables = {**variables_of(folder, server.connection()), IDLE: "600", "TMPDIR": str(folder)}
+        variables = {
+            **variables_of(folder, server.connection()),
+            IDLE: str(SESSION_IDLE_SECONDS),
+            "TMPDIR": str(folder),
+        }
+        variables |= refused(server.connection())
         described = json.loads(variables["AIRFLOW_CONN_SLSHUDI_LEDGER"])
         engine = open_engine(f"sqlite:///{described['schema']}")
         migrate(engine)
-        fleet = Fleet(server, Ledger(engine), folder, [f"p{number:03}" for number in range(pipelines)])
+        fleet = Fleet(server, Ledger(engine), folder, [f"p{number:03}" for number in range(pipelines)], is_troubled)
         variables.pop("AIRFLOW__SLSHUDI__PIPELINES_FOLDER", None)
         with LocalAirflow(folder / "airflow", folder / "dags", variables) as airflow:
             airflow.wait_for_dag("fleet")
@@ -140,6 +175,10 @@ def running(pipelines: int, folder: Path) -> Iterator[tuple[Fleet, LocalAirflow]
                 for name in fleet.names:
                     fleet.put(name)
                 fleet.until_read(WARM_SECONDS)
+            if is_troubled:
+                fleet.put(BROKEN)
+                fleet.until_read(WARM_SECONDS)
+                break_table(fleet.table(BROKEN))
             fleet.fresh.clear()
             yield fleet, airflow
         engine.dispose()
@@ -147,18 +186,52 @@ def running(pipelines: int, folder: Path) -> Iterator[tuple[Fleet, LocalAirflow]
 
 def measure(fleet: Fleet, news: int, minutes: int) -> None:
     """Puts news of so many pipelines each minute, in turn."""
-    turns = itertools.cycle(fleet.names)
+    turns, hot = itertools.cycle(fleet.names), fleet.hot()
+    if fleet.is_troubled:
+        hot.start()
     began = time.monotonic()
     for number in range(news * minutes):
         while time.monotonic() < began + number * 60 / news:
-            time.sleep(min(0.5, max(began + number * 60 / news - time.monotonic(), 0)))
+            time.sleep(min(LOOK_SECONDS, max(began + number * 60 / news - time.monotonic(), 0)))
             fleet.look()
+            fleet.sample()
         fleet.put(next(turns))
         if number % news == news - 1:
             done = sorted(seconds for all_ in fleet.fresh.values() for seconds in all_)
             late = f"worst {done[-1]:.0f} s" if done else ""
-            print(f"  minute {number // news + 1}: {len(done)} fresh, {late}", flush=True)
+            took = sum(fleet.memory[-1][1].values()) if fleet.memory else 0
+            print(f"  minute {number // news + 1}: {len(done)} fresh, {late}; {took:,.0f} MB", flush=True)
+            if fleet.is_troubled:
+                fleet.put(BROKEN)
+                fleet.put(REFUSED)
+    if fleet.is_troubled:
+        hot.stop()
+        fleet.put_[HOT] = hot.put * hot.rate.logs
+        fleet.until_rows(HOT)
     fleet.until_read(600)
+
+
+def until_ended(fleet: Fleet) -> float:
+    """Seconds until no session is left of those that nobody uses."""
+    began = time.monotonic()
+    while any(JVM in kind for kind in memory(fleet.server.pid)):
+        if time.monotonic() > began + 2 * SESSION_IDLE_SECONDS:
+            raise SystemExit(f"a session is there after {2 * SESSION_IDLE_SECONDS} s without a batch")
+        time.sleep(LOOK_SECONDS)
+    return time.monotonic() - began
+
+
+def left() -> list[str]:
+    """The processes below this one."""
+    return [" ".join(process.cmdline())[:120] for process in psutil.Process().children(recursive=True)]
+
+
+def draw(path: Path, title: str, taken: list[tuple[float, Counter[str]]]) -> None:
+    """Memory over time, by kind."""
+    began, kinds = taken[0][0], sorted({kind for _, found in taken for kind in found})
+    lines = [Line("all", [((at - began) / 60, sum(found.values())) for at, found in taken])]
+    lines += [Line(kind, [((at - began) / 60, found[kind]) for at, found in taken]) for kind in kinds]
+    plot(path, title, "minutes", [Panel(f"{line.name}, MB", [line]) for line in lines])
 
 
 def main() -> int:
@@ -167,35 +240,49 @@ def main() -> int:
     parser.add_argument("--pipelines", type=int, default=100)
     parser.add_argument("--news", type=int, default=10, help="pipelines with news each minute (default: %(default)s)")
     parser.add_argument("--minutes", type=int, default=20)
+    parser.add_argument("--troubled", action="store_true", help="put three pipelines beside that must change nothing")
+    parser.add_argument("--plot", type=Path, help="draw the memory that was taken, as SVG")
     parser.add_argument("--json", type=Path, help="write every figure to this file")
     given = parser.parse_args()
     adopt_orphans()
     with tempfile.TemporaryDirectory(prefix="slshudi-fleet-", ignore_cleanup_errors=True) as folder:
         try:
-            with running(given.pipelines, Path(folder)) as (fleet, airflow):
+            with running(given.pipelines, given.troubled, Path(folder)) as (fleet, airflow):
                 before, began = used(fleet.server.pid), time.monotonic()
                 measure(fleet, given.news, given.minutes)
                 spent, span = used(fleet.server.pid), time.monotonic() - began
                 spent.subtract(before)
                 airflow.pause("fleet", True)
                 idle = Idle(fleet.server.pid, IDLE_SECONDS)
+                ended = until_ended(fleet)
                 differ = fleet.differs()
+            there = left()
         finally:
             for process in psutil.Process().children(recursive=True):
                 process.kill()
     done = sorted(seconds for all_ in fleet.fresh.values() for seconds in all_)
     worst = {name: max(seconds) for name, seconds in fleet.fresh.items()}
     if given.json is not None:
-        given.json.write_text(json.dumps({"fresh": fleet.fresh, "cpu": spent, "seconds": span}), encoding="utf-8")
+        given.json.write_text(
+            json.dumps({"fresh": fleet.fresh, "memory": fleet.memory, "cpu": spent}), encoding="utf-8"
+        )
     for kind, seconds in sorted(spent.items()):
         print(f"  CPU a minute, {kind:<24}{seconds / span * 60:6.2f} s (idle {idle.rates.get(kind, 0) * 60:.2f} s)")
     print(f"  CPU a minute, {'all':<24}{sum(spent.values()) / span * 60:6.2f} s of {psutil.cpu_count() * 60}")
-    for line in differ:
+    third = max(1, len(fleet.memory) // 3)
+    parts = [
+        sum(sum(found.values()) for _, found in part) / third for part in (fleet.memory[:third], fleet.memory[-third:])
+    ]
+    print(f"  memory: {parts[0]:,.0f} MB in the first third, {parts[1]:,.0f} MB in the last")
+    print(f"  sessions ended {ended:.0f} s after the last batch; {len(there)} processes after Airflow stopped")
+    for line in [*differ, *there]:
         print(f"  {line}")
+    if given.plot is not None:
+        draw(given.plot, f"{given.pipelines} pipelines, {given.news} with news each minute", fleet.memory)
     print(f"{len(done)} batches of {len(worst)} pipelines, {len(differ)} tables that do not hold each log once")
     half, most = done[len(done) // 2], done[min(len(done) - 1, len(done) * 99 // 100)]
     print(f"freshness: median {half:.0f} s, 99 % within {most:.0f} s, worst {done[-1]:.0f} s (bar {BAR_SECONDS:.0f} s)")
-    return 1 if differ or most > BAR_SECONDS else 0
+    return 1 if differ or there or most > BAR_SECONDS else 0
 
 
 if __name__ == "__main__":

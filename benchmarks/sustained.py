@@ -13,25 +13,21 @@ At the end the rows are counted as the demo's proof counts them. The last line i
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import sys
 import tempfile
-import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import lz4.block
 import psutil
-from aliyun.log.log_logs_raw_pb2 import LogGroupRaw
-from cpu import used
+from rate import Putter, Rate
+from usage import JVM, memory, used
 
 from airflow_provider_slshudi.demo.airflow import LocalAirflow
-from airflow_provider_slshudi.demo.events import ad_events
 from airflow_provider_slshudi.demo.example import DAGS, PIPELINE, write_example
 from airflow_provider_slshudi.demo.proof import prove
 from airflow_provider_slshudi.demo.put import sdk_client
@@ -45,8 +41,6 @@ from airflow_provider_slshudi.spark.resident import IDLE
 from tests.soak.plot import Line, Panel, plot
 
 SHARDS = 4
-PUTS_A_SECOND, MOST_LOGS = 10.0, 1000
-POOL = 24
 WARM_SECONDS, LEFT_SECONDS = 60.0, 600.0
 LOOK_SECONDS, SAMPLE_SECONDS = 0.1, 5.0
 FLEET = f"""
@@ -64,36 +58,6 @@ BARS = {"logs": (5.0, 12.0), "mb": (float("inf"), 30.0)}
 
 
 @dataclass
-class Rate:
-    """Log groups of one size: `body` is each compressed, `size` its raw bytes on average."""
-
-    logs: int
-    bodies: list[tuple[bytes, int]]
-    a_second: float
-
-    @classmethod
-    def of(cls, logs_a_second: float) -> Rate:
-        """Groups of at most a thousand logs, of which at least ten are put a second."""
-        logs = max(1, min(MOST_LOGS, round(logs_a_second / PUTS_A_SECOND)))
-        events = ad_events(1, int(time.time() * 1000))
-        bodies = []
-        for _ in range(POOL):
-            group = LogGroupRaw(Topic="ad_events", Source="10.0.0.1")
-            for contents in itertools.islice(events, logs):
-                log = group.Logs.add(Time=int(time.time()))
-                for key, value in contents:
-                    log.Contents.add(Key=key, Value=value.encode())
-            raw = group.SerializeToString()
-            bodies.append((lz4.block.compress(raw, store_size=False), len(raw)))
-        return cls(logs, bodies, logs_a_second / logs)
-
-    @property
-    def size(self) -> float:
-        """Raw bytes of a group."""
-        return sum(size for _, size in self.bodies) / len(self.bodies)
-
-
-@dataclass
 class Seen:
     """What was looked at together, `at` seconds after the counting began; `cores` is what the machine used since the
     look before, less the log service and this process."""
@@ -101,7 +65,7 @@ class Seen:
     at: float
     lag: float
     cores: float
-    memory: dict[str, float]
+    memory: Counter[str]
     files: int
     commits: int
 
@@ -113,37 +77,22 @@ class Stream:
     work: Work
     server: LocalSls
     rate: Rate
-    put_: int = 0
-    late: float = 0.0
     fresh: list[tuple[float, float]] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
-    fault: BaseException | None = None
 
     def __post_init__(self) -> None:
-        source = self.work.pipeline.source
-        self._client = sdk_client(self.server.connection())
-        self._project, self._logstore = source.project, str(source.logstore)
-        self._client.create_project(self._project, "benchmark")
-        self._client.create_logstore(self._project, self._logstore, ttl=7, shard_count=SHARDS)
+        source, given = self.work.pipeline.source, self.server.connection()
+        client, where = sdk_client(given), (source.project, str(source.logstore))
+        client.create_project(source.project, "benchmark")
+        client.create_logstore(*where, ttl=7, shard_count=SHARDS)
         self._waiting = [deque[tuple[int, float]]() for _ in range(SHARDS)]
         self._known: set[str] = set()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.putter = Putter(given, *where, SHARDS, self.rate, self._acknowledged)
 
     def start(self) -> None:
         """Begins to put."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Puts no more."""
-        self._stopped.set()
-        self._thread.join()
-        self.check()
-
-    def check(self) -> None:
-        """Raises what ended the thread."""
-        if self.fault is not None:
-            raise self.fault
+        self._first = [self.work.connect().end(shard) for shard in range(SHARDS)]
+        self.putter.start()
 
     @property
     def unread(self) -> int:
@@ -173,35 +122,8 @@ class Stream:
         """How many were found."""
         return len(self._known)
 
-    def _run(self) -> None:
-        try:
-            began, first = time.monotonic(), [self._end(shard) for shard in range(SHARDS)]
-            for number in itertools.count():
-                due = began + number / self.rate.a_second
-                if self._stopped.wait(max(due - time.monotonic(), 0)):
-                    return
-                self.late = max(self.late, time.monotonic() - due)
-                shard = number % SHARDS
-                self._put(shard, self.rate.bodies[number % len(self.rate.bodies)])
-                self._waiting[shard].append((first[shard] + number // SHARDS, time.monotonic()))
-                self.put_ += 1
-        except BaseException as error:
-            self.fault = error
-
-    def _end(self, shard: int) -> int:
-        """The cursor that the shard's next group gets."""
-        return self.work.connect().end(shard)
-
-    def _put(self, shard: int, body: tuple[bytes, int]) -> None:
-        """As the SDK's `put_logs` does with a hash key, which makes a group of Python's objects each time."""
-        headers = {
-            "x-log-bodyrawsize": str(body[1]),
-            "Content-Type": "application/x-protobuf",
-            "x-log-compresstype": "lz4",
-        }
-        key = f"{((2 * shard + 1) << 127) // SHARDS:032x}"
-        resource = f"/logstores/{self._logstore}/shards/route"
-        self._client._send("POST", self._project, body[0], resource, {"key": key}, headers)
+    def _acknowledged(self, shard: int, number: int) -> None:
+        self._waiting[shard].append((self._first[shard] + number, time.monotonic()))
 
 
 class Samples:
@@ -222,12 +144,13 @@ class Samples:
         self._before, self._last = taken, now
         folder = Path(self._stream.work.storage.uri.removeprefix("file://"))
         files = sum(1 for _ in folder.rglob("*.parquet"))
-        memory = _memory(self._stream.server.pid)
-        stream = self._stream
-        stream.seen.append(Seen(now - self._began, stream.lag, cores, memory, files, stream.commits()))
+        stream, taken_by = self._stream, Counter[str]()
+        for kind, size in memory(stream.server.pid).items():
+            taken_by["JVM" if JVM in kind else "Python"] += size
+        stream.seen.append(Seen(now - self._began, stream.lag, cores, taken_by, files, stream.commits()))
         print(
             f"  {now - self._began:5.0f} s: {stream.lag:5.1f} s behind, {stream.commits()} commits, "
-            f"{cores:.2f} cores, {sum(memory.values()):,.0f} MB",
+            f"{cores:.2f} cores, {sum(taken_by.values()):,.0f} MB",
             flush=True,
         )
 
@@ -243,25 +166,11 @@ class Samples:
         return float(taken - sum(sum(process.cpu_times()[:2]) for process in others))
 
 
-def _memory(leave_out: int) -> dict[str, float]:
-    """MB by kind of process; pages that several share count in parts (PSS)."""
-    found = {"JVM": 0.0, "Python": 0.0}
-    for process in psutil.Process().children(recursive=True):
-        if process.pid == leave_out:
-            continue
-        try:
-            kind = "JVM" if "java" in process.name() else "Python"
-            found[kind] += process.memory_full_info().pss / 1e6
-        except psutil.Error:
-            continue
-    return found
-
-
 def until(what: str, seen: Callable[[], bool], stream: Stream, seconds: float) -> None:
     """Looks until something is so; ends the run if it does not come."""
     deadline = time.monotonic() + seconds
     while not seen():
-        stream.check()
+        stream.putter.check()
         if time.monotonic() > deadline:
             raise SystemExit(f"not within {seconds:.0f} s: {what}; {stream.unread} groups unread")
         stream.look()
@@ -288,15 +197,15 @@ def measure(rate: Rate, minutes: float, folder: Path, is_tail: bool) -> tuple[St
             stream.fresh.clear()
             samples, end = Samples(stream), time.monotonic() + minutes * 60
             while time.monotonic() < end:
-                stream.check()
+                stream.putter.check()
                 stream.look()
                 samples.take()
                 time.sleep(LOOK_SECONDS)
             kinds = samples.by_kind()
-            stream.stop()
+            stream.putter.stop()
             until("all that was put", lambda: not stream.unread, stream, LEFT_SECONDS)
             airflow.pause(dag, True)
-        proof = prove(work, stream.put_ * rate.logs)
+        proof = prove(work, stream.putter.put * rate.logs)
         print(f"  {proof}")
         return stream, kinds, proof.holds
 
@@ -340,7 +249,7 @@ def report(stream: Stream, kinds: dict[str, float], told: str, bars: tuple[float
     print(f"  memory: {first:,.0f} MB in the first third, {last:,.0f} MB in the last")
     minutes = (stream.seen[-1].at - stream.seen[0].at) / 60
     print(f"  {(stream.seen[-1].commits - stream.seen[0].commits) / minutes:.1f} commits a minute")
-    print(f"  puts were up to {stream.late:.1f} s late")
+    print(f"  puts were up to {stream.putter.late:.1f} s late")
     done = sorted(seconds for _, seconds in stream.fresh)
     half, most = quantile(done, 0.5), quantile(done, 0.99)
     print(
@@ -362,10 +271,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write every figure to this file")
     given = parser.parse_args()
     adopt_orphans()
-    rate = Rate.of(given.logs)
-    if given.mb is not None:
-        per_log = rate.size / rate.logs
-        rate = Rate.of(given.mb * 1e6 / per_log)
+    rate = Rate.of(given.logs) if given.mb is None else Rate.of_mb(given.mb)
     told = f"{rate.a_second * rate.logs:,.0f} logs/s, {rate.a_second * rate.size / 1e6:.2f} MB/s"
     print(f"{told}: {rate.a_second:.1f} groups of {rate.logs} logs a second into {SHARDS} shards", flush=True)
     with tempfile.TemporaryDirectory(prefix="slshudi-sustained-", ignore_cleanup_errors=True) as folder:

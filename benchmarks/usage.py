@@ -1,9 +1,10 @@
-"""CPU seconds of all processes below this one, by what they are."""
+"""CPU seconds and memory of all processes below this one, by what they are."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 
 import psutil
@@ -24,6 +25,7 @@ KINDS = {
 }
 """What a process is, by a part of its command line; in this order. What is none of these is what started it."""
 OTHER = "other"
+JVM = ", JVM"
 
 
 def used(leave_out: int) -> Counter[str]:
@@ -32,21 +34,39 @@ def used(leave_out: int) -> Counter[str]:
     `leave_out` is the process id of who is no part of it, with all below it.
     """
     found = Counter[str]()
-
-    def add(process: psutil.Process, inherited: str) -> None:
-        if process.pid == leave_out:
-            return
+    for process, kind in _below(psutil.Process(), OTHER, leave_out):
         with suppress(psutil.NoSuchProcess):
-            words, times, children = " ".join(process.cmdline()), process.cpu_times(), process.children()
-            kind = next((kind for part, kind in KINDS.items() if part in words), inherited)
-            kind = f"{kind}, JVM" if "/java" in words.partition(" ")[0] else kind
+            times = process.cpu_times()
             found[kind] += times.user + times.system + times.children_user + times.children_system
-            for child in children:
-                add(child, kind)
-
-    for child in psutil.Process().children():
-        add(child, OTHER)
     return found
+
+
+def memory(leave_out: int) -> Counter[str]:
+    """MB by kind; pages that several processes share count in parts (PSS). `leave_out` as for `used`."""
+    found = Counter[str]()
+    for process, kind in _below(psutil.Process(), OTHER, leave_out):
+        with suppress(psutil.Error):
+            found[kind] += process.memory_full_info().pss / 1e6
+    return found
+
+
+def _below(process: psutil.Process, inherited: str, leave_out: int) -> Iterator[tuple[psutil.Process, str]]:
+    """All processes below one, each with its kind; those that end meanwhile are left out."""
+    try:
+        children = process.children()
+    except psutil.NoSuchProcess:
+        return
+    for child in children:
+        if child.pid == leave_out:
+            continue
+        try:
+            words = " ".join(child.cmdline())
+        except psutil.Error:
+            continue
+        kind = next((kind for part, kind in KINDS.items() if part in words), inherited)
+        kind = f"{kind}{JVM}" if "/java" in words.partition(" ")[0] and JVM not in kind else kind
+        yield child, kind
+        yield from _below(child, kind, leave_out)
 
 
 class Idle:
