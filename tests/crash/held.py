@@ -17,9 +17,7 @@ import psutil
 from airflow_provider_slshudi.points import FOLDER, Point
 from airflow_provider_slshudi.spark.launch import APPLICATION
 from tests.crash.cases import Victim
-
-REACH_SECONDS = 90.0
-END_SECONDS = 90.0
+from tests.waiting import LONGEST_SECONDS
 
 
 class NotAsPlanned(Exception):
@@ -41,7 +39,7 @@ class Holds:
         """The process that waits at the point."""
         return next((int(file.name.rpartition(".")[2]) for file in self.folder.glob(f"{point.value}.*")), None)
 
-    def wait(self, point: Point, child: subprocess.Popen[bytes] | None = None, seconds: float = REACH_SECONDS) -> int:
+    def wait(self, point: Point, child: subprocess.Popen[bytes] | None = None, seconds: float = LONGEST_SECONDS) -> int:
         """Waits until somebody is held at the point; gives the process id."""
         deadline = time.monotonic() + seconds
         while (pid := self.claimed(point)) is None:
@@ -91,7 +89,7 @@ class HeldStep:
             return tree[0]
         return victim_of(victim, held, tree)
 
-    def wait(self, seconds: float = END_SECONDS) -> int:
+    def wait(self, seconds: float = LONGEST_SECONDS) -> int:
         """Waits until the step and everything that it started have ended; gives its exit code.
 
         Raises:
@@ -101,7 +99,7 @@ class HeldStep:
             code = self.child.wait(seconds)
         except subprocess.TimeoutExpired:
             raise NotAsPlanned(f"the step does not end: {self.last_words()}") from None
-        _, alive = psutil.wait_procs(self._seen, timeout=END_SECONDS)
+        _, alive = psutil.wait_procs(self._seen, timeout=LONGEST_SECONDS)
         if alive:
             raise NotAsPlanned(f"outlives its task process: {[arguments_of(process)[:6] for process in alive]}")
         return code

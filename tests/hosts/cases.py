@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 TIMES = {"COMMIT_SECONDS": 40.0, "LEASE_SECONDS": 43.0}
 """Long enough for a driver to start on a busy machine; the lease ends a moment after it."""
 _AGAIN_SECONDS, _TRIES = 5.0, 40
-_REACH_SECONDS, _END_SECONDS = 240.0, 400.0
+_END_SECONDS = 400.0
 
 
 class Trouble(str, Enum):
@@ -177,7 +177,7 @@ def run_case(made: World, case: Case) -> str:
         step = two.start(two.first, [case.step.value], transaction, points=holds.folder)
         try:
             try:
-                holds.wait(case.point, step.child, _REACH_SECONDS)
+                holds.wait(case.point, step.child)
             except NotAsPlanned as error:
                 raise NotAsPlanned(f"{error}: {step.last_words()}") from error
             _befalls(case.trouble, two.first)

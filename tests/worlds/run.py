@@ -29,7 +29,6 @@ from tests.worlds.host import END_SECONDS, Away, Told
 from tests.worlds.place import DAY_SECONDS, LOGSTORE, OTHER, Line, Places
 from tests.worlds.step import carry_out
 
-REACH_SECONDS = 240.0
 _SHORT = {"COMMIT_SECONDS": 10.0, "LEASE_SECONDS": 12.0}
 """Of who stands still, or is in a container whose processes nobody can ask after: others wait for the lease's end."""
 IN_THE_LEDGER = (Point.COMMIT_HALF, Point.RECORD_HALF)
@@ -289,7 +288,7 @@ class _World:
     def _at_point(self, away: Away, point: Point) -> Told:
         drawn = self.drawn
         try:
-            held = self.holds.wait(point, away.child, REACH_SECONDS)
+            held = self.holds.wait(point, away.child)
         except NotAsPlanned as error:
             if away.child.poll() is None:
                 raise
