@@ -392,7 +392,17 @@ def test_a_key_given_twice_is_refused() -> None:
     assert "line 4: source.project is given twice" in str(refused(SMALL.replace("logstore", "project")))
 
 
-@pytest.mark.parametrize(("text", "told"), [("a: [1", "is no YAML"), ("- 1", "a mapping"), ("", "a mapping")])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: [1", "is no YAML"),
+        ("- 1", "a mapping"),
+        ("", "a mapping"),
+        ("a: &x [*x]", "refers to itself"),
+        ("name: 2001-99-99", "is no YAML: month must be in 1..12"),
+        ("? {}\n: 1", "line 1, column 3 is no YAML: found unhashable key"),
+    ],
+)
 def test_what_is_no_pipeline_at_all(text: str, told: str) -> None:
     assert told in str(refused(text))
 
