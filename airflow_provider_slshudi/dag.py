@@ -23,6 +23,7 @@ from airflow_provider_slshudi.assets import settled_alias, table_asset
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.values import every
 from airflow_provider_slshudi.notes.acts import Act
+from airflow_provider_slshudi.notes.fleet import BATCH
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
 from airflow_provider_slshudi.operators.catalog import SlsHudiSyncOperator
 from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiLookOperator
@@ -129,11 +130,11 @@ def fleet_dag(pipelines: Sequence[str], name: str = "fleet", **dag_kwargs: Any) 
             task_id="look", pipelines=names, wait=wait, doc_md=doc_md.of_fleets_task("look", _named(owner))
         )
         batch = SlsHudiBatchOperator.partial(
-            task_id="batch",
+            task_id=BATCH,
             retries=0,
             map_index_template="{{ task.called }}",
             outlets=[AssetAlias(f"hudi_{name}_settled")],
-            doc_md=doc_md.of_fleets_task("batch", _named(owner)),
+            doc_md=doc_md.of_fleets_task(BATCH, _named(owner)),
         )
         batch.expand(pipeline=look.output)
     return dag

@@ -20,11 +20,11 @@ from airflow_provider_slshudi.exceptions import (
     Fenced,
     JobFailed,
     SlsHudiError,
-    TailUnderWay,
     TerminalError,
     TransientError,
 )
 from airflow_provider_slshudi.links import PipelineLink, SparkLink, TransactionLink
+from airflow_provider_slshudi.notes.fleet import SYNC
 from airflow_provider_slshudi.operators.base import (
     LOOK_WAIT_SECONDS,
     PipelineOperator,
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
 _LOOKS_AT_ONCE = 8
 _REST = timedelta(minutes=1)
-SYNC = "sync"
-"""The step under which troubles of a catalog are kept, as of the tail's own task."""
 
 
 class SlsHudiLookOperator(BaseOperator):
@@ -98,7 +96,7 @@ class SlsHudiLookOperator(BaseOperator):
     def _found(self, works: Works, ended: Ended, context: Context) -> tuple[list[str], list[Work]]:
         """All pipelines that have something to do, the most urgent first; and those whose next log is news.
 
-        Where a run follows the one before at once, one in trouble rests for a minute.
+        Where a run follows the one before at once, one in trouble rests for a minute, and is not asked.
         """
         from airflow_provider_slshudi.protocol.news import News
 
@@ -112,7 +110,7 @@ class SlsHudiLookOperator(BaseOperator):
                 if seen is None:
                     watched.append(work)
                 return seen
-            except TailUnderWay as error:
+            except BatchUnderWay as error:
                 self.log.info("%s", error)
                 return None
             except SlsHudiError as error:
@@ -121,11 +119,11 @@ class SlsHudiLookOperator(BaseOperator):
                 self.log.exception("%s cannot be looked at", name)
             return News()
 
-        with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="slshudi-look") as pool:
-            found = dict(zip(self.pipelines, pool.map(look, self.pipelines), strict=True))
         resting = _resting(works.ledger, context["dag_run"].dag_id) if self.wait else set()
-        urgent = sorted((seen, name) for name, seen in found.items() if seen is not None)
-        return [name for _, name in urgent if settings.stem(name) not in resting], watched
+        asked = [name for name in self.pipelines if settings.stem(name) not in resting]
+        with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="slshudi-look") as pool:
+            found = dict(zip(asked, pool.map(look, asked), strict=True))
+        return [name for _, name in sorted((seen, name) for name, seen in found.items() if seen is not None)], watched
 
     def _look(self, work: Work, ended: Ended) -> News | None:
         from airflow_provider_slshudi.protocol.news import news
@@ -250,11 +248,13 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
 
     def _decide(self, work: Work, planned: Transaction, context: Context) -> None:
         """Settles once more: what is left of this very run is this task's, unless the task was started twice."""
+        from airflow_provider_slshudi.protocol.news import let_go
         from airflow_provider_slshudi.protocol.settle import settle
 
         try:
             if work.ledger.get(planned.id).token != planned.token:
                 return
+            let_go(work)
             for item in settle(work, run_ended(context["ti"]), LOOK_WAIT_SECONDS):
                 self.log.warning("transaction %s: %s", item.transaction, item.decision.value)
         except Exception as error:
@@ -263,8 +263,10 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
 
 def _resting(ledger: Ledger, dag_id: str) -> set[str]:
     """Pipelines that this DAG found in trouble a moment ago."""
-    since = ledger.now() - _REST
-    return {trouble.pipeline for trouble in ledger.troubles() if trouble.dag_id == dag_id and trouble.at > since}
+    now = ledger.now()
+    # What is yet to come was told by a clock that was ahead.
+    near = (trouble for trouble in ledger.troubles() if timedelta() <= now - trouble.at < _REST)
+    return {trouble.pipeline for trouble in near if trouble.dag_id == dag_id}
 
 
 def _require_name(work: Work, pipeline: str) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
 from airflow_provider_slshudi.exceptions import LeaseHeld, SlsHudiError, TransientError
 from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.notes.fleet import STEPS
 from airflow_provider_slshudi.protocol import plan
 from airflow_provider_slshudi.protocol.claims import claims
-from airflow_provider_slshudi.protocol.dangling import Ended, is_quiet
-from airflow_provider_slshudi.protocol.settle import require_turn
+from airflow_provider_slshudi.protocol.dangling import Ended
+from airflow_provider_slshudi.protocol.settle import dangling, require_alone, require_turn
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.sls.fanout import ask_each
 
@@ -50,13 +52,14 @@ def news(work: Work, ended: Ended) -> News | None:
     table nobody has looked at for `SETTLED_EACH`, has something to do.
 
     Raises:
-        TailUnderWay: another run of this DAG works on the pipeline's batch.
+        BatchUnderWay: another run of this DAG works on the pipeline's batch; or any other, where batches upsert.
         SlsHudiError: the service or the ledger refuses, or does not answer.
     """
     require_turn(work)
     name, ledger = work.pipeline.name, work.ledger
-    if any(live.dag_id == work.run.dag_id or is_quiet(ledger, live) for live in ledger.live(name)):
+    if dangling(work, ended):
         return LEFT
+    require_alone(work)
     try:
         has_news = plan.has_news(work)
     except LeaseHeld:
@@ -69,7 +72,9 @@ def news(work: Work, ended: Ended) -> News | None:
     seen = ledger.seen_timeline(name)
     # What is yet to come was seen by a clock that was ahead.
     is_due = seen is None or not timedelta() <= ledger.now() - seen.at <= SETTLED_EACH
-    is_in_trouble = any(trouble.dag_id == work.run.dag_id for trouble in ledger.troubles(name))
+    troubles = [trouble for trouble in ledger.troubles(name) if trouble.dag_id == work.run.dag_id]
+    # What a tail of that name left in other steps no task of a fleet ends.
+    is_in_trouble = any(trouble.step in STEPS for trouble in troubles)
     if not (has_news or is_due or is_in_trouble) or not _is_ours(work, ended):
         return None
     last, kept = next(iter(ledger.sightings(name, 1)), None), ledger.retention_seen(name)
@@ -84,33 +89,44 @@ def _is_ours(work: Work, ended: Ended) -> bool:
     return newest is None or claims(work, newest.id, _NEXT, _CLAIM, ended)
 
 
+def let_go(work: Work) -> None:
+    """Ends what this run claimed: others may take the same logs, although it goes on with other pipelines."""
+    newest = next(iter(work.ledger.last(work.pipeline.name, 1, State.COMMITTED)), None)
+    if newest is not None:
+        work.ledger.claim(work.pipeline.name, newest.id, _NEXT, "", timedelta.max, instead=str(work.run))
+
+
 def await_news(works: Sequence[Work], seconds: float) -> None:
     """Waits until a shard has logs that no look has seen, or for so many seconds.
 
     Keeps nothing and holds no lease; asks for the shards' ends at most ten times a second. It does not see what else
-    is news: look again before long.
+    is news: look again before long. A pipeline that cannot be asked is left to the next look, which says why.
     """
     until = time.monotonic() + seconds
-    try:
-        watched = [_Watched(work) for work in works]
-        pause = max(_LEAST_SECONDS, _END_SECONDS * sum(len(item.ends) for item in watched))
-        while (left := until - time.monotonic()) > 0:
-            # First: what the look before could not take, for somebody had the lease, is there still.
-            time.sleep(min(left, pause))
-            if any(item.has_grown() for item in watched):
-                return
-    except SlsHudiError:
-        # The next look says why; it is soon enough.
-        time.sleep(max(until - time.monotonic(), 0.0))
+    watched = [_Watched(work) for work in works]
+    pause = max(_LEAST_SECONDS, _END_SECONDS * sum(len(item.ends) for item in watched))
+    while (left := until - time.monotonic()) > 0:
+        # First: what the look before could not take, for somebody had the lease, is there still.
+        time.sleep(min(left, pause))
+        if any(item.has_grown() for item in watched):
+            return
 
 
 class _Watched:
-    """The open shards of a logstore, and their ends as the last look kept them."""
+    """The open shards of a logstore, and their ends as the last look kept them; none once they cannot be asked."""
 
     def __init__(self, work: Work) -> None:
-        self._service, shards = work.connect(), work.ledger.shards(work.pipeline.name)
-        self.ends = {shard.id: shard.end for shard in shards if shard.status == "readwrite"}
+        self.ends: dict[int, int | None] = {}
+        with suppress(SlsHudiError):
+            self._service, shards = work.connect(), work.ledger.shards(work.pipeline.name)
+            self.ends = {shard.id: shard.end for shard in shards if shard.status == "readwrite"}
 
     def has_grown(self) -> bool:
         """Whether a shard has another end."""
-        return any(end != self.ends[id_] for id_, end in ask_each(self._service.end_if_there, self.ends).items())
+        if not self.ends:
+            return False
+        try:
+            return any(end != self.ends[id_] for id_, end in ask_each(self._service.end_if_there, self.ends).items())
+        except SlsHudiError:
+            self.ends = {}
+            return False

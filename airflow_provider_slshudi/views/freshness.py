@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -20,6 +20,8 @@ _NEAR = 0.7
 """What is read at such a part of a limit is held up by it."""
 _HOT = 2.0
 """A shard is hot that has so many times as much as any other."""
+_LONG = 2.0
+"""Logs waited for the batch before where that one took so many times as long as their own."""
 _RESERVE = 3
 """A promise holds where a batch takes a third of it: one begins a third later at most, and a third is left."""
 
@@ -71,40 +73,67 @@ def _visible(batch: Transaction) -> datetime:
     return at if batch.created <= at <= batch.changed else batch.changed
 
 
-def late(ledger: Ledger, past: Iterable[Past]) -> str:
+def newest(past: Sequence[Past]) -> Freshness | None:
+    """Of the tail's newest committed batch among these, newest first; None if there is none, or it is not known."""
+    done = next(iter(_committed(past)), None)
+    return None if done is None else freshness_of(past[done].transaction, past[done].events)
+
+
+def late(ledger: Ledger, past: Sequence[Past]) -> str:
     """Why the tail's newest committed batch among these, newest first, was late; empty if it was not."""
-    tails = [item for item in past if (item.transaction.kind, item.transaction.state) == (Kind.TAIL, State.COMMITTED)]
-    found = freshness_of(tails[0].transaction, tails[0].events) if tails else None
+    found = newest(past)
     if found is None or not found.is_late:
         return ""
-    batch = tails[0].transaction
-    since = tails[1].transaction.changed if len(tails) > 1 else None
-    pause = found.waited if since is None else max((batch.created - since).total_seconds(), 0.0)
-    return f"batch {batch.id}: {why_late(batch, found, ledger.totals(batch.id), pause)}"
+    at = next(_committed(past))
+    batch = past[at].transaction
+    before = next((item.transaction for item in past[at + 1 :] if item.transaction.kind is Kind.TAIL), None)
+    return f"batch {batch.id}: {why_late(batch, found, ledger.totals(batch.id), before)}"
 
 
-def why_late(batch: Transaction, found: Freshness, totals: Iterable[RangeTotals], pause: float) -> str:
+def _committed(past: Sequence[Past]) -> Iterator[int]:
+    """Where the tail's committed batches are among these."""
+    wanted = Kind.TAIL, State.COMMITTED
+    return (at for at, item in enumerate(past) if (item.transaction.kind, item.transaction.state) == wanted)
+
+
+def why_late(batch: Transaction, found: Freshness, totals: Iterable[RangeTotals], before: Transaction | None) -> str:
     """What took most of the time of a batch that was late, and what would have it in time.
 
-    `pause` is the time, in seconds, between the batch before and this one.
+    `before` is the tail's batch before this one, if that is known.
     """
     took = found.seconds - found.waited
     told = f"its logs were visible after up to {span(found.seconds)}, {span(found.promised)} are promised"
     if batch.token > 1:
-        return f"{told}. Its task died, and a later run decided it"
-    if min(pause, found.waited) > took:
-        return (
-            f"{told}. {span(min(pause, found.waited))} of that passed before its run began. Look whether the DAG was "
-            "paused, and whether Airflow has free slots of workers and pools"
-        )
+        return f"{told}. Its task died, and another one decided it"
+    if found.waited > took and (why := _why_it_waited(batch, found.waited, took, before)):
+        return f"{told}. {why}"
     reading = float((batch.manifest or {}).get("seconds") or 0.0)
     if reading < took / 2:
         return (
             f"{told}. {span(took - reading)} went to what a batch costs whatever its size: starting tasks, starting "
-            "Spark, commits. Give Airflow's and Spark's machines more cores, let the process that stays serve the "
-            f"batches (SLSHUDI_RESIDENT_SECONDS), or promise {span(_RESERVE * took)}"
+            "Spark, commits. Give Airflow's and Spark's machines more cores, or let the process that stays serve the "
+            "batches (SLSHUDI_RESIDENT_SECONDS)"
+            + (f"; or promise {span(_RESERVE * took)}" if _RESERVE * took > (found.promised or 0.0) else "")
         )
     return f"{told}. {span(reading)} went to reading and writing {_slow(batch, found, totals, reading)}"
+
+
+def _why_it_waited(batch: Transaction, waited: float, took: float, before: Transaction | None) -> str:
+    """Why a batch that itself took less began late; empty where that is not known."""
+    if before is None:
+        return f"No batch of the tail came shortly before it: {span(waited)} of that are from before its run began"
+    if before.state is State.ABORTED:
+        return f"Batch {before.id} before it failed, and its logs were read anew: its page says why"
+    pause = (batch.created - before.changed).total_seconds()
+    if min(pause, waited) > took:
+        return (
+            f"{span(min(pause, waited))} of that passed before its run began. Look whether the DAG was paused, and "
+            "whether Airflow has free slots of workers and pools"
+        )
+    busy = (before.changed - before.created).total_seconds()
+    if busy > _LONG * took:
+        return f"{span(min(busy, waited))} of that passed while batch {before.id} was worked on: its page says on what"
+    return ""
 
 
 def _slow(batch: Transaction, found: Freshness, totals: Iterable[RangeTotals], reading: float) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Past
 from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.views.freshness import NEWEST, freshness_of
+from airflow_provider_slshudi.views.freshness import NEWEST, newest
 from airflow_provider_slshudi.views.history import batches
 from airflow_provider_slshudi.views.standing import Need, PipelineView, pipelines
 
@@ -87,9 +87,8 @@ def _of(ledger: Ledger, view: PipelineView) -> Iterator[Metric]:
         yield from _batch(ledger, pipeline, last)
 
 
-def _fresh(past: Iterable[Past], pipeline: dict[str, str]) -> Iterator[Metric]:
-    known = (freshness_of(item.transaction, item.events) for item in past)
-    found = next((fresh for fresh in known if fresh is not None), None)
+def _fresh(past: Sequence[Past], pipeline: dict[str, str]) -> Iterator[Metric]:
+    found = newest(past)
     if found is not None:
         yield Metric("last_batch_freshness_seconds", pipeline, found.seconds)
         if found.promised is not None:

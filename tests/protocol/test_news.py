@@ -10,14 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_slshudi.exceptions import PipelineConflict, SourceRefused, SourceUnavailable, TailUnderWay
-from airflow_provider_slshudi.ledger.engine import migrate, open_engine
+from airflow_provider_slshudi.exceptions import (
+    BatchUnderWay,
+    PipelineConflict,
+    SourceRefused,
+    SourceUnavailable,
+    TailUnderWay,
+)
+from airflow_provider_slshudi.ledger.engine import migrate, now, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import GONE
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.protocol import news as news_module
 from airflow_provider_slshudi.protocol import plan
-from airflow_provider_slshudi.protocol.news import LEFT, News, await_news, news
+from airflow_provider_slshudi.protocol.news import LEFT, News, await_news, let_go, news
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.ranges import Range
@@ -114,7 +120,54 @@ def test_what_another_dag_works_on_is_no_news(make: Callable[[], Scenario]) -> N
     planned = plan.tail(replace(scenario.work, run=Run("backfill", "run-1")))
     assert planned is not None
     scenario.work.ledger.heartbeat(planned.id, planned.token)
-    assert news(scenario.work, over) is None
+    assert news(scenario.work, still_there) is None
+
+
+def test_a_batch_that_waits_in_another_dag_is_nothing_that_a_run_could_decide(
+    make: Callable[[], Scenario], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_slshudi.protocol.dangling.QUIET_AFTER", timedelta(0))
+    scenario = idle(make())
+    scenario.put(10)
+    assert plan.tail(replace(scenario.work, run=Run("backfill", "run-1"))) is not None
+    assert news(scenario.work, still_there) is None
+    assert news(scenario.work, over) == LEFT
+
+
+def test_where_batches_upsert_each_other_one_is_waited_for(make: Callable[[], Scenario]) -> None:
+    scenario = idle(make())
+    scenario.put(10)
+    assert plan.tail(replace(scenario.work, run=Run("backfill", "run-1"))) is not None
+    table = scenario.work.pipeline.table.model_copy(update={"upsert": object()})
+    upserts = replace(scenario.work, pipeline=scenario.work.pipeline.model_copy(update={"table": table}))
+    with pytest.raises(BatchUnderWay):
+        news(upserts, still_there)
+
+
+def test_what_a_failed_batch_would_have_read_is_news_to_the_next_run(make: Callable[[], Scenario]) -> None:
+    scenario = idle(make())
+    first, second = scenario.work, replace(scenario.work, run=Run("fleet", "run-2"))
+    committed(first.ledger, first.pipeline.name, [Range(0, 0, 1)], "run-0")
+    scenario.put(30)
+    assert news(first, still_there) is not None
+    let_go(second)
+    assert news(second, still_there) is None, "only the holder lets go"
+    let_go(first)
+    assert news(second, still_there) is not None
+
+
+def test_a_claim_by_a_clock_that_was_ahead_counts_for_nothing(
+    make: Callable[[], Scenario], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = idle(make())
+    first, second = scenario.work, replace(scenario.work, run=Run("fleet", "run-2"))
+    committed(first.ledger, first.pipeline.name, [Range(0, 0, 1)], "run-0")
+    scenario.put(30)
+    assert news(first, still_there) is not None
+    monkeypatch.setattr(
+        "airflow_provider_slshudi.ledger.transactions.now", lambda connection: now(connection) - timedelta(minutes=1)
+    )
+    assert news(second, still_there) is not None
 
 
 def test_a_pipeline_in_trouble_has_something_to_do_until_a_task_of_its_own_ends_that(
@@ -122,8 +175,9 @@ def test_a_pipeline_in_trouble_has_something_to_do_until_a_task_of_its_own_ends_
 ) -> None:
     work = idle(make()).work
     name, ledger = work.pipeline.name, work.ledger
-    ledger.trouble(name, "another", "run-1", "settle", "SourceRefused", "no", False, None)
-    assert news(work, over) is None
+    for dag, step in (("another", "batch"), ("fleet", "append")):
+        ledger.trouble(name, dag, "run-1", step, "SourceRefused", "no", False, None)
+    assert news(work, over) is None, "no task of a fleet would end these"
     ledger.trouble(name, "fleet", "run-1", "batch", "SourceRefused", "no", False, None)
     assert news(work, over) is not None
     ledger.well(name, "fleet", "batch")
@@ -154,7 +208,9 @@ def test_what_came_is_counted_once_and_grows_older(make: Callable[[], Scenario])
     scenario.put(30)
     first = news(work, over)
     second = news(work, over)
-    assert first == second is not None
+    # The first takes the look before for the time; the second asks, and may be told the second after that.
+    assert first is not None and second is not None
+    assert 0 <= second.since - first.since == second.expires - first.expires <= 10
     assert plan.tail(work) is not None
     assert sum(seen.came or 0 for seen in work.ledger.sightings(name, 10)) == 3
 
@@ -213,15 +269,27 @@ def test_a_service_that_refuses_says_so(make: Callable[[], Scenario], server: Lo
         news(replace(work, connect=lambda: service), over)
 
 
-def test_a_wait_rests_where_one_cannot_be_asked(make: Callable[[], Scenario], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_cannot_be_asked_ends_no_wait_and_keeps_nobody_from_news(
+    make: Callable[[], Scenario], monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = Clock()
     monkeypatch.setattr(news_module, "time", clock)
 
     def fail() -> LogService:
         raise SourceUnavailable("no answer", project=PROJECT, logstore="ads")
 
-    await_news([replace(make().work, connect=fail)], 15)
+    scenario = idle(make())
+    mute = replace(scenario.work, connect=fail)
+    await_news([mute], 15)
     assert clock.now == 15
+
+    def meanwhile(now: float) -> None:
+        if now == 18:
+            scenario.put(10)
+
+    clock.meanwhile = meanwhile
+    await_news([mute, scenario.work], 15)
+    assert clock.now == 18
 
 
 def test_by_a_file_that_names_another_logstore_nothing_is_kept(make: Callable[[], Scenario]) -> None:

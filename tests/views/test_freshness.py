@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import RangeTotals
-from airflow_provider_slshudi.ledger.states import Kind
+from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.protocol.freshness import PROMISE, SINCE
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.views import history
@@ -78,8 +78,49 @@ def test_where_each_batch_takes_long_the_next_ones_wait_is_not_airflows(ledger: 
     batch = committed(ledger, "clicks", [Range(0, 0, 10)], "run-1")
     done = replace(batch, manifest={"seconds": 40.0}, bytes=400 * MB)
     found = Freshness(90, 48, 30, 10e6)
-    assert "gives 10.0 MB/s at most. Split it" in why_late(done, found, totals(400 * MB), pause=4)
-    assert "before its run began" in why_late(done, found, totals(400 * MB), pause=48)
+
+    def told(pause: int, busy: int, state: State = State.COMMITTED) -> str:
+        ended = done.created - timedelta(seconds=pause)
+        before = replace(done, id="before", state=state, created=ended - timedelta(seconds=busy), changed=ended)
+        return why_late(done, found, totals(400 * MB), before)
+
+    assert "gives 10.0 MB/s at most. Split it" in told(pause=4, busy=44)
+    assert "48 s of that passed before its run began" in told(pause=60, busy=44)
+    assert "48 s of that passed while batch before was worked on" in told(pause=1, busy=100)
+    assert "Batch before before it failed" in told(pause=1, busy=44, state=State.ABORTED)
+    assert "No batch of the tail came shortly before it: 48 s" in why_late(done, found, totals(400 * MB), None)
+
+
+def test_no_longer_promise_is_advised_than_there_is(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    batch = replace(committed(ledger, "clicks", [Range(0, 0, 10)], "run-1"), manifest={"seconds": 1.0}, bytes=MB)
+    before = replace(batch, created=batch.created - timedelta(seconds=15), changed=batch.created - timedelta(seconds=1))
+    said = why_late(batch, Freshness(31, 23, 30, 10e6), totals(MB), before)
+    assert "whatever its size" in said and "or promise" not in said
+
+
+def test_an_attempt_that_failed_is_why_the_next_one_was_late(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    batch(ledger, 10, [30.0, 10e6, None])
+    failed = ledger.begin("clicks", Kind.TAIL, [Range(0, 10, 20)], "clicks_tail", "run-2", {})
+    ledger.aborted(failed.id, 1, "killed")
+    since = {SINCE: int(ledger.now().timestamp() - 90), PROMISE: [30.0, 10e6, None]}
+    found = ledger.begin("clicks", Kind.TAIL, [Range(0, 10, 20)], "clicks_tail", "run-3", since)
+    ledger.opened(found.id, 1, found.id.replace("T", "")[:17])
+    ledger.prepared(found.id, 1, {"seconds": 1.0}, [RangeTotals(Range(0, 10, 20), 10, MB, 1, 2)])
+    ledger.committed(found.id, 1, f"{ledger.now():%Y%m%d%H%M%S%f}"[:17])
+    assert f"Batch {failed.id} before it failed" in late(ledger, ledger.history("clicks", 5))
+
+
+def test_what_is_not_known_of_the_newest_batch_is_not_told_of_an_older_one(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    batch(ledger, 40, [30.0, 10e6, None])
+    ranges = [Range(0, 10, 20)]
+    found = ledger.begin("clicks", Kind.TAIL, ranges, "clicks_tail", "run-2", {})
+    ledger.opened(found.id, 1, found.id.replace("T", "")[:17])
+    ledger.prepared(found.id, 1, {}, [RangeTotals(ranges[0], 10, MB, 1, 2)])
+    ledger.committed(found.id, 1, f"{ledger.now():%Y%m%d%H%M%S%f}"[:17])
+    assert not [item for item in metrics(ledger) if "freshness" in item.name]
 
 
 def test_a_batch_that_a_later_run_decided_says_so_and_counts_by_the_tables_time(ledger: Ledger) -> None:
@@ -117,6 +158,8 @@ def test_what_would_hold_it_is_said(
     registered(ledger, "clicks")
     batch = committed(ledger, "clicks", [Range(0, 0, 10)], "run-1")
     done = replace(batch, manifest={"seconds": reading}, bytes=sum(sizes))
-    said = why_late(done, found, totals(*sizes), pause=found.waited)
+    late_by = timedelta(seconds=found.waited)
+    before = replace(done, created=done.created - late_by - timedelta(seconds=1), changed=done.created - late_by)
+    said = why_late(done, found, totals(*sizes), before)
     assert said.startswith(f"its logs were visible after up to {found.seconds:.0f} s, 30 s are promised. ")
     assert told in said
