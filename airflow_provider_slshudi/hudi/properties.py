@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
+from airflow_provider_slshudi.exceptions import TableMismatch
 from airflow_provider_slshudi.hudi.timeline import PROPERTIES
 from airflow_provider_slshudi.storage import Storage
 
 # The copy that Hudi keeps while it changes the file (read in 1.2.0).
 _BEFORE = f"{PROPERTIES}.backup"
+_NAME = "hoodie.table.name"
+"""What each table's file has."""
 # Hadoop's checksum of the old content.
 _CHECKSUM = ".hoodie/.hoodie.properties.crc"
 
@@ -22,7 +25,7 @@ def read(storage: Storage) -> dict[str, str] | None:
     content = storage.read(PROPERTIES)
     if content is None:
         return None
-    lines = (line.partition("=") for line in content.decode().splitlines() if not line.startswith("#"))
+    lines = (line.partition("=") for line in content.decode(errors="replace").splitlines() if not line.startswith("#"))
     return {name.strip(): _ESCAPED.sub(_letter, value) for name, _, value in lines}
 
 
@@ -42,14 +45,30 @@ def replace(storage: Storage, content: bytes) -> None:
 
 
 def is_cut_off(storage: Storage) -> bool:
-    """Whether Hudi is changing the file, or its driver died while it did."""
-    return not storage.exists(PROPERTIES) and storage.exists(_BEFORE)
+    """Whether Hudi is changing the file, or its driver died while it did.
+
+    Raises:
+        TableMismatch: the file describes no table, and Hudi's copy of it is not there either.
+    """
+    found = read(storage)
+    if found is not None and _NAME in found:
+        return False
+    has_copy = storage.exists(_BEFORE)
+    # Read anew: Hudi may have ended its change between the two looks.
+    if found is not None and not has_copy and _NAME not in (read(storage) or {}):
+        # Each driver would start, and end, for nothing.
+        raise TableMismatch(
+            f"{storage.full(PROPERTIES)} has no {_NAME}, so nobody can read or write the table. Restore the file, by "
+            "the storage's versions or from a backup of the table",
+            table=storage.uri,
+        )
+    return has_copy
 
 
 def restore(storage: Storage) -> None:
     """Restores the file from Hudi's copy after a change that was cut off; the caller holds the lease."""
     content = storage.read(_BEFORE)
-    if content is not None and not storage.exists(PROPERTIES):
+    if content is not None and _NAME not in (read(storage) or {}):
         replace(storage, content)
 
 

@@ -177,6 +177,24 @@ def test_properties_that_a_killed_driver_left_under_their_other_name_are_put_bac
     assert verify(pipeline.work).ok
 
 
+def test_properties_that_describe_no_table_are_refused_before_a_driver_starts(scenario: Make) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(10)
+    pipeline.batch("run-1")
+    properties = table(pipeline) / ".hoodie" / "hoodie.properties"
+    whole = properties.read_bytes()
+    pipeline.put(10, first=10)
+    for content in (b"", b"\xff\xfe not what Hudi wrote"):
+        properties.write_bytes(content)
+        with pytest.raises(TableMismatch, match=r"hoodie\.properties has no hoodie\.table\.name"):
+            pipeline.batch("run-2")
+    assert not pipeline.work.ledger.live(pipeline.work.pipeline.name), "nothing was planned"
+    # A driver died while it wrote the file: there is Hudi's copy.
+    properties.with_name("hoodie.properties.backup").write_bytes(whole)
+    assert pipeline.batch("run-2").rows == 10
+    assert properties.read_bytes().startswith(whole.split(b"\n")[0]) and verify(pipeline.work).ok
+
+
 def test_a_table_of_which_files_are_left_is_not_begun_anew(scenario: Make) -> None:
     pipeline = scenario(shards=1)
     pipeline.put(10)
