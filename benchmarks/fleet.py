@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -222,8 +222,14 @@ def until_ended(fleet: Fleet) -> float:
 
 
 def left() -> list[str]:
-    """The processes below this one."""
-    return [" ".join(process.cmdline())[:120] for process in psutil.Process().children(recursive=True)]
+    """The processes below this one; those that ended and wait for nothing but this one's look are none."""
+    below = psutil.Process().children(recursive=True)
+    psutil.wait_procs(below, timeout=0)
+    found = []
+    for process in below:
+        with suppress(psutil.NoSuchProcess):  # a zombie, too
+            found.append(" ".join(process.cmdline())[:120])
+    return found
 
 
 def draw(path: Path, title: str, taken: list[tuple[float, Counter[str]]]) -> None:
