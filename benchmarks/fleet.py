@@ -29,7 +29,7 @@ import yaml
 from aliyun.log import LogItem, PutLogsRequest
 from rate import Putter, Rate
 from troubled import BROKEN, HOT, HOT_MB, REFUSED, REFUSED_CONNECTION, break_table, refused, rows_of
-from usage import JVM, Idle, memory, used
+from usage import JVM, Idle, memory, thirds, used
 
 from airflow_provider_slshudi.demo.airflow import LocalAirflow
 from airflow_provider_slshudi.demo.events import ad_events
@@ -214,7 +214,7 @@ def measure(fleet: Fleet, news: int, minutes: int) -> None:
 def until_ended(fleet: Fleet) -> float:
     """Seconds until no session is left of those that nobody uses."""
     began = time.monotonic()
-    while any(JVM in kind for kind in memory(fleet.server.pid)):
+    while any(JVM in kind for kind in used(fleet.server.pid)):
         if time.monotonic() > began + 2 * SESSION_IDLE_SECONDS:
             raise SystemExit(f"a session is there after {2 * SESSION_IDLE_SECONDS} s without a batch")
         time.sleep(LOOK_SECONDS)
@@ -275,11 +275,8 @@ def main() -> int:
     for kind, seconds in sorted(spent.items()):
         print(f"  CPU a minute, {kind:<24}{seconds / span * 60:6.2f} s (idle {idle.rates.get(kind, 0) * 60:.2f} s)")
     print(f"  CPU a minute, {'all':<24}{sum(spent.values()) / span * 60:6.2f} s of {psutil.cpu_count() * 60}")
-    third = max(1, len(fleet.memory) // 3)
-    parts = [
-        sum(sum(found.values()) for _, found in part) / third for part in (fleet.memory[:third], fleet.memory[-third:])
-    ]
-    print(f"  memory: {parts[0]:,.0f} MB in the first third, {parts[1]:,.0f} MB in the last")
+    first, last = thirds([sum(found.values()) for _, found in fleet.memory])
+    print(f"  memory: {first:,.0f} MB in the first third, {last:,.0f} MB in the last")
     print(f"  sessions ended {ended:.0f} s after the last batch; {len(there)} processes after Airflow stopped")
     for line in [*differ, *there]:
         print(f"  {line}")

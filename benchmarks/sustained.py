@@ -25,7 +25,7 @@ from typing import Any
 
 import psutil
 from rate import Putter, Rate
-from usage import JVM, memory, used
+from usage import JVM, memory, thirds, used
 
 from airflow_provider_slshudi.demo.airflow import LocalAirflow
 from airflow_provider_slshudi.demo.example import DAGS, PIPELINE, write_example
@@ -242,10 +242,7 @@ def report(stream: Stream, kinds: dict[str, float], told: str, bars: tuple[float
         print(f"  cores, {kind:<28}{cores:6.2f}")
     cores = sum(item.cores for item in stream.seen) / len(stream.seen)
     print(f"  cores, {'all':<28}{cores:6.2f} of {psutil.cpu_count()}")
-    third = max(1, len(stream.seen) // 3)
-    first, last = (
-        sum(sum(item.memory.values()) for item in part) / third for part in (stream.seen[:third], stream.seen[-third:])
-    )
+    first, last = thirds([sum(item.memory.values()) for item in stream.seen])
     print(f"  memory: {first:,.0f} MB in the first third, {last:,.0f} MB in the last")
     minutes = (stream.seen[-1].at - stream.seen[0].at) / 60
     print(f"  {(stream.seen[-1].commits - stream.seen[0].commits) / minutes:.1f} commits a minute")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import psutil
@@ -48,6 +48,12 @@ def memory(leave_out: int) -> Counter[str]:
         with suppress(psutil.Error):
             found[kind] += process.memory_full_info().pss / 1e6
     return found
+
+
+def thirds(sizes: Sequence[float]) -> tuple[float, float]:
+    """The means of the first third and of the last, which tell whether something grows."""
+    third = max(1, len(sizes) // 3)
+    return sum(sizes[:third]) / third, sum(sizes[-third:]) / third
 
 
 def _below(process: psutil.Process, inherited: str, leave_out: int) -> Iterator[tuple[psutil.Process, str]]:

@@ -38,7 +38,6 @@ def parse_pipeline(text: str, source: str) -> Pipeline:
     Raises:
         ConfigError: as `load_pipeline`.
     """
-    loader = None
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
@@ -52,9 +51,6 @@ def parse_pipeline(text: str, source: str) -> Pipeline:
         where = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         problem = getattr(error, "problem", None) or error
         raise ConfigError(f"{source}:{where} is no YAML: {problem}", source=source) from error
-    finally:
-        if loader is not None:
-            loader.dispose()
     if not isinstance(data, dict) or node is None:
         raise ConfigError(f"{source}: a pipeline is a mapping with name, source, table, columns", source=source)
     for field, line in repeated:

@@ -50,26 +50,30 @@ def is_cut_off(storage: Storage) -> bool:
     Raises:
         TableMismatch: the file describes no table, and Hudi's copy of it is not there either.
     """
-    found = read(storage)
-    if found is not None and _NAME in found:
+    if _is_whole(storage):
         return False
-    has_copy = storage.exists(_BEFORE)
+    if storage.exists(_BEFORE):
+        return True
     # Read anew: Hudi may have ended its change between the two looks.
-    if found is not None and not has_copy and _NAME not in (read(storage) or {}):
+    if storage.exists(PROPERTIES) and not _is_whole(storage):
         # Each driver would start, and end, for nothing.
         raise TableMismatch(
             f"{storage.full(PROPERTIES)} has no {_NAME}, so nobody can read or write the table. Restore the file, by "
             "the storage's versions or from a backup of the table",
             table=storage.uri,
         )
-    return has_copy
+    return False
 
 
 def restore(storage: Storage) -> None:
     """Restores the file from Hudi's copy after a change that was cut off; the caller holds the lease."""
     content = storage.read(_BEFORE)
-    if content is not None and _NAME not in (read(storage) or {}):
+    if content is not None and not _is_whole(storage):
         replace(storage, content)
+
+
+def _is_whole(storage: Storage) -> bool:
+    return _NAME in (read(storage) or {})
 
 
 def _letter(match: re.Match[str]) -> str:

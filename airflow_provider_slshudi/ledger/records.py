@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_provider_slshudi.ledger.states import Kind, State
@@ -16,6 +16,11 @@ UNKNOWN = "unknown"
 """The status of a shard that the table kept, until the service is asked."""
 LATE = "late"
 """The status of a shard that may have lost logs before anybody saw it, until that is accepted."""
+
+
+def is_within(at: datetime, longest: timedelta, now: datetime) -> bool:
+    """Whether it was less than `longest` ago; what is yet to come was kept by a clock that was ahead, and is not."""
+    return timedelta() <= now - at < longest
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from airflow_provider_slshudi.exceptions import Fenced, IllegalTransition, Ledge
 from airflow_provider_slshudi.ledger import models, reads
 from airflow_provider_slshudi.ledger.coverage import cover, learn_density
 from airflow_provider_slshudi.ledger.engine import now
-from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
+from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction, is_within
 from airflow_provider_slshudi.ledger.states import LIVE, Kind, State, origins
 from airflow_provider_slshudi.ledger.upsert import upsert
 from airflow_provider_slshudi.points import Point, reach
@@ -231,8 +231,7 @@ def claim(connection: Connection, pipeline: str, id: str, what: str, by: str, lo
     if last is None:
         note(connection, id, what, by)
         return by
-    # One of a time to come was made by a clock that was ahead.
-    if last.detail not in (instead, by) and timedelta() <= now(connection) - last.at < longest:
+    if last.detail not in (instead, by) and is_within(last.at, longest, now(connection)):
         return last.detail
     # In its place: a pipeline in trouble is claimed each minute.
     of, is_it = models.events.c, {"detail": plain(by), "at": now(connection)}

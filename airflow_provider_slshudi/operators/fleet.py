@@ -263,10 +263,10 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
 
 def _resting(ledger: Ledger, dag_id: str) -> set[str]:
     """Pipelines that this DAG found in trouble a moment ago."""
-    now = ledger.now()
-    # What is yet to come was told by a clock that was ahead.
-    near = (trouble for trouble in ledger.troubles() if timedelta() <= now - trouble.at < _REST)
-    return {trouble.pipeline for trouble in near if trouble.dag_id == dag_id}
+    from airflow_provider_slshudi.ledger.records import is_within
+
+    now, mine = ledger.now(), (trouble for trouble in ledger.troubles() if trouble.dag_id == dag_id)
+    return {trouble.pipeline for trouble in mine if is_within(trouble.at, _REST, now)}
 
 
 def _require_name(work: Work, pipeline: str) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from airflow_provider_slshudi.exceptions import LeaseHeld, SlsHudiError, TransientError
+from airflow_provider_slshudi.ledger.records import Transaction, is_within
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes.fleet import STEPS
 from airflow_provider_slshudi.protocol import plan
@@ -70,8 +71,7 @@ def news(work: Work, ended: Ended) -> News | None:
             raise
         return None
     seen = ledger.seen_timeline(name)
-    # What is yet to come was seen by a clock that was ahead.
-    is_due = seen is None or not timedelta() <= ledger.now() - seen.at <= SETTLED_EACH
+    is_due = seen is None or not is_within(seen.at, SETTLED_EACH, ledger.now())
     troubles = [trouble for trouble in ledger.troubles(name) if trouble.dag_id == work.run.dag_id]
     # What a tail of that name left in other steps no task of a fleet ends.
     is_in_trouble = any(trouble.step in STEPS for trouble in troubles)
@@ -85,13 +85,18 @@ def news(work: Work, ended: Ended) -> News | None:
 
 
 def _is_ours(work: Work, ended: Ended) -> bool:
-    newest = next(iter(work.ledger.last(work.pipeline.name, 1, State.COMMITTED)), None)
+    newest = _newest(work)
     return newest is None or claims(work, newest.id, _NEXT, _CLAIM, ended)
+
+
+def _newest(work: Work) -> Transaction | None:
+    """The batch at which the next one is claimed."""
+    return next(iter(work.ledger.last(work.pipeline.name, 1, State.COMMITTED)), None)
 
 
 def let_go(work: Work) -> None:
     """Ends what this run claimed: others may take the same logs, although it goes on with other pipelines."""
-    newest = next(iter(work.ledger.last(work.pipeline.name, 1, State.COMMITTED)), None)
+    newest = _newest(work)
     if newest is not None:
         work.ledger.claim(work.pipeline.name, newest.id, _NEXT, "", timedelta.max, instead=str(work.run))
 

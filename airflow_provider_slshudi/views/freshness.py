@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -75,8 +75,8 @@ def _visible(batch: Transaction) -> datetime:
 
 def newest(past: Sequence[Past]) -> Freshness | None:
     """Of the tail's newest committed batch among these, newest first; None if there is none, or it is not known."""
-    done = next(iter(_committed(past)), None)
-    return None if done is None else freshness_of(past[done].transaction, past[done].events)
+    found = _from_newest(past)
+    return freshness_of(found[0].transaction, found[0].events) if found else None
 
 
 def late(ledger: Ledger, past: Sequence[Past]) -> str:
@@ -84,16 +84,14 @@ def late(ledger: Ledger, past: Sequence[Past]) -> str:
     found = newest(past)
     if found is None or not found.is_late:
         return ""
-    at = next(_committed(past))
-    batch = past[at].transaction
-    before = next((item.transaction for item in past[at + 1 :] if item.transaction.kind is Kind.TAIL), None)
-    return f"batch {batch.id}: {why_late(batch, found, ledger.totals(batch.id), before)}"
+    batch, *before = (item.transaction for item in _from_newest(past) if item.transaction.kind is Kind.TAIL)
+    return f"batch {batch.id}: {why_late(batch, found, ledger.totals(batch.id), before[0] if before else None)}"
 
 
-def _committed(past: Sequence[Past]) -> Iterator[int]:
-    """Where the tail's committed batches are among these."""
-    wanted = Kind.TAIL, State.COMMITTED
-    return (at for at, item in enumerate(past) if (item.transaction.kind, item.transaction.state) == wanted)
+def _from_newest(past: Sequence[Past]) -> Sequence[Past]:
+    """The tail's newest committed batch among these, and all that are older."""
+    kinds = [(item.transaction.kind, item.transaction.state) for item in past]
+    return past[kinds.index(wanted) :] if (wanted := (Kind.TAIL, State.COMMITTED)) in kinds else ()
 
 
 def why_late(batch: Transaction, found: Freshness, totals: Iterable[RangeTotals], before: Transaction | None) -> str:

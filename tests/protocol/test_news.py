@@ -19,7 +19,7 @@ from airflow_provider_slshudi.exceptions import (
 )
 from airflow_provider_slshudi.ledger.engine import migrate, now, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import GONE
+from airflow_provider_slshudi.ledger.records import GONE, Transaction
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.protocol import news as news_module
 from airflow_provider_slshudi.protocol import plan
@@ -114,32 +114,32 @@ def test_a_batch_that_an_earlier_run_left_comes_before_all_news(
     assert found is not None and found > LEFT, "its logs are unread again"
 
 
-def test_what_another_dag_works_on_is_no_news(make: Callable[[], Scenario]) -> None:
-    scenario = idle(make())
+def beside_a_batch_of_another_dag(scenario: Scenario) -> tuple[Work, Transaction]:
     scenario.put(10)
     planned = plan.tail(replace(scenario.work, run=Run("backfill", "run-1")))
     assert planned is not None
-    scenario.work.ledger.heartbeat(planned.id, planned.token)
-    assert news(scenario.work, still_there) is None
+    return scenario.work, planned
+
+
+def test_what_another_dag_works_on_is_no_news(make: Callable[[], Scenario]) -> None:
+    work, planned = beside_a_batch_of_another_dag(idle(make()))
+    work.ledger.heartbeat(planned.id, planned.token)
+    assert news(work, still_there) is None
 
 
 def test_a_batch_that_waits_in_another_dag_is_nothing_that_a_run_could_decide(
     make: Callable[[], Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider_slshudi.protocol.dangling.QUIET_AFTER", timedelta(0))
-    scenario = idle(make())
-    scenario.put(10)
-    assert plan.tail(replace(scenario.work, run=Run("backfill", "run-1"))) is not None
-    assert news(scenario.work, still_there) is None
-    assert news(scenario.work, over) == LEFT
+    work, _ = beside_a_batch_of_another_dag(idle(make()))
+    assert news(work, still_there) is None
+    assert news(work, over) == LEFT
 
 
 def test_where_batches_upsert_each_other_one_is_waited_for(make: Callable[[], Scenario]) -> None:
-    scenario = idle(make())
-    scenario.put(10)
-    assert plan.tail(replace(scenario.work, run=Run("backfill", "run-1"))) is not None
-    table = scenario.work.pipeline.table.model_copy(update={"upsert": object()})
-    upserts = replace(scenario.work, pipeline=scenario.work.pipeline.model_copy(update={"table": table}))
+    work, _ = beside_a_batch_of_another_dag(idle(make()))
+    table = work.pipeline.table.model_copy(update={"upsert": object()})
+    upserts = replace(work, pipeline=work.pipeline.model_copy(update={"table": table}))
     with pytest.raises(BatchUnderWay):
         news(upserts, still_there)
 
@@ -208,9 +208,10 @@ def test_what_came_is_counted_once_and_grows_older(make: Callable[[], Scenario])
     scenario.put(30)
     first = news(work, over)
     second = news(work, over)
-    # The first takes the look before for the time; the second asks, and may be told the second after that.
+    # The first takes the look before for the time; later ones ask, and are told when it came.
     assert first is not None and second is not None
     assert 0 <= second.since - first.since == second.expires - first.expires <= 10
+    assert news(work, over) == second
     assert plan.tail(work) is not None
     assert sum(seen.came or 0 for seen in work.ledger.sightings(name, 10)) == 3
 
