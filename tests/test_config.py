@@ -392,6 +392,13 @@ def test_a_key_given_twice_is_refused() -> None:
     assert "line 4: source.project is given twice" in str(refused(SMALL.replace("logstore", "project")))
 
 
+def test_the_line_of_what_overrides_a_merged_value_is_named() -> None:
+    merged = "  - &one {name: a, type: bigint}\n  - <<: *one\n    name: b\n    type: bogus\n"
+    text = SMALL.split("columns:")[0] + "columns:\n" + merged
+    line = text.splitlines().index("    type: bogus") + 1
+    assert f"line {line}: columns[1].type" in str(refused(text))
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -400,6 +407,10 @@ def test_a_key_given_twice_is_refused() -> None:
         ("", "a mapping"),
         ("a: &x [*x]", "refers to itself"),
         ("name: 2001-99-99", "is no YAML: month must be in 1..12"),
+        ("[" * 50_000, "nested too deeply"),
+        ("a: !!bool x", "is no YAML"),
+        ("a: !!timestamp x", "is no YAML"),
+        ('a: !!int ""', "is no YAML"),
         ("? {}\n: 1", "line 1, column 3 is no YAML: found unhashable key"),
     ],
 )

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ConfigError
 
-# libyaml's takes a tenth of the time, where PyYAML has it: each task of a fleet reads all files.
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# What PyYAML's makers of values raise besides its own errors.
+_UNREADABLE = (yaml.YAMLError, ValueError, LookupError, AttributeError, ArithmeticError)
 
 
 def load_pipeline(path: str | Path) -> Pipeline:
@@ -39,14 +39,15 @@ def parse_pipeline(text: str, source: str) -> Pipeline:
         ConfigError: as `load_pipeline`.
     """
     try:
-        loader = _Loader(text)
+        # Not libyaml's, which ends the process where lists are nested deeply, and takes other texts for YAML.
+        loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         # First: the data's making leaves the nodes of merged mappings with keys twice.
         repeated = [] if node is None else [*_repeated_keys(node)]
         data = None if node is None else loader.construct_document(node)
     except RecursionError:
         raise ConfigError(f"{source}: it refers to itself, or is nested too deeply", source=source) from None
-    except (yaml.YAMLError, ValueError) as error:
+    except _UNREADABLE as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         problem = getattr(error, "problem", None) or error
@@ -82,7 +83,8 @@ def _locate(node: yaml.Node, loc: tuple[int | str, ...]) -> tuple[str, int]:
     line, field = node.start_mark.line + 1, ""
     for depth, part in enumerate(loc):
         if isinstance(node, yaml.MappingNode):
-            found = next(((key, value) for key, value in node.value if key.value == str(part)), None)
+            # What was merged comes first, and what overrides it last.
+            found = next(((key, value) for key, value in reversed(node.value) if key.value == str(part)), None)
             if found is None:
                 if depth == len(loc) - 1:
                     field += f".{part}" if field else str(part)

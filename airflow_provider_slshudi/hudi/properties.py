@@ -1,4 +1,7 @@
-"""`hoodie.properties`, which describes a table, replaced at once; Hudi deletes it before it writes the next one."""
+"""`hoodie.properties`, which describes a table, replaced at once; Hudi deletes it before it writes the next one.
+
+Java's format: https://docs.oracle.com/en/java/javase/17/docs/api/java.base/java/util/Properties.html#load(java.io.Reader)
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ _NAME = "hoodie.table.name"
 # Hadoop's checksum of the old content.
 _CHECKSUM = ".hoodie/.hoodie.properties.crc"
 
-
+_CODE = "latin-1"
+_LINES = re.compile(r"\r\n|[\r\n]")
+_CONTINUED = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:\r\n|[\r\n])[ \t\f]*")
+_LINE = re.compile(r"[ \t\f]*((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -23,19 +29,16 @@ _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 def read(storage: Storage) -> dict[str, str] | None:
     """The file's values by name; None if there is no file."""
     content = storage.read(PROPERTIES)
-    if content is None:
-        return None
-    lines = (line.partition("=") for line in content.decode(errors="replace").splitlines() if not line.startswith("#"))
-    return {name.strip(): _ESCAPED.sub(_letter, value) for name, _, value in lines}
+    return None if content is None else _parse(content)
 
 
 def put(storage: Storage, name: str, value: str) -> None:
     """Sets one value, plain text, if it differs; the caller holds the lease."""
     content = storage.read(PROPERTIES)
-    if content is None or (read(storage) or {}).get(name) == value:
+    if content is None or _parse(content).get(name) == value:
         return
-    lines = [line for line in content.decode().splitlines() if not line.startswith(f"{name}=")]
-    replace(storage, "".join(f"{line}\n" for line in [*lines, f"{name}={value}"]).encode())
+    lines = [line for line in content.decode(_CODE).splitlines() if not line.startswith(f"{name}=")]
+    replace(storage, "".join(f"{line}\n" for line in [*lines, f"{name}={value}"]).encode(_CODE))
 
 
 def replace(storage: Storage, content: bytes) -> None:
@@ -45,35 +48,44 @@ def replace(storage: Storage, content: bytes) -> None:
 
 
 def is_cut_off(storage: Storage) -> bool:
-    """Whether Hudi is changing the file, or its driver died while it did.
-
-    Raises:
-        TableMismatch: the file describes no table, and Hudi's copy of it is not there either.
-    """
-    if _is_whole(storage):
-        return False
-    if storage.exists(_BEFORE):
-        return True
-    # Read anew: Hudi may have ended its change between the two looks.
-    if storage.exists(PROPERTIES) and not _is_whole(storage):
-        # Each driver would start, and end, for nothing.
-        raise TableMismatch(
-            f"{storage.full(PROPERTIES)} has no {_NAME}, so nobody can read or write the table. Restore the file, by "
-            "the storage's versions or from a backup of the table",
-            table=storage.uri,
-        )
-    return False
+    """Whether Hudi may be writing the file, or its driver died while it did; under the lease `restore` knows."""
+    content = storage.read(PROPERTIES)
+    return storage.exists(_BEFORE) if content is None else not (_has_name(content) and content.endswith(b"\n"))
 
 
 def restore(storage: Storage) -> None:
-    """Restores the file from Hudi's copy after a change that was cut off; the caller holds the lease."""
-    content = storage.read(_BEFORE)
-    if content is not None and not _is_whole(storage):
-        replace(storage, content)
+    """Restores the file from Hudi's copy after a change that was cut off; the caller holds the lease.
+
+    Raises:
+        TableMismatch: the file describes no table, and no copy of it does.
+    """
+    content, before = storage.read(PROPERTIES) or b"", storage.read(_BEFORE) or b""
+    # A change adds to what was there: of a file that was cut off, names are missing.
+    if _has_name(content) and not (_has_name(before) and _parse(before).keys() - _parse(content).keys()):
+        return
+    if not _has_name(before):
+        # Each driver would start, and end, for nothing.
+        raise TableMismatch(
+            f"{storage.full(PROPERTIES)} has no {_NAME}, so nobody can read or write the table. Restore the file, by "
+            "the storage's versions or from a backup of the table. If the table never had a row, delete the file, and "
+            "the next batch makes it anew",
+            table=storage.uri,
+        )
+    replace(storage, before)
 
 
-def _is_whole(storage: Storage) -> bool:
-    return _NAME in (read(storage) or {})
+def _has_name(content: bytes) -> bool:
+    return bool(_parse(content).get(_NAME))
+
+
+def _parse(content: bytes) -> dict[str, str]:
+    found = {}
+    for line in _LINES.split(_CONTINUED.sub(r"\1", content.decode(_CODE))):
+        match = _LINE.fullmatch(line)
+        if match is not None and match[1] and match[1][0] not in "#!":
+            name, value = (_ESCAPED.sub(_letter, text) for text in match.groups())
+            found[name] = value
+    return found
 
 
 def _letter(match: re.Match[str]) -> str:

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, BaseOperatorLink
@@ -127,7 +127,7 @@ class PipelineTask:
         from airflow_provider_slshudi.hooks.ledger import LedgerHook
 
         work, run = self._work, context["dag_run"]
-        name = Path(self.pipeline).stem if work is None else work.pipeline.name
+        name = settings.stem(self.pipeline) if work is None else work.pipeline.name
         with only_logged():
             ledger = LedgerHook(settings.ledger_conn_id()).ledger() if work is None else work.ledger
             planned = getattr(self, "transaction", None)
@@ -143,7 +143,10 @@ class PipelineTask:
         if work.pipeline.promised is None or committed.kind is not Kind.TAIL:
             return
         with only_logged():
-            if told := late(work.ledger, work.ledger.history(work.pipeline.name, NEWEST)):
+            past = dropwhile(
+                lambda item: item.transaction.id != committed.id, work.ledger.history(work.pipeline.name, NEWEST)
+            )
+            if told := late(work.ledger, [*past]):
                 _log.warning("%s", told)
 
     def on_kill(self) -> None:

@@ -27,6 +27,7 @@ from airflow_provider_slshudi.links import PipelineLink, SparkLink, TransactionL
 from airflow_provider_slshudi.notes.fleet import SYNC
 from airflow_provider_slshudi.operators.base import (
     LOOK_WAIT_SECONDS,
+    SCHEDULED,
     PipelineOperator,
     end_with_supervisor,
     only_logged,
@@ -119,7 +120,9 @@ class SlsHudiLookOperator(BaseOperator):
                 self.log.exception("%s cannot be looked at", name)
             return News()
 
-        resting = _resting(works.ledger, context["dag_run"].dag_id) if self.wait else set()
+        # Who triggers a run has mended something perhaps.
+        is_endless = self.wait and getattr(context["dag_run"], "run_type", None) == SCHEDULED
+        resting = _resting(works.ledger, context["dag_run"].dag_id) if is_endless else set()
         asked = [name for name in self.pipelines if settings.stem(name) not in resting]
         with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="slshudi-look") as pool:
             found = dict(zip(asked, pool.map(look, asked), strict=True))
@@ -164,6 +167,8 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Decides what is left, then reads, writes and commits."""
         refuse_test()
+        from airflow_provider_slshudi.protocol.news import let_go
+
         done = None
         with self.told(context, passing=(TransientError, JobFailed)):
             work = self.work(context)
@@ -172,7 +177,14 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
             except ConfigError:
                 self._work = None  # the trouble is this file's, not that of the pipeline that it names
                 raise
-            planned = self._planned(replace(work, run=replace(work.run, airflow=this_airflow())), context)
+            planned = None
+            try:
+                planned = self._planned(replace(work, run=replace(work.run, airflow=this_airflow())), context)
+            finally:
+                if planned is None:
+                    # What comes now is for whoever looks next: this run may go on for long.
+                    with only_logged():
+                        let_go(work)
             if planned is not None:
                 done = self._done(work, planned, context)
             self._sync(work, context)

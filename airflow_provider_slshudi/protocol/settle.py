@@ -110,8 +110,8 @@ def settle(work: Work, ended: Ended, wait: float | None = None) -> list[Settled]
         with work.lease(wait) as lease:
             reach(Point.SETTLE_LEASED)
             for storage in _cut_off(work):
-                _log.warning("%s: a driver died while it changed %s, which is put back", storage.uri, PROPERTIES)
                 properties.restore(storage)
+                _log.warning("%s: a driver may have died while it changed %s, which is whole", storage.uri, PROPERTIES)
             _leave_one_completion(work)
             for id_ in dangling(work, ended):
                 # A decision takes minutes; meanwhile Airflow may have begun to retry the step of the next one.

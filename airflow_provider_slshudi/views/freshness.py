@@ -120,14 +120,14 @@ def _why_it_waited(batch: Transaction, waited: float, took: float, before: Trans
     """Why a batch that itself took less began late; empty where that is not known."""
     if before is None:
         return f"No batch of the tail came shortly before it: {span(waited)} of that are from before its run began"
-    if before.state is State.ABORTED:
-        return f"Batch {before.id} before it failed, and its logs were read anew: its page says why"
     pause = (batch.created - before.changed).total_seconds()
     if min(pause, waited) > took:
         return (
             f"{span(min(pause, waited))} of that passed before its run began. Look whether the DAG was paused, and "
             "whether Airflow has free slots of workers and pools"
         )
+    if before.state is State.ABORTED:
+        return f"Batch {before.id} before it failed, and its logs were read anew: its page says why"
     busy = (before.changed - before.created).total_seconds()
     if busy > _LONG * took:
         return f"{span(min(busy, waited))} of that passed while batch {before.id} was worked on: its page says on what"

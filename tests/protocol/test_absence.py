@@ -189,10 +189,19 @@ def test_properties_that_describe_no_table_are_refused_before_a_driver_starts(sc
         with pytest.raises(TableMismatch, match=r"hoodie\.properties has no hoodie\.table\.name"):
             pipeline.batch("run-2")
     assert not pipeline.work.ledger.live(pipeline.work.pipeline.name), "nothing was planned"
-    # A driver died while it wrote the file: there is Hudi's copy.
-    properties.with_name("hoodie.properties.backup").write_bytes(whole)
-    assert pipeline.batch("run-2").rows == 10
-    assert properties.read_bytes().startswith(whole.split(b"\n")[0]) and verify(pipeline.work).ok
+    # A driver died while it wrote the file, and before that while it wrote the copy: there is none.
+    copy = properties.with_name("hoodie.properties.backup")
+    copy.write_bytes(whole[:20])
+    with pytest.raises(TableMismatch):
+        pipeline.batch("run-2")
+    assert copy.read_bytes() == whole[:20]
+    # With a copy that is whole the file is put back, also where it has its name already.
+    for number, content in enumerate((b"", b"hoodie.table.name=ad_events\nhoodie.table.ty")):
+        copy.write_bytes(whole)
+        properties.write_bytes(content)
+        assert pipeline.batch(f"run-{number + 3}").rows == 10
+        pipeline.put(10, first=20 + 10 * number)
+    assert set(whole.splitlines()) <= set(properties.read_bytes().splitlines()) and verify(pipeline.work).ok
 
 
 def test_a_table_of_which_files_are_left_is_not_begun_anew(scenario: Make) -> None:

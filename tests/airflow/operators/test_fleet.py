@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk import AssetAlias
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
-from airflow_provider_slshudi.exceptions import JobFailed, TimelineUnreadable
+from airflow_provider_slshudi.exceptions import JobFailed, SourceUnavailable, TimelineUnreadable
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.work import work_of
 from airflow_provider_slshudi.ledger.ledger import Ledger
@@ -24,8 +24,10 @@ from airflow_provider_slshudi.protocol import settle as settle_module
 from airflow_provider_slshudi.protocol.news import News
 from airflow_provider_slshudi.protocol.plan import tail
 from airflow_provider_slshudi.protocol.work import GIVEN_UP, Run, Work
+from airflow_provider_slshudi.ranges import Range
 from tests.airflow.operators.runs import added, in_run
 from tests.clock import Clock
+from tests.seen import committed
 
 FLEET = ("fleet", "run-1")
 
@@ -182,6 +184,7 @@ def test_an_endless_fleet_leaves_a_pipeline_in_trouble_alone_for_a_minute(
     waits = SlsHudiLookOperator(task_id="look", pipelines=["ad_events"], wait=timedelta(seconds=20))
     assert waits.execute(in_run(FLEET)) == []
     assert not looks, "its service may be mute"
+    assert waits.execute(in_run(FLEET, run_type="manual")) == ["ad_events"], "somebody has mended something"
     assert look("ad_events") == ["ad_events"], "as others do"
     with monkeypatch.context() as earlier:
         earlier.setattr(Ledger, "now", lambda _: datetime.now(timezone.utc) - timedelta(hours=1))
@@ -207,6 +210,35 @@ def test_a_batch_that_settle_committed_is_told_although_nothing_is_new(
     context = in_run(("fleet", "run-1"), states={"fleet/run-0": "failed"})
     assert task.execute(context) == {}, "a skipped task would lose the event"
     assert [extra["transaction"] for extra in added(context, AssetAlias("settled"))] == [planned.id]
+
+
+@pytest.mark.parametrize("tail", [None, SourceUnavailable("no answer", project="ads", logstore="ads")])
+def test_what_a_batch_did_not_plan_is_for_whoever_looks_next(
+    put: Callable[[int], None], ledger: Ledger, tail: Exception | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def planned(*_: object, **__: object) -> None:
+        if tail is not None:
+            raise tail
+
+    skipped(ledger)
+    committed(ledger, "ad_events", [Range(0, 0, 1)], "run-0")
+    put(1)
+    assert look("ad_events") == ["ad_events"]
+    # There is no table that these could look at.
+    monkeypatch.setattr(settle_module, "settle", lambda *_: [])
+    monkeypatch.setattr("airflow_provider_slshudi.protocol.plan.tail", planned)
+    other = SlsHudiLookOperator(task_id="look", pipelines=["ad_events"])
+    later = in_run(("fleet", "run-2"), states={"fleet/run-1": "running"})
+    assert other.execute(later) == []
+    with pytest.raises((AirflowSkipException, SourceUnavailable)):
+        batch().execute(in_run(FLEET))
+    assert other.execute(later) == ["ad_events"]
+
+
+def test_a_file_that_cannot_be_read_is_trouble_of_its_own_name(ledger: Ledger) -> None:
+    with pytest.raises(AirflowFailException):
+        batch("orders.v2").execute(in_run(FLEET))
+    assert [trouble.pipeline for trouble in ledger.troubles()] == ["orders.v2"]
 
 
 def test_a_batch_has_no_retries_whatever_it_is_told() -> None:
