@@ -13,6 +13,9 @@ Seen = TypeVar("Seen")
 LONGEST_SECONDS = 240.0
 """On two cores that other work shares, what takes a second alone has taken half a minute."""
 _PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 0.25
+_SHARE = 20
+"""A pause is this part of the wait until then: a look takes CPU from what is waited for."""
 
 
 def until(
@@ -22,9 +25,10 @@ def until(
     explain: Callable[[], object] = str,
 ) -> Seen:
     """The first answer of `seen` that counts as true; fails with `what` and the explanation when there is none."""
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not (answer := seen()):
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > seconds:
             pytest.fail(f"not within {seconds:.0f} s: {what}; {explain()}")
-        time.sleep(_PAUSE_SECONDS)
+        time.sleep(min(max(_PAUSE_SECONDS, waited / _SHARE), _LONGEST_PAUSE_SECONDS))
     return answer
