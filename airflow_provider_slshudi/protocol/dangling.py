@@ -11,14 +11,15 @@ from datetime import timedelta
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.processes import is_gone
+from airflow_provider_slshudi.processes import is_gone, is_here
 from airflow_provider_slshudi.protocol.work import GIVEN_UP, Run, run_of
 
 QUIET_AFTER = timedelta(seconds=30)
 """Without a heartbeat for this long nobody is at work: a step beats every ten seconds. Airflow's own retries of a step
 begin sooner, as our DAGs set them."""
 SILENT_AFTER = timedelta(minutes=10)
-"""Of a run of which Airflow cannot tell: between two steps a scheduler may take its time."""
+"""Of a run of which Airflow cannot tell, since between two steps a scheduler may take its time; and of a step whose
+process nobody here can look at, on another machine say: a fleet's run lives as long as any of its batches."""
 
 GONE = "its process is gone: "
 """What begins the reason of those whose process has died; its name follows."""
@@ -49,7 +50,11 @@ def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:
     if any(at >= transaction.heartbeat for at in given_up):
         return "its task failed"
     over = ended(run_of(ledger, transaction))
+    if over:
+        return "its run has ended"
+    if ledger.now() - transaction.heartbeat <= SILENT_AFTER:
+        return ""
+    heard = f"its last heartbeat was at {transaction.heartbeat}"
     if over is None:
-        silent = ledger.now() - transaction.heartbeat > SILENT_AFTER
-        return f"nobody knows its run, and its last heartbeat was at {transaction.heartbeat}" if silent else ""
-    return "its run has ended" if over else ""
+        return f"nobody knows its run, and {heard}"
+    return f"its step runs elsewhere, and {heard}" if process and not is_here(process) else ""

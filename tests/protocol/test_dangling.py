@@ -128,6 +128,16 @@ def named(engine: Engine, id_: str, process: str | None) -> None:
         connection.execute(update(models.transactions).where(models.transactions.c.id == id_).values(process=process))
 
 
+def elsewhere(where: str) -> str:
+    """A process that nobody here can look at."""
+    machine, boot, numbering, pid, started = this_process().rsplit("/", 4)
+    return {
+        "another machine": f"another/{boot[::-1]}/{numbering}/{pid}/{started}",
+        "another container": f"{machine}/{boot}/pid:[1]/{pid}/1",
+        "nowhere": "",
+    }[where]
+
+
 def work_of(ledger: Ledger, tmp_path: Path, run: Run, upserts: bool = False) -> Work:
     made = customers(tmp_path / "lake").model_copy(update={"name": NAME}) if upserts else ad_events(tmp_path / "lake")
     return Work(made, ledger, None, None, run)  # type: ignore[arg-type]  # neither jobs nor a service here
@@ -198,16 +208,23 @@ def test_the_end_of_a_first_try_does_not_hide_the_second(
 def test_of_what_ran_elsewhere_airflow_alone_can_tell(
     where: str, engine: Engine, begun: Transaction, quiet: Callable[..., None], why: Callable[..., str]
 ) -> None:
-    machine, boot, numbering, pid, started = this_process().rsplit("/", 4)
-    elsewhere = {
-        "another machine": f"another/{boot[::-1]}/{numbering}/{pid}/{started}",
-        "another container": f"{machine}/{boot}/pid:[1]/{pid}/1",
-        "nowhere": "",
-    }
-    named(engine, begun.id, elsewhere[where])
+    named(engine, begun.id, elsewhere(where))
     quiet(SILENT_AFTER - timedelta(seconds=5))
     assert why(False) == why(None) == ""
     assert why(True) == "its run has ended"
+
+
+@pytest.mark.parametrize("where", ["another machine", "another container"])
+def test_a_step_elsewhere_of_which_nobody_heard_for_long_dangles_though_its_run_lives(
+    where: str, engine: Engine, begun: Transaction, quiet: Callable[..., None], why: Callable[..., str]
+) -> None:
+    named(engine, begun.id, elsewhere(where))
+    quiet(SILENT_AFTER - timedelta(seconds=5))
+    assert why() == ""
+    quiet(timedelta(seconds=10))
+    assert why().startswith("its step runs elsewhere, and its last heartbeat was at ")
+    named(engine, begun.id, None)
+    assert why() == "", "between two steps a scheduler may take its time"
 
 
 def test_a_number_that_another_process_has_by_now_is_not_the_steps_process(
