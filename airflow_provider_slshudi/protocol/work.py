@@ -17,7 +17,6 @@ from airflow_provider_slshudi.exceptions import (
     ClockAhead,
     Fenced,
     IllegalTransition,
-    LedgerError,
     LedgerUnavailable,
     PipelineConflict,
     TimelineUnreadable,
@@ -281,13 +280,15 @@ def _pulse(beat: Callable[[], None]) -> Iterator[None]:
         while not stop.wait(PULSE_SECONDS):
             try:
                 beat()
-            except LedgerError as error:
-                # A lease or heartbeat without beats ends by itself; the step's next change finds out if it may go on.
-                if isinstance(error, IllegalTransition):  # the step's own change of state came first
-                    return
+            except IllegalTransition:  # the step's own change of state came first
+                return
+            except Fenced as error:
+                # The step's next change finds out that it may not go on.
                 _log.warning("%s", error)
-                if isinstance(error, Fenced):
-                    return
+                return
+            except Exception as error:
+                # The ledger's, or the machine's, which may have no open files left: a step that lives has to beat on.
+                _log.warning("no beat: %s", error)
 
     thread = threading.Thread(target=run, name="slshudi-pulse", daemon=True)
     thread.start()

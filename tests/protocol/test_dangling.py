@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from sqlalchemy import Engine, select, update
 
 from airflow_provider_slshudi.exceptions import BatchUnderWay, LeaseHeld, LedgerAhead, LedgerUnavailable, TailUnderWay
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.ledger import models
+from airflow_provider_slshudi.ledger import models, transactions
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
@@ -36,6 +37,7 @@ from airflow_provider_slshudi.ranges import Range
 from tests.ledgers import engine_in
 from tests.pipelines import ad_events, customers
 from tests.scenarios import Scenario, forget_all_instants
+from tests.waiting import until
 
 NAME = "ad_events"
 STEP = """
@@ -164,6 +166,26 @@ def test_a_step_that_stands_still_lives(
     psutil.Process(step.child.pid).resume()
     step.does("heartbeat")
     assert why() == ""
+
+
+def test_a_step_beats_on_after_an_error_of_its_machine(
+    ledger: Ledger, begun: Transaction, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing: list[OSError] = []
+    monkeypatch.setattr(work_module, "PULSE_SECONDS", 0.05)
+
+    def named() -> str:
+        if len(failing) == 1:
+            failing.append(OSError(errno.EMFILE, "Too many open files"))
+            raise failing[-1]
+        return this_process()
+
+    monkeypatch.setattr(transactions, "this_process", named)
+    with work_of(ledger, tmp_path, Run("tail", "run-1")).heartbeat(begun.id, begun.token):
+        failing.append(OSError())
+        until("the beat fails", lambda: len(failing) == 2)
+        before = ledger.get(begun.id).heartbeat
+        until("another beat", lambda: ledger.get(begun.id).heartbeat > before)
 
 
 def test_between_two_steps_a_scheduler_may_take_its_time(
