@@ -253,10 +253,12 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
         from airflow_provider_slshudi.protocol import steps
 
         of_batch = work, planned.id, planned.token
-        steps.open_instant(*of_batch)
-        steps.append(*of_batch)
-        steps.record(*of_batch)
-        return steps.commit(*of_batch)
+        # Also between the steps: of a killed task that names no process nobody knows before its run is over.
+        with work.heartbeat(planned.id, planned.token):
+            steps.open_instant(*of_batch)
+            steps.append(*of_batch)
+            steps.record(*of_batch)
+            return steps.commit(*of_batch)
 
     def _decide(self, work: Work, planned: Transaction, context: Context) -> None:
         """Settles once more: what is left of this very run is this task's, unless the task was started twice."""

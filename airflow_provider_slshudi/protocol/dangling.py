@@ -21,6 +21,9 @@ SILENT_AFTER = timedelta(minutes=10)
 """Of a run of which Airflow cannot tell, since between two steps a scheduler may take its time; and of a step whose
 process nobody here can look at, on another machine say: a fleet's run lives as long as any of its batches."""
 
+SILENT = "silent"
+"""The event of a transaction of whose step elsewhere nobody has heard for so long: who lives beats before it counts."""
+
 GONE = "its process is gone: "
 """What begins the reason of those whose process has died; its name follows."""
 
@@ -57,4 +60,19 @@ def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:
     heard = f"its last heartbeat was at {transaction.heartbeat}"
     if over is None:
         return f"nobody knows its run, and {heard}"
-    return f"its step runs elsewhere, and {heard}" if process and not is_here(process) else ""
+    if not process or is_here(process) or not _stays_silent(ledger, transaction):
+        return ""
+    return f"its step runs elsewhere, and {heard}"
+
+
+def _stays_silent(ledger: Ledger, transaction: Transaction) -> bool:
+    """Whether nobody beat either since somebody first saw how long it is silent.
+
+    After an outage of the ledger, or once its clock was set ahead, every step is silent until its next beat.
+    """
+    events = ledger.events(transaction.id)
+    first = next((event.at for event in events if event.what == SILENT and event.at >= transaction.heartbeat), None)
+    if first is None:
+        ledger.note(transaction.id, SILENT, f"since {transaction.heartbeat}")
+        return False
+    return ledger.now() - first > QUIET_AFTER

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
@@ -52,6 +53,8 @@ MOST_AHEAD = timedelta(hours=2)
 that is a little wrong must stop nothing."""
 
 _AGAIN_SECONDS = 1.0
+_beating: ContextVar[tuple[str, int] | None] = ContextVar("beating", default=None)
+"""The transaction, and its token, for which a block of this thread beats already."""
 _log = logging.getLogger(__name__)
 
 
@@ -228,18 +231,26 @@ class Work:
     def heartbeat(self, id_: str, token: int) -> Iterator[None]:
         """Says, while the block runs, that this process works on the transaction, and then that it does not any more.
 
+        Within a block for the same transaction, that one goes on saying so.
+
         Raises:
             TableDenied, ClockAhead: as `require_owner` and `require_clock`, before it writes.
         """
         self.require_owner()
         self.require_clock()
         self.ledger.heartbeat(id_, token)
+        if _beating.get() == (id_, token):
+            yield
+            return
+        beating = _beating.set((id_, token))
         try:
             with _pulse(lambda: self.ledger.heartbeat(id_, token)):
                 yield
         except BaseException:
             self.rest(id_, token, 0)
             raise
+        finally:
+            _beating.reset(beating)
         self.rest(id_, token)
 
     def rest(self, id_: str, token: int, seconds: float | None = None) -> None:

@@ -26,7 +26,7 @@ from airflow_provider_slshudi.processes import this_process
 from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol import settle as settle_module
 from airflow_provider_slshudi.protocol import work as work_module
-from airflow_provider_slshudi.protocol.dangling import QUIET_AFTER, SILENT_AFTER, abandoned
+from airflow_provider_slshudi.protocol.dangling import QUIET_AFTER, SILENT, SILENT_AFTER, abandoned
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.evidence import require_agreement
 from airflow_provider_slshudi.protocol.resolve import resolve
@@ -113,6 +113,19 @@ def quiet(engine: Engine, begun: Transaction) -> Callable[..., None]:
             connection.execute(update(models.transactions).where(mine).values(heartbeat=last - since))
 
     return quiet
+
+
+@pytest.fixture
+def seen_earlier(engine: Engine, begun: Transaction) -> Callable[..., None]:
+    """Lets time pass since somebody saw how silent the transaction is."""
+
+    def seen_earlier(since: timedelta = QUIET_AFTER + timedelta(seconds=1)) -> None:
+        mine = (models.events.c.transaction_id == begun.id) & (models.events.c.what == SILENT)
+        with engine.begin() as connection:
+            (seen,) = connection.execute(select(models.events.c.at).where(mine)).scalars()
+            connection.execute(update(models.events).where(mine).values(at=seen - since))
+
+    return seen_earlier
 
 
 @pytest.fixture
@@ -238,15 +251,40 @@ def test_of_what_ran_elsewhere_airflow_alone_can_tell(
 
 @pytest.mark.parametrize("where", ["another machine", "another container"])
 def test_a_step_elsewhere_of_which_nobody_heard_for_long_dangles_though_its_run_lives(
-    where: str, engine: Engine, begun: Transaction, quiet: Callable[..., None], why: Callable[..., str]
+    where: str,
+    engine: Engine,
+    begun: Transaction,
+    quiet: Callable[..., None],
+    seen_earlier: Callable[..., None],
+    why: Callable[..., str],
 ) -> None:
     named(engine, begun.id, elsewhere(where))
     quiet(SILENT_AFTER - timedelta(seconds=5))
     assert why() == ""
-    quiet(timedelta(seconds=10))
+    quiet(timedelta(minutes=1))
+    assert why() == why() == "", "it may be about to beat: nobody saw it silent before"
+    seen_earlier()
     assert why().startswith("its step runs elsewhere, and its last heartbeat was at ")
     named(engine, begun.id, None)
     assert why() == "", "between two steps a scheduler may take its time"
+
+
+def test_a_step_elsewhere_that_could_not_beat_for_long_lives_once_it_beats_again(
+    engine: Engine,
+    ledger: Ledger,
+    begun: Transaction,
+    quiet: Callable[..., None],
+    seen_earlier: Callable[..., None],
+    why: Callable[..., str],
+) -> None:
+    named(engine, begun.id, elsewhere("another machine"))
+    quiet(SILENT_AFTER + timedelta(minutes=1))  # the ledger was away, or its clock was set ahead
+    assert why() == ""
+    ledger.heartbeat(begun.id, begun.token)
+    seen_earlier(3 * SILENT_AFTER)
+    named(engine, begun.id, elsewhere("another machine"))
+    quiet(SILENT_AFTER + timedelta(minutes=1))
+    assert why() == "", "that it was silent before it beat says nothing of now"
 
 
 def test_a_number_that_another_process_has_by_now_is_not_the_steps_process(
@@ -294,6 +332,21 @@ def test_a_retry_that_begins_while_another_batch_is_decided_is_left_alone(
     work = work_of(ledger, tmp_path, Run("tail", "run-3"))
     assert [item.transaction for item in settle_module.settle(work, lambda run: False)] == [begun.id]
     assert ledger.get(second.id).token == second.token
+
+
+def test_between_steps_within_a_block_that_beats_a_process_is_named(
+    ledger: Ledger, begun: Transaction, tmp_path: Path
+) -> None:
+    work = work_of(ledger, tmp_path, Run("tail", "run-1"))
+    with work.heartbeat(begun.id, 1):
+        with work.heartbeat(begun.id, 1):
+            pass
+        with pytest.raises(ZeroDivisionError), work.heartbeat(begun.id, 1):
+            raise ZeroDivisionError
+        assert ledger.get(begun.id).process == this_process()
+    assert ledger.get(begun.id).process is None
+    with work.heartbeat(begun.id, 1):
+        assert ledger.get(begun.id).process == this_process()
 
 
 def test_a_step_tells_its_end_to_a_ledger_that_does_not_answer_at_first(

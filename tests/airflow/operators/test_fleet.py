@@ -18,6 +18,7 @@ from airflow_provider_slshudi.ledger.records import RangeTotals
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.operators.base import run_ended
 from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiLookOperator
+from airflow_provider_slshudi.processes import this_process
 from airflow_provider_slshudi.protocol import catalog, steps
 from airflow_provider_slshudi.protocol import news as news_module
 from airflow_provider_slshudi.protocol import settle as settle_module
@@ -99,6 +100,29 @@ def test_a_batch_that_cannot_decide_is_decided_by_the_next_run_although_its_own_
         settled()
     assert ledger.get(left.id).state is State.ABORTED
     assert "its task failed" in " ".join(event.detail for event in ledger.events(left.id))
+
+
+def test_a_batch_names_its_process_between_its_steps_too(
+    put: Callable[[int], None], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(3)
+    seen = []
+
+    def step(work: Work, id_: str, token: int) -> None:
+        seen.append(ledger.get(id_).process)
+        with work.heartbeat(id_, token):
+            pass
+
+    def fail(*_: object) -> None:
+        raise JobFailed("the driver ended with exit code 1", verb="commit", error="Py4JJavaError")
+
+    for name in ("open_instant", "append", "record"):
+        monkeypatch.setattr(steps, name, step)
+    monkeypatch.setattr(steps, "commit", fail)
+    with pytest.raises(JobFailed):
+        batch().execute(in_run(FLEET, states={"fleet/run-1": "running"}))
+    assert seen == [this_process()] * 3
+    assert [item.process for item in ledger.last("ad_events", 10)] == [None]
 
 
 def test_a_task_that_was_started_twice_leaves_the_other_ones_batch_alone(
