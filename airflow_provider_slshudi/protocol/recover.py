@@ -13,6 +13,7 @@ from typing import Any
 from airflow_provider_slshudi.exceptions import ConfigError, LeaseHeld
 from airflow_provider_slshudi.ledger.lease import Holding
 from airflow_provider_slshudi.ledger.records import Event
+from airflow_provider_slshudi.processes import is_here
 from airflow_provider_slshudi.protocol.dangling import SILENT_AFTER, Ended
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.settle import Settled, register, settle
@@ -83,7 +84,7 @@ def recover(work: Work, ended: Ended, named: Sequence[str] = ()) -> Recovered:
             live.instant,
             f"{live.dag_id}/{live.run_id}",
             live.heartbeat,
-            _why_left(ended(run_of(work.ledger, live)), now - live.heartbeat),
+            _why_left(ended(run_of(work.ledger, live)), now - live.heartbeat, live.process or ""),
         )
         for live in work.ledger.live(work.pipeline.name)
     ]
@@ -140,12 +141,14 @@ def decisions(events: Sequence[Event]) -> list[Decided]:
     return made
 
 
-def _why_left(over: bool | None, silent: timedelta) -> str:
-    if over is False:
-        return "its run has not ended"
+def _why_left(over: bool | None, silent: timedelta, process: str) -> str:
+    why = "its run has not ended" if over is False else ""
+    if why and (not process or is_here(process)):
+        return why
     seconds = max(0, int(silent.total_seconds()))
     limit = int(SILENT_AFTER.total_seconds())
-    return f"its last heartbeat is {seconds} s old; only after {limit} s nobody counts as working on it"
+    aged = f"its last heartbeat is {seconds} s old; only after {limit} s nobody counts as working on it"
+    return f"{why}, and its step runs elsewhere: {aged}" if why else aged
 
 
 def _runs(work: Work, named: Sequence[str]) -> set[Run]:

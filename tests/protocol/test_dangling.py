@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ from airflow_provider_slshudi.protocol import work as work_module
 from airflow_provider_slshudi.protocol.dangling import QUIET_AFTER, SILENT, SILENT_AFTER, abandoned
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.evidence import require_agreement
+from airflow_provider_slshudi.protocol.recover import recover
 from airflow_provider_slshudi.protocol.resolve import resolve
 from airflow_provider_slshudi.protocol.settle import dangling, register, require_alone, require_turn
 from airflow_provider_slshudi.protocol.waiting import Awaited, awaited, is_over
@@ -267,6 +269,23 @@ def test_a_step_elsewhere_of_which_nobody_heard_for_long_dangles_though_its_run_
     assert why().startswith("its step runs elsewhere, and its last heartbeat was at ")
     named(engine, begun.id, None)
     assert why() == "", "between two steps a scheduler may take its time"
+
+
+def test_who_recovers_by_hand_hears_why_a_batch_is_left(
+    engine: Engine, ledger: Ledger, begun: Transaction, tmp_path: Path, quiet: Callable[..., None]
+) -> None:
+    work = work_of(ledger, tmp_path, Run("by hand", "1"))
+
+    def why(ended: bool | None) -> str:
+        (left,) = recover(work, lambda run: ended).left
+        return re.sub(r"is \d+ s old", "is old", left.why)
+
+    quiet()
+    assert why(False) == "its run has not ended"
+    minutes = "its last heartbeat is old; only after 600 s nobody counts as working on it"
+    assert why(None) == minutes
+    named(engine, begun.id, elsewhere("another machine"))
+    assert why(False) == f"its run has not ended, and its step runs elsewhere: {minutes}"
 
 
 def test_a_step_elsewhere_that_could_not_beat_for_long_lives_once_it_beats_again(

@@ -82,6 +82,18 @@ def test_a_run_waits_without_a_slot_until_the_earlier_one_may_have_gone_quiet(be
         assert timedelta(0) <= waits.value.reschedule_date - first < timedelta(seconds=10), every
 
 
+def test_a_clock_of_the_ledger_that_was_set_back_keeps_no_run_waiting_for_hours(
+    begun: Transaction, ledger_connection: Path
+) -> None:
+    engine = create_engine(f"sqlite:///{ledger_connection}")
+    with engine.begin() as connection:
+        connection.execute(update(models.transactions).values(heartbeat=begun.heartbeat + timedelta(hours=3)))
+    engine.dispose()
+    with pytest.raises(AirflowRescheduleException) as waits:
+        settle().execute(after(begun))
+    assert waits.value.reschedule_date - datetime.now(timezone.utc) <= QUIET_AFTER + timedelta(seconds=1)
+
+
 def test_a_deferrable_one_tells_the_trigger_what_to_wait_for_and_keeps_its_time(begun: Transaction) -> None:
     sensor = settle(deferrable=True, timeout=100)
     with pytest.raises(TaskDeferred) as first:
