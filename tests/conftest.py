@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from tests.sessions import SHORT_LIVED, start_spark
+from tests.sessions import java_options, start_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Drivers compile once; each worker has temporary files of its own, and so processes of its own that stay."""
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
     if hasattr(config, "workerinput"):
         made = tempfile.mkdtemp(prefix="w")
         Path(made).chmod(0o755)  # servers and drivers of other users work in it

@@ -1,4 +1,4 @@
-"""`python -m tests.chaos --batches 200 [--seed N]`: pipelines under Airflow while everything around them dies.
+"""`python -m tests.chaos [--batches 200] [--fleet] [--seed N]`: pipelines under Airflow, and all around them dies.
 
 Random processes are killed or stopped for a while, the log service fails, shards split and merge, backfills run beside
 the tail. In the end the service's logs are compared with the table's rows, one by one, by readers that know nothing of
@@ -29,8 +29,10 @@ def main() -> int:
     """Prints the outcome; 1 where a log is lost or doubled, or something is left undecided."""
     parser = arguments(__doc__)
     parser.add_argument("--pipelines", type=int, default=3, help="side by side (default: %(default)s)")
+    parser.add_argument("--fleet", action="store_true", help="one DAG reads all pipelines, and not one each")
     given = parser.parse_args()
-    return run("chaos", partial(place, count=given.pipelines), given.batches, given.seed)
+    made = partial(place, count=given.pipelines, fleet="fleet" if given.fleet else "")
+    return run("chaos", made, given.batches, given.seed)
 
 
 def arguments(about: str | None) -> argparse.ArgumentParser:

@@ -24,14 +24,14 @@ PROJECT = "chaos"
 SHARDS = 2
 KEYS = 300
 SPARK = {"connection": "spark_default", "conf": {"spark.sql.shuffle.partitions": "4"}}
-DAG = """from datetime import timedelta
+_HEAD = """from datetime import timedelta
 
-from airflow_provider_slshudi.dag import backfill_dag, tail_dag
+from airflow_provider_slshudi.dag import backfill_dag, fleet_dag, tail_dag
 
-quick = {{"retry_delay": timedelta(seconds=2), "poke_interval": 2}}
-tail = tail_dag("{name}", default_args=quick, is_paused_upon_creation=False)
-backfill = backfill_dag("{name}", default_args=quick, is_paused_upon_creation=False)
+quick = {"retry_delay": timedelta(seconds=2), "poke_interval": 2}
 """
+_DAG = '{kind} = {kind}_dag("{name}", default_args=quick, is_paused_upon_creation=False)\n'
+_FLEET_DAG = 'fleet = fleet_dag({names}, "{fleet}", schedule="5s", is_paused_upon_creation=False)\n'
 QUICK = {
     # A scheduler's queue that nobody serves is noticed within seconds; a task whose process is gone mostly by the next
     # run before Airflow does.
@@ -48,15 +48,20 @@ QUICK = {
 
 @dataclass(frozen=True)
 class Line:
-    """One pipeline, its logstore of the same name, and its table; `log` is what the numbered logs are."""
+    """One pipeline, its logstore of the same name, and its table; `log` is what the numbered logs are.
+
+    `fleet` is the DAG that it shares with others; empty where it has a tail of its own.
+    """
 
     name: str
     table: str
     log: Callable[[int], list[tuple[str, str]]] = event
+    fleet: str = ""
 
     @property
     def dags(self) -> tuple[str, str]:
-        return f"{self.name}_tail", f"{self.name}_backfill"
+        """What reads new logs, and its backfill."""
+        return self.fleet or f"{self.name}_tail", f"{self.name}_backfill"
 
     @property
     def upserts(self) -> bool:
@@ -163,19 +168,28 @@ def write_line(line: Line, pipelines: Path, dags: Path, **changes: object) -> No
     source = {"project": PROJECT, "logstore": line.name, "start": "begin", "on_expired": "fail"}
     described = {"name": line.name, "source": source, "schedule": "2s", **changes}
     write_pipeline(pipelines / f"{line.name}.yaml", line.table, **described)
-    (dags / f"{line.name}.py").write_text(DAG.format(name=line.name), encoding="utf-8")
+    made = [_DAG.format(kind=kind, name=line.name) for kind in ("tail", "backfill") if kind != "tail" or not line.fleet]
+    (dags / f"{line.name}.py").write_text("".join([_HEAD, *made]), encoding="utf-8")
+
+
+def write_fleet(fleet: str, lines: Sequence[Line], dags: Path) -> None:
+    """The file of the DAG that pipelines share."""
+    made = _FLEET_DAG.format(names=[line.name for line in lines], fleet=fleet)
+    (dags / f"{fleet}.py").write_text(_HEAD + made, encoding="utf-8")
 
 
 @contextmanager
-def place(home: Path, count: int) -> Iterator[Place]:
-    """Everything started, and `count` pipelines whose DAGs run from the start."""
+def place(home: Path, count: int, fleet: str = "") -> Iterator[Place]:
+    """Everything started, and `count` pipelines whose DAGs run from the start; with one tail each, or one `fleet`."""
     pipelines, dags, database = home / "pipelines", home / "dags", home / "ledger.db"
-    lines = [Line(f"line_{number}", f"file://{home}/lake/line_{number}") for number in range(count)]
+    lines = [Line(f"line_{number}", f"file://{home}/lake/line_{number}", fleet=fleet) for number in range(count)]
     for folder in (pipelines, dags):
         folder.mkdir(parents=True)
     with log_service(home, lines) as server:
         for line in lines:
             write_line(line, pipelines, dags, spark=SPARK)
+        if fleet:
+            write_fleet(fleet, lines, dags)
         engine = open_engine(f"sqlite:///{database}")
         migrate(engine)
         # Resident processes of this run's own.

@@ -22,7 +22,7 @@ from tests.airflows import SupervisedAirflow
 from tests.local.sdk import by_ip
 from tests.machine import connection
 from tests.services import PostgresServer, postgres_server
-from tests.sessions import SHORT_LIVED, start_spark
+from tests.sessions import java_options, start_spark
 from tests.users import ordinary
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def world(home: Path, postgres: bool) -> Iterator[World]:
             "AIRFLOW__SLSHUDI__PIPELINES_FOLDER": str(home / "pipelines"),
             "AIRFLOW_CONN_SPARK_DEFAULT": connection("spark", host="local[2]"),
             "SLSHUDI_RESIDENT_SECONDS": "60",
-            "SPARK_SUBMIT_OPTS": os.environ.get("SPARK_SUBMIT_OPTS", SHORT_LIVED),
+            "SPARK_SUBMIT_OPTS": os.environ.get("SPARK_SUBMIT_OPTS", java_options()),
         }
         with ordinary():
             airflow = stack.enter_context(SupervisedAirflow(home / "airflow", home / "dags", variables))
