@@ -46,8 +46,8 @@ soak-tables: setup ## Five hundred small batches beside table services; columns 
 	@$(VENV)/bin/python -m tests.soak.maintain --batches 500
 	@$(VENV)/bin/python -m tests.soak.columns
 
-chaos: setup ## Two hundred batches under Airflow while random processes are killed; SEED=42 chooses the kills
-	@$(VENV)/bin/python -m tests.chaos --batches 200 $(if $(SEED),--seed $(SEED))
+chaos: setup ## Two hundred batches under Airflow while random processes are killed; SEED=42 chooses the kills, FLEET=1 one DAG
+	@$(VENV)/bin/python -m tests.chaos --batches 200 $(if $(FLEET),--fleet) $(if $(SEED),--seed $(SEED))
 
 topology: setup ## Two hundred batches on what several machines run, all of it killed at random (Debian's redis-server); throughput on it
 	@command -v redis-server >/dev/null || { echo "topology: install Debian's redis-server first" >&2; exit 1; }
