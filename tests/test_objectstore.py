@@ -200,8 +200,9 @@ def test_whoever_else_deletes_or_writes_there_leaves_nothing_behind(oss: Oss) ->
     """Between a look at the folder and a request, each file goes or comes once."""
     storage, others = Storage("oss://lake/both"), Storage("oss://lake/both")
     names = [f"a/{number}" for number in range(30)]
+    # By the others: Arrow makes no client while a request of another one is under way, and here one waits for them.
     for name in names:
-        storage.write(name, b"x")
+        others.write(name, b"x")
     asked, went = oss.refusal, set[str]()
 
     def refusal(client: BaseHTTPRequestHandler) -> tuple[int, str] | None:
