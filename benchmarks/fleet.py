@@ -214,7 +214,7 @@ def measure(fleet: Fleet, news: int, minutes: int) -> None:
 def until_ended(fleet: Fleet) -> float:
     """Seconds until no session is left of those that nobody uses."""
     began = time.monotonic()
-    while any(JVM in kind for kind in used(fleet.server.pid)):
+    while any(JVM in kind and taken for kind, taken in memory(fleet.server.pid).items()):
         if time.monotonic() > began + 2 * SESSION_IDLE_SECONDS:
             raise SystemExit(f"a session is there after {2 * SESSION_IDLE_SECONDS} s without a batch")
         time.sleep(LOOK_SECONDS)

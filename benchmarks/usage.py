@@ -26,6 +26,8 @@ KINDS = {
 """What a process is, by a part of its command line; in this order. What is none of these is what started it."""
 OTHER = "other"
 JVM = ", JVM"
+_kinds: dict[psutil.Process, str] = {}
+"""What each process was when it was last seen: one that has ended, and waits for its parent, has no command line."""
 
 
 def used(leave_out: int) -> Counter[str]:
@@ -67,10 +69,14 @@ def _below(process: psutil.Process, inherited: str, leave_out: int) -> Iterator[
             continue
         try:
             words = " ".join(child.cmdline())
+        except psutil.ZombieProcess:
+            yield child, _kinds.get(child, inherited)
+            continue
         except psutil.Error:
             continue
         kind = next((kind for part, kind in KINDS.items() if part in words), inherited)
         kind = f"{kind}{JVM}" if "/java" in words.partition(" ")[0] and JVM not in kind else kind
+        _kinds[child] = kind
         yield child, kind
         yield from _below(child, kind, leave_out)
 
