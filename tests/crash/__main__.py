@@ -30,6 +30,7 @@ def main() -> int:
     parser.add_argument("--victim", choices=[victim.value for victim in Victim], action="append")
     parser.add_argument("--step", choices=[step.value for step in Step], action="append")
     parser.add_argument("--s3", action="store_true", help="tables in an S3 store instead of on this disk")
+    parser.add_argument("--resident", action="store_true", help="a process that stays does the jobs; no schedulers")
     parser.add_argument("--list", action="store_true", help="only name the cases")
     chosen = parser.parse_args()
     cases = [
@@ -38,6 +39,7 @@ def main() -> int:
         if (not chosen.point or case.point.value in chosen.point)
         and (not chosen.victim or case.victim.value in chosen.victim)
         and (not chosen.step or case.step.value in chosen.step)
+        and (not chosen.resident or case.victim is not Victim.SCHEDULER)
     ]
     if chosen.list:
         print(*cases, f"{len(cases)} cases", sep="\n")
@@ -50,7 +52,7 @@ def main() -> int:
         if chosen.s3:
             os.environ.update(stack.enter_context(s3_store(BUCKET)))
         spark = start_spark(f"s3a://{BUCKET}" if chosen.s3 else "")
-        worlds = each_its_own(Path(name), spark, server, f"s3a://{BUCKET}" if chosen.s3 else "")
+        worlds = each_its_own(Path(name), spark, server, f"s3a://{BUCKET}" if chosen.s3 else "", chosen.resident)
         for case in cases:
             if case.victim is not Victim.SCHEDULER:
                 outcome.run(case, lambda case: run_case(worlds, case))

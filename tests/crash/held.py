@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,10 +16,12 @@ from typing import Any
 
 import psutil
 
+from airflow_provider_slshudi.job import resident
 from airflow_provider_slshudi.points import FOLDER, Point
 from airflow_provider_slshudi.spark.launch import APPLICATION
 from tests.crash.cases import Victim
-from tests.waiting import LONGEST_SECONDS
+from tests.residents import drivers
+from tests.waiting import LONGEST_SECONDS, until
 
 
 class NotAsPlanned(Exception):
@@ -61,11 +65,15 @@ class HeldStep:
     """A step in a process of its own: `tests.crash.step`."""
 
     def __init__(self, setup: Mapping[str, Any], holds: Holds, secrets: Mapping[str, str], log: Path) -> None:
-        self.log = log
+        self.log, variables = log, {**os.environ, **secrets, FOLDER: str(holds.folder)}
+        # Resident processes of its own, in a folder short enough for a socket's name.
+        self._residents = Path(tempfile.mkdtemp(prefix="sls-", dir="/tmp")) if setup.get("resident") else None
+        if self._residents is not None:
+            variables["TMPDIR"] = str(self._residents)
         with log.open("ab") as out:
             self.child = subprocess.Popen(
                 [sys.executable, "-m", "tests.crash.step", json.dumps(dict(setup))],
-                env={**os.environ, **secrets, FOLDER: str(holds.folder)},
+                env=variables,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -87,7 +95,11 @@ class HeldStep:
         tree = self.processes()
         if victim is Victim.TASK:
             return tree[0]
-        return victim_of(victim, held, tree)
+        return victim_of(victim, held, [*tree, *self.residents()])
+
+    def residents(self) -> list[psutil.Process]:
+        """The processes that stay when their job is done."""
+        return [] if self._residents is None else drivers(self._residents)
 
     def wait(self, seconds: float = LONGEST_SECONDS) -> int:
         """Waits until the step and everything that it started have ended; gives its exit code.
@@ -104,13 +116,19 @@ class HeldStep:
             raise NotAsPlanned(f"outlives its task process: {[arguments_of(process)[:6] for process in alive]}")
         return code
 
+    def wait_for_residents(self) -> None:
+        """Waits until the job of a task process that was killed has ended, with the process that stays."""
+        until("the resident process has ended with its client", lambda: not self.residents())
+
     def kill(self) -> None:
         """Ends whatever of it is left."""
         self.processes()
-        for process in self._seen:
+        for process in (*self._seen, *self.residents()):
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         self.child.wait()
+        if self._residents is not None:
+            shutil.rmtree(self._residents, ignore_errors=True)
 
     def last_words(self) -> str:
         """The end of what it printed."""
@@ -133,7 +151,7 @@ def victim_of(victim: Victim, held: int, tree: list[psutil.Process]) -> psutil.P
 
 def _is_application(path: str) -> bool:
     """Whether it is the application, be it a copy of it at another place."""
-    return Path(path).parts[-3:] == Path(APPLICATION).parts[-3:]
+    return any(Path(path).parts[-3:] == Path(driver).parts[-3:] for driver in (APPLICATION, resident.__file__))
 
 
 def kill(process: psutil.Process) -> None:

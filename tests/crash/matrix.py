@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.local.process import LocalSls
+from airflow_provider_slshudi.points import Where
 from tests.crash.cases import SERVICES, Case, Step, Victim
 from tests.crash.held import HeldStep, kill
 from tests.crash.world import Line, World
@@ -36,16 +37,18 @@ def run_case(worlds: Callable[[Step], World], case: Case) -> str:
         return f"step ended {code}, then {', '.join(decided) or 'nothing to decide'}"
 
 
-def each_its_own(folder: Path, spark: SparkSession, server: LocalSls, lake: str = "") -> Callable[[Step], World]:
+def each_its_own(
+    folder: Path, spark: SparkSession, server: LocalSls, lake: str = "", resident: bool = False
+) -> Callable[[Step], World]:
     """The worlds of the steps, each made when it is first asked for; what compacts upserts, everything else appends.
 
-    Tables lie in `folder`, or below `lake`, the URI of a place in an object store.
+    Tables lie in `folder`, or below `lake`, the URI of a place in an object store. `resident` as for `World`.
     """
 
     @cache
     def made(upserts: bool) -> World:
         name = "upserts" if upserts else "lines"
-        return World(folder / name, spark, server, name, upserts, lake)
+        return World(folder / name, spark, server, name, upserts, lake, resident=resident)
 
     return lambda step: made(step is Step.COMPACT)
 
@@ -81,4 +84,6 @@ def crash(line: Line, case: Case, step: HeldStep) -> int:
     code = step.wait()
     if case.victim is Victim.TASK:
         assert code == -signal.SIGKILL, f"the task process ended by itself ({code})"
+        if case.point.where is not Where.TASK:
+            step.wait_for_residents()
     return code

@@ -1,7 +1,7 @@
 """`python -m tests.crash.step SETUP`: one step of the protocol in a process of its own, the task process of a case.
 
-SETUP is JSON: pipeline, ledger, run, step, and for most steps transaction and token. The log service's keys come
-from the environment.
+SETUP is JSON: pipeline, ledger, run, step, and for most steps transaction and token; `resident` where a process that
+stays may do its job. The log service's keys come from the environment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from airflow_provider_slshudi.protocol.rewrite import cluster, compact
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
-from airflow_provider_slshudi.spark.launch import SubprocessLauncher
+from airflow_provider_slshudi.spark import launch
 from tests.crash.cases import Step
 
 
@@ -31,12 +31,16 @@ def main(setup: dict[str, Any]) -> None:
         for module in (work, resolve):
             if hasattr(module, name):
                 setattr(module, name, value)
+    resident = setup.get("resident", False)
+    if resident:
+        # Elsewhere a driver that is to be held is one of its own; here it is the first job of one that stays.
+        setattr(launch, "stops_drivers", lambda variables: False)  # noqa: B010
     pipeline = Pipeline.model_validate(setup["pipeline"])
     source = pipeline.source
     working = work.Work(
         pipeline,
         Ledger(open_engine(setup["ledger"])),
-        SubprocessLauncher(say=lambda line: print(line, flush=True)),
+        launch.SubprocessLauncher(say=lambda line: print(line, flush=True), resident=resident),
         lambda: LogService(SlsConnection.from_env(os.environ), source.project, source.logstore, patience=Patience(10)),
         work.Run("tail", setup["run"]),
     )

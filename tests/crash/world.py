@@ -105,6 +105,7 @@ class Line:
             "ledger": self.ledger_url,
             "run": run,
             "step": step.value,
+            "resident": self.world.resident,
             **more,
         }
         secrets = self.world.server.connection().to_env()
@@ -163,6 +164,7 @@ class World:
 
     A tenth of the logs does not fit: unless rows have keys, every case is one of two tables. Tables lie in `folder`, or
     below `lake` in an object store; ledgers in files, or in databases of the PostgreSQL server of the URL `database`.
+    Held steps let a `resident` process do their jobs, where one can.
     """
 
     def __init__(
@@ -174,9 +176,10 @@ class World:
         upserts: bool = False,
         lake: str = "",
         database: str = "",
+        resident: bool = False,
     ) -> None:
         self.folder, self.server, self.logs, self._lake, self._database = folder, server, 0, lake, database
-        self._spark, self._logstore, self._upserts = spark, logstore, upserts
+        self._spark, self._logstore, self._upserts, self.resident = spark, logstore, upserts, resident
         client = by_ip(server.connection())
         client.create_logstore(PROJECT, logstore, ttl=7, shard_count=2)
         if database:
