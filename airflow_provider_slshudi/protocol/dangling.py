@@ -21,8 +21,11 @@ SILENT_AFTER = timedelta(minutes=10)
 """Of a run of which Airflow cannot tell, since between two steps a scheduler may take its time; and of a step whose
 process nobody here can look at, on another machine say: a fleet's run lives as long as any of its batches."""
 
+AGAIN_AFTER = timedelta(minutes=2)
+"""How long a step elsewhere may still beat after a look that found it silent: longer than a beat waits for a ledger
+that does not answer, and the pause before the next one."""
 SILENT = "silent"
-"""The event of a transaction of whose step elsewhere nobody has heard for so long: who lives beats before it counts."""
+"""The event of such a look; its detail is the heartbeat that it saw."""
 
 GONE = "its process is gone: "
 """What begins the reason of those whose process has died; its name follows."""
@@ -58,9 +61,9 @@ def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:
     if ledger.now() - transaction.heartbeat <= SILENT_AFTER:
         return ""
     heard = f"its last heartbeat was at {transaction.heartbeat}"
-    if over is None:
-        return f"nobody knows its run, and {heard}"
-    if not process or is_here(process) or not _stays_silent(ledger, transaction):
+    if not process:
+        return f"nobody knows its run, and {heard}" if over is None else ""
+    if is_here(process) or not _stays_silent(ledger, transaction):
         return ""
     return f"its step runs elsewhere, and {heard}"
 
@@ -70,9 +73,11 @@ def _stays_silent(ledger: Ledger, transaction: Transaction) -> bool:
 
     After an outage of the ledger, or once its clock was set ahead, every step is silent until its next beat.
     """
-    events = ledger.events(transaction.id)
-    first = next((event.at for event in events if event.what == SILENT and event.at >= transaction.heartbeat), None)
-    if first is None:
-        ledger.note(transaction.id, SILENT, f"since {transaction.heartbeat}")
+    # Not by their times alone: another server's clock, or one that was set, may be ahead of this heartbeat.
+    now, seen = ledger.now(), str(transaction.heartbeat)
+    looks = [event.at for event in ledger.events(transaction.id) if (event.what, event.detail) == (SILENT, seen)]
+    past = [at for at in looks if at <= now]
+    if not past:
+        ledger.note(transaction.id, SILENT, seen)
         return False
-    return ledger.now() - first > QUIET_AFTER
+    return now - min(past) > AGAIN_AFTER

@@ -14,7 +14,7 @@ from airflow_provider_slshudi.exceptions import ConfigError, LeaseHeld
 from airflow_provider_slshudi.ledger.lease import Holding
 from airflow_provider_slshudi.ledger.records import Event
 from airflow_provider_slshudi.processes import is_here
-from airflow_provider_slshudi.protocol.dangling import SILENT_AFTER, Ended
+from airflow_provider_slshudi.protocol.dangling import AGAIN_AFTER, SILENT_AFTER, Ended
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.settle import Settled, register, settle
 from airflow_provider_slshudi.protocol.work import Run, Work, run_of
@@ -148,6 +148,9 @@ def _why_left(over: bool | None, silent: timedelta, process: str) -> str:
     seconds = max(0, int(silent.total_seconds()))
     limit = int(SILENT_AFTER.total_seconds())
     aged = f"its last heartbeat is {seconds} s old; only after {limit} s nobody counts as working on it"
+    if silent > SILENT_AFTER:
+        again = int(AGAIN_AFTER.total_seconds())
+        aged = f"its last heartbeat is {seconds} s old; whoever looks {again} s after a first look decides it"
     return f"{why}, and its step runs elsewhere: {aged}" if why else aged
 
 

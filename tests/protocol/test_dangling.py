@@ -27,7 +27,7 @@ from airflow_provider_slshudi.processes import this_process
 from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol import settle as settle_module
 from airflow_provider_slshudi.protocol import work as work_module
-from airflow_provider_slshudi.protocol.dangling import QUIET_AFTER, SILENT, SILENT_AFTER, abandoned
+from airflow_provider_slshudi.protocol.dangling import AGAIN_AFTER, QUIET_AFTER, SILENT, SILENT_AFTER, abandoned
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.evidence import require_agreement
 from airflow_provider_slshudi.protocol.recover import recover
@@ -121,7 +121,7 @@ def quiet(engine: Engine, begun: Transaction) -> Callable[..., None]:
 def seen_earlier(engine: Engine, begun: Transaction) -> Callable[..., None]:
     """Lets time pass since somebody saw how silent the transaction is."""
 
-    def seen_earlier(since: timedelta = QUIET_AFTER + timedelta(seconds=1)) -> None:
+    def seen_earlier(since: timedelta = AGAIN_AFTER + timedelta(seconds=1)) -> None:
         mine = (models.events.c.transaction_id == begun.id) & (models.events.c.what == SILENT)
         with engine.begin() as connection:
             (seen,) = connection.execute(select(models.events.c.at).where(mine)).scalars()
@@ -177,7 +177,7 @@ def test_a_step_that_stands_still_lives(
     step = start()
     psutil.Process(step.child.pid).suspend()
     quiet(timedelta(days=1))
-    assert why() == ""
+    assert why() == why(None) == ""
     psutil.Process(step.child.pid).resume()
     step.does("heartbeat")
     assert why() == ""
@@ -271,6 +271,24 @@ def test_a_step_elsewhere_of_which_nobody_heard_for_long_dangles_though_its_run_
     assert why() == "", "between two steps a scheduler may take its time"
 
 
+@pytest.mark.parametrize("ended", [False, None])
+def test_a_look_of_a_clock_that_was_ahead_counts_for_nothing(
+    ended: bool | None,
+    engine: Engine,
+    ledger: Ledger,
+    begun: Transaction,
+    quiet: Callable[..., None],
+    seen_earlier: Callable[..., None],
+    why: Callable[..., str],
+) -> None:
+    named(engine, begun.id, elsewhere("another machine"))
+    quiet(SILENT_AFTER + timedelta(minutes=1))
+    assert why(ended) == ""
+    seen_earlier(-timedelta(days=1))
+    assert why(ended) == why(ended) == ""
+    assert len([event for event in ledger.events(begun.id) if event.what == SILENT]) == 2, "a look of now was noted"
+
+
 def test_who_recovers_by_hand_hears_why_a_batch_is_left(
     engine: Engine, ledger: Ledger, begun: Transaction, tmp_path: Path, quiet: Callable[..., None]
 ) -> None:
@@ -286,6 +304,10 @@ def test_who_recovers_by_hand_hears_why_a_batch_is_left(
     assert why(None) == minutes
     named(engine, begun.id, elsewhere("another machine"))
     assert why(False) == f"its run has not ended, and its step runs elsewhere: {minutes}"
+    quiet(SILENT_AFTER)
+    again = "its last heartbeat is old; whoever looks 120 s after a first look decides it"
+    assert why(None) == again
+    assert why(False) == f"its run has not ended, and its step runs elsewhere: {again}"
 
 
 def test_a_step_elsewhere_that_could_not_beat_for_long_lives_once_it_beats_again(
