@@ -56,8 +56,8 @@ topology: setup ## Two hundred batches on what several machines run, all of it k
 	@$(VENV)/bin/python -m tests.topology.first_batch
 	@$(VENV)/bin/python benchmarks/cluster.py
 
-crash-matrix: setup ## Every process killed at every point where state changes; each case ends with exact counts
-	@$(VENV)/bin/python -m tests.crash
+crash-matrix: setup ## Every process killed at every point where state changes; RESIDENT=1 where one stays does the jobs
+	@$(VENV)/bin/python -m tests.crash $(if $(RESIDENT),--resident)
 
 crash-matrix-s3: setup ## The same with tables in an S3 store
 	@$(VENV)/bin/python -m tests.crash --s3
