@@ -21,7 +21,7 @@ from airflow_provider_slshudi.points import FOLDER, Point
 from airflow_provider_slshudi.spark.launch import APPLICATION
 from tests.crash.cases import Victim
 from tests.residents import drivers
-from tests.waiting import LONGEST_SECONDS, until
+from tests.waiting import LONGEST_SECONDS
 
 
 class NotAsPlanned(Exception):
@@ -115,10 +115,6 @@ class HeldStep:
         if alive:
             raise NotAsPlanned(f"outlives its task process: {[arguments_of(process)[:6] for process in alive]}")
         return code
-
-    def wait_for_residents(self) -> None:
-        """Waits until the job of a task process that was killed has ended, with the process that stays."""
-        until("the resident process has ended with its client", lambda: not self.residents())
 
     def kill(self) -> None:
         """Ends whatever of it is left."""

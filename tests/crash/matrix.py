@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.local.process import LocalSls
-from airflow_provider_slshudi.points import Where
 from tests.crash.cases import SERVICES, Case, Step, Victim
 from tests.crash.held import HeldStep, kill
 from tests.crash.world import Line, World
@@ -84,6 +83,4 @@ def crash(line: Line, case: Case, step: HeldStep) -> int:
     code = step.wait()
     if case.victim is Victim.TASK:
         assert code == -signal.SIGKILL, f"the task process ended by itself ({code})"
-        if case.point.where is not Where.TASK:
-            step.wait_for_residents()
     return code
