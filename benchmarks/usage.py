@@ -27,7 +27,7 @@ KINDS = {
 OTHER = "other"
 JVM = ", JVM"
 _kinds: dict[psutil.Process, str] = {}
-"""What each process was when it was last seen: one that has ended, and waits for its parent, has no command line."""
+"""What each process was when it was last seen."""
 
 
 def used(leave_out: int) -> Counter[str]:
@@ -70,13 +70,15 @@ def _below(process: psutil.Process, inherited: str, leave_out: int) -> Iterator[
         try:
             words = " ".join(child.cmdline())
         except psutil.ZombieProcess:
-            yield child, _kinds.get(child, inherited)
-            continue
+            words = ""
         except psutil.Error:
             continue
         kind = next((kind for part, kind in KINDS.items() if part in words), inherited)
         kind = f"{kind}{JVM}" if "/java" in words.partition(" ")[0] and JVM not in kind else kind
-        _kinds[child] = kind
+        # One that is about to end, or has ended, has no words.
+        if words:
+            _kinds[child] = kind
+        kind = _kinds.get(child, kind)
         yield child, kind
         yield from _below(child, kind, leave_out)
 

@@ -41,7 +41,7 @@ def java_options() -> str:
     if platform.system() != "Linux" or machine is None:
         return _SHORT_LIVED
     try:
-        (jar, *_) = (jar for jar in packages._package(_HADOOP) if "hadoop-apache" in jar.name)
+        jar = next(jar for jar in packages._package(_HADOOP) if "hadoop-apache" in jar.name)
         with packages.staging("native") as work:
             if not library.is_file():
                 with zipfile.ZipFile(jar) as packed:

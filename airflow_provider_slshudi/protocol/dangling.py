@@ -40,8 +40,11 @@ def is_quiet(ledger: Ledger, transaction: Transaction) -> bool:
 
 
 def quiet_in(ledger: Ledger, transaction: Transaction) -> timedelta:
-    """How long until a transaction is quiet, unless somebody is heard of before; negative once it is."""
-    return transaction.heartbeat + QUIET_AFTER - ledger.now()
+    """How long until a transaction is quiet, unless somebody is heard of before; negative once it is.
+
+    Of a heartbeat that is yet to come, since the ledger's clock was set back, as long as of one of now.
+    """
+    return QUIET_AFTER - max(ledger.now() - transaction.heartbeat, timedelta())
 
 
 def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:
@@ -75,8 +78,8 @@ def _stays_silent(ledger: Ledger, transaction: Transaction) -> bool:
     """
     # Not by their times alone: another server's clock, or one that was set, may be ahead of this heartbeat.
     now, seen = ledger.now(), str(transaction.heartbeat)
-    looks = [event.at for event in ledger.events(transaction.id) if (event.what, event.detail) == (SILENT, seen)]
-    past = [at for at in looks if at <= now]
+    looks = [event for event in ledger.events(transaction.id) if (event.what, event.detail) == (SILENT, seen)]
+    past = [look.at for look in looks if look.at <= now]
     if not past:
         ledger.note(transaction.id, SILENT, seen)
         return False

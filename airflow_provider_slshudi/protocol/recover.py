@@ -142,16 +142,17 @@ def decisions(events: Sequence[Event]) -> list[Decided]:
 
 
 def _why_left(over: bool | None, silent: timedelta, process: str) -> str:
-    why = "its run has not ended" if over is False else ""
-    if why and (not process or is_here(process)):
-        return why
-    seconds = max(0, int(silent.total_seconds()))
-    limit = int(SILENT_AFTER.total_seconds())
-    aged = f"its last heartbeat is {seconds} s old; only after {limit} s nobody counts as working on it"
-    if silent > SILENT_AFTER:
-        again = int(AGAIN_AFTER.total_seconds())
-        aged = f"its last heartbeat is {seconds} s old; whoever looks {again} s after a first look decides it"
-    return f"{why}, and its step runs elsewhere: {aged}" if why else aged
+    lives_here = bool(process) and is_here(process)
+    if over is False and (lives_here or not process):
+        return "its run has not ended"
+    if lives_here and silent > SILENT_AFTER:
+        return "its process is on this machine and has not ended"
+    limit, again = int(SILENT_AFTER.total_seconds()), int(AGAIN_AFTER.total_seconds())
+    then = f"whoever looks {again} s after a first look decides it"
+    if silent <= SILENT_AFTER:
+        then = f"only after {limit} s nobody counts as working on it"
+    aged = f"its last heartbeat is {max(0, int(silent.total_seconds()))} s old; {then}"
+    return f"its run has not ended, and its step runs elsewhere: {aged}" if over is False else aged
 
 
 def _runs(work: Work, named: Sequence[str]) -> set[Run]:

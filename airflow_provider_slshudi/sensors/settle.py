@@ -91,7 +91,6 @@ class SlsHudiSettleSensor(LineageTask, BaseSensorOperator):
 
     def poke(self, context: Context) -> PokeReturnValue:
         """One attempt to settle."""
-        from airflow_provider_slshudi.protocol.dangling import QUIET_AFTER
         from airflow_provider_slshudi.protocol.settle import require_alone, settle
 
         self._obstacle = None
@@ -110,9 +109,7 @@ class SlsHudiSettleSensor(LineageTask, BaseSensorOperator):
         self.log.warning("not settled yet: %s", self._obstacle)
         if isinstance(self._obstacle, TailUnderWay):
             # Each look is a task: the next one is made when it may find that nobody works there any more.
-            # No later than a heartbeat of now would be old: the ledger's clock may have been set back.
-            quiet_in = min(self._obstacle.quiet_in, QUIET_AFTER.total_seconds())
-            self.poke_interval = max(self._every, quiet_in + 1)
+            self.poke_interval = max(self._every, self._obstacle.quiet_in + 1)
         return PokeReturnValue(is_done=False)
 
     def _out_of_time(self, said: str) -> Exception:

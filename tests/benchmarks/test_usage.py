@@ -17,7 +17,6 @@ BUSY = "import sys, time\nwhile time.process_time() < 0.3: pass\nprint('done', f
 MINE = "mine"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a process that has ended is seen in /proc")
 def test_a_process_that_has_ended_still_counts_by_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usage, "KINDS", {"counted here": MINE})
     child = subprocess.Popen([sys.executable, "-c", BUSY, "counted here"], stdin=-1, stdout=-1)

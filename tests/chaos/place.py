@@ -168,7 +168,8 @@ def write_line(line: Line, pipelines: Path, dags: Path, **changes: object) -> No
     source = {"project": PROJECT, "logstore": line.name, "start": "begin", "on_expired": "fail"}
     described = {"name": line.name, "source": source, "schedule": "2s", **changes}
     write_pipeline(pipelines / f"{line.name}.yaml", line.table, **described)
-    made = [_DAG.format(kind=kind, name=line.name) for kind in ("tail", "backfill") if kind != "tail" or not line.fleet]
+    kinds = ["backfill"] if line.fleet else ["tail", "backfill"]
+    made = [_DAG.format(kind=kind, name=line.name) for kind in kinds]
     (dags / f"{line.name}.py").write_text("".join([_HEAD, *made]), encoding="utf-8")
 
 

@@ -118,6 +118,17 @@ def quiet(engine: Engine, begun: Transaction) -> Callable[..., None]:
 
 
 @pytest.fixture
+def fall_silent(engine: Engine, begun: Transaction, quiet: Callable[..., None]) -> Callable[[], None]:
+    """Lets time pass in which the ledger was away, or its clock was set ahead, and the step runs elsewhere."""
+
+    def fall_silent() -> None:
+        named(engine, begun.id, elsewhere("another machine"))
+        quiet(SILENT_AFTER + timedelta(minutes=1))
+
+    return fall_silent
+
+
+@pytest.fixture
 def seen_earlier(engine: Engine, begun: Transaction) -> Callable[..., None]:
     """Lets time pass since somebody saw how silent the transaction is."""
 
@@ -274,15 +285,13 @@ def test_a_step_elsewhere_of_which_nobody_heard_for_long_dangles_though_its_run_
 @pytest.mark.parametrize("ended", [False, None])
 def test_a_look_of_a_clock_that_was_ahead_counts_for_nothing(
     ended: bool | None,
-    engine: Engine,
     ledger: Ledger,
     begun: Transaction,
-    quiet: Callable[..., None],
+    fall_silent: Callable[[], None],
     seen_earlier: Callable[..., None],
     why: Callable[..., str],
 ) -> None:
-    named(engine, begun.id, elsewhere("another machine"))
-    quiet(SILENT_AFTER + timedelta(minutes=1))
+    fall_silent()
     assert why(ended) == ""
     seen_earlier(-timedelta(days=1))
     assert why(ended) == why(ended) == ""
@@ -308,23 +317,22 @@ def test_who_recovers_by_hand_hears_why_a_batch_is_left(
     again = "its last heartbeat is old; whoever looks 120 s after a first look decides it"
     assert why(None) == again
     assert why(False) == f"its run has not ended, and its step runs elsewhere: {again}"
+    named(engine, begun.id, this_process())
+    assert why(None) == "its process is on this machine and has not ended"
 
 
 def test_a_step_elsewhere_that_could_not_beat_for_long_lives_once_it_beats_again(
-    engine: Engine,
     ledger: Ledger,
     begun: Transaction,
-    quiet: Callable[..., None],
+    fall_silent: Callable[[], None],
     seen_earlier: Callable[..., None],
     why: Callable[..., str],
 ) -> None:
-    named(engine, begun.id, elsewhere("another machine"))
-    quiet(SILENT_AFTER + timedelta(minutes=1))  # the ledger was away, or its clock was set ahead
+    fall_silent()
     assert why() == ""
     ledger.heartbeat(begun.id, begun.token)
     seen_earlier(3 * SILENT_AFTER)
-    named(engine, begun.id, elsewhere("another machine"))
-    quiet(SILENT_AFTER + timedelta(minutes=1))
+    fall_silent()
     assert why() == "", "that it was silent before it beat says nothing of now"
 
 
