@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -61,22 +61,27 @@ class Holds:
             file.unlink(missing_ok=True)
 
 
-class HeldStep:
-    """A step in a process of its own: `tests.crash.step`."""
+class Child:
+    """A module of the tests in a process of its own, and all that it starts; `log` gets what they print."""
 
-    def __init__(self, setup: Mapping[str, Any], holds: Holds, secrets: Mapping[str, str], log: Path) -> None:
-        self.log, variables = log, {**os.environ, **secrets, FOLDER: str(holds.folder)}
-        # Resident processes of its own, in a folder short enough for a socket's name.
-        self._residents = Path(tempfile.mkdtemp(prefix="sls-", dir="/tmp")) if setup.get("resident") else None
-        if self._residents is not None:
-            variables["TMPDIR"] = str(self._residents)
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        place: Path | None = None,
+        umask: int = -1,
+    ) -> None:
+        self.log = log
         with log.open("ab") as out:
             self.child = subprocess.Popen(
-                [sys.executable, "-m", "tests.crash.step", json.dumps(dict(setup))],
-                env=variables,
+                command,
+                env=dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
+                cwd=place,
+                umask=umask,
             )
         self._seen: set[psutil.Process] = set()
 
@@ -90,16 +95,16 @@ class HeldStep:
         self._seen.update(tree)
         return tree
 
+    def residents(self) -> list[psutil.Process]:
+        """The processes that stay when their job is done, as far as they are known."""
+        return []
+
     def victim(self, victim: Victim, held: int) -> psutil.Process:
         """The process of the step's tree that a case kills."""
         tree = self.processes()
         if victim is Victim.TASK:
             return tree[0]
         return victim_of(victim, held, [*tree, *self.residents()])
-
-    def residents(self) -> list[psutil.Process]:
-        """The processes that stay when their job is done."""
-        return [] if self._residents is None else drivers(self._residents)
 
     def wait(self, seconds: float = LONGEST_SECONDS) -> int:
         """Waits until the step and everything that it started have ended; gives its exit code.
@@ -123,12 +128,30 @@ class HeldStep:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         self.child.wait()
-        if self._residents is not None:
-            shutil.rmtree(self._residents, ignore_errors=True)
 
     def last_words(self) -> str:
         """The end of what it printed."""
         return " | ".join(self.log.read_text(errors="replace").splitlines()[-3:])[-600:]
+
+
+class HeldStep(Child):
+    """A step in a process of its own: `tests.crash.step`."""
+
+    def __init__(self, setup: Mapping[str, Any], holds: Holds, secrets: Mapping[str, str], log: Path) -> None:
+        variables = {**os.environ, **secrets, FOLDER: str(holds.folder)}
+        # Resident processes of its own, in a folder short enough for a socket's name.
+        self._residents = Path(tempfile.mkdtemp(prefix="sls-", dir="/tmp")) if setup.get("resident") else None
+        if self._residents is not None:
+            variables["TMPDIR"] = str(self._residents)
+        super().__init__([sys.executable, "-m", "tests.crash.step", json.dumps(dict(setup))], variables, log)
+
+    def residents(self) -> list[psutil.Process]:
+        return [] if self._residents is None else drivers(self._residents)
+
+    def kill(self) -> None:
+        super().kill()
+        if self._residents is not None:
+            shutil.rmtree(self._residents, ignore_errors=True)
 
 
 def victim_of(victim: Victim, held: int, tree: list[psutil.Process]) -> psutil.Process:

@@ -358,7 +358,8 @@ def test_counts_are_exact_where_services_run_while_batches_commit(spark: SparkSe
     over, cleaned, archived, failed = threading.Event(), list[Cleaned](), list[Archived](), list[Exception]()
 
     def serve() -> None:
-        while not over.is_set():
+        # Without a pause the two hand the lease to each other for longer than a batch waits for it.
+        while not over.wait(0.3):
             try:
                 cleaned.append(maintain.clean(pipeline.by("maintenance")))
                 archived.append(maintain.archive(pipeline.by("maintenance")))

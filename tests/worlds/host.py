@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow_provider_slshudi.points import FOLDER
 from airflow_provider_slshudi.spark.runtime import cache_dir
-from tests.crash.held import HeldStep
+from tests.crash.held import Child
 from tests.worlds.draw import Host
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +56,7 @@ class Told:
         )
 
 
-class Steps(HeldStep):
+class Steps(Child):
     """Steps in a child process, which leaves in a file how they went.
 
     Args:
@@ -78,20 +78,10 @@ class Steps(HeldStep):
         place: Path = ROOT,
         umask: int = -1,
     ) -> None:
-        self._out, self.log = out, log
+        self._out = out
         self._out.unlink(missing_ok=True)
-        self._seen = set()
         command = [*prefix, python, "-m", "tests.worlds.step", json.dumps({**setup, "out": str(out)})]
-        with log.open("ab") as into:
-            self.child = subprocess.Popen(
-                command,
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=into,
-                stderr=subprocess.STDOUT,
-                cwd=place,
-                umask=umask,
-            )
+        super().__init__(command, environment, log, place, umask)
 
     def told(self) -> Told:
         """How it went; a process that was killed could not tell."""
