@@ -3,7 +3,7 @@ VENV := .venv
 # Many tests wait for processes that they start, so three files go on at a time on two cores; the longest come first.
 TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos topology hosts outage crash-matrix crash-matrix-s3 canary worlds differential fuzz bench bench-fixed bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
+.PHONY: help setup demo test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos topology hosts outage crash-matrix crash-matrix-s3 crash-matrix-hdfs canary worlds differential fuzz bench bench-fixed bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -61,6 +61,9 @@ crash-matrix: setup ## Every process killed at every point where state changes; 
 
 crash-matrix-s3: setup ## The same with tables in an S3 store
 	@$(VENV)/bin/python -m tests.crash --s3
+
+crash-matrix-hdfs: setup ## The same with tables in HDFS
+	@$(VENV)/bin/python -m tests.crash --hdfs
 
 hosts: setup ## Two machines of namespaces (root): one vanishes, stands still or is cut off at every point of a batch
 	@$(VENV)/bin/python -m tests.hosts

@@ -26,7 +26,7 @@ _ANY_REGION = "us-east-1"
 
 def is_stored(uri: str) -> bool:
     """Whether a table's path is in an object store."""
-    return not uri.startswith("file:")
+    return uri.startswith(("s3:", "s3a:", "oss:"))
 
 
 def is_oss(uri: str) -> bool:

@@ -1,6 +1,6 @@
-"""The file system below a table, through pyarrow: local, or an object store by s3://, s3a:// and oss:// URIs.
+"""The file system below a table, through pyarrow: local, HDFS, or an object store by s3://, s3a:// and oss:// URIs.
 
-What its clients are told is in `objectstore`. Credentials of an object store come from the machine's own environment
+What an object store's clients are told is in `objectstore`. Its credentials come from the machine's own environment
 (AWS_* variables, instance roles), as Spark's do, so none of them passes through a pipeline.
 """
 
@@ -34,7 +34,7 @@ _LOOKS = 5
 """At a folder whose files go one by one."""
 _LEAST_PART = 4 * 1024 * 1024
 """Bytes of content that no stream to a store sends before its end."""
-_SCHEME = re.compile(r"^[a-z0-9]+:(//)?")
+_BEFORE_PATH = re.compile(r"^(hdfs://[^/]+|[a-z0-9]+:(//)?)")
 
 
 class Storage:
@@ -58,10 +58,14 @@ class Storage:
         from pyarrow import fs
 
         # As Hadoop takes it: no part is a query or a fragment, and no letter stands for another.
-        path = _SCHEME.sub("", self.uri)
-        if not objectstore.is_stored(self.uri):
-            return fs.LocalFileSystem(), path
-        return self._s3(delayed=True), path
+        path = _BEFORE_PATH.sub("", self.uri)
+        if objectstore.is_stored(self.uri):
+            return self._s3(delayed=True), path
+        if self.uri.startswith("hdfs:"):
+            from airflow_provider_slshudi import hdfs
+
+            return hdfs.filesystem(self.uri), path
+        return fs.LocalFileSystem(), path
 
     def _s3(self, delayed: bool) -> fs.FileSystem:
         """The store. What is opened with delay and is small takes one request, and not the three of an upload in parts,
@@ -204,6 +208,11 @@ class Storage:
     @property
     def renames(self) -> bool:
         """Whether a file gets another name in one step. An object store has no such step, and no folders."""
+        return not objectstore.is_stored(self.uri)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its files are this machine's, with owners that this machine knows."""
         return bool(self.filesystem.type_name == "local")
 
     def make_folder(self, path: str) -> None:
@@ -274,6 +283,21 @@ class Storage:
         except OSError as error:
             raise self._unreadable(path, error) from error
 
+    def nearest(self) -> Storage:
+        """The folder nearest to the table's that is there: itself, or one above it."""
+        base = Path(self.full(""))
+        before = self.uri.removesuffix(self.full(""))
+        found = next(place for place in (base, *base.parents) if place == place.parent or self._is_there(place))
+        return Storage(f"{before}{found}")
+
+    def _is_there(self, place: Path) -> bool:
+        from pyarrow import fs
+
+        try:
+            return bool(self.filesystem.get_file_info(str(place)).type == fs.FileType.Directory)
+        except OSError as error:
+            raise self._unreadable("", error) from error
+
     def size(self, path: str) -> int:
         """Bytes of a file that exists."""
         try:
@@ -287,7 +311,7 @@ class Storage:
         Raises:
             TimelineUnreadable: the file is not within the table.
         """
-        found = _SCHEME.sub("", path)
+        found = _BEFORE_PATH.sub("", path)
         base = f"{self.full('')}/"
         if not found.startswith(base) or ".." in found.split("/"):
             raise TimelineUnreadable(f"{self.uri}: {path} is not within the table", table=self.uri)
@@ -319,7 +343,7 @@ class Storage:
             return
         except OSError as error:
             # Not by `files`, which would follow links.
-            for folder, _, names in os.walk(self.full(path)) if self.renames else ():
+            for folder, _, names in os.walk(self.full(path)) if self.is_local else ():
                 for name in names:
                     with suppress(OSError):
                         Path(folder, name).unlink()
@@ -378,7 +402,7 @@ class Storage:
             TableDenied: the table belongs to another user, who could not change our files, or whose folder refuses us.
         """
         folder = self.full(".hoodie")
-        if self.filesystem.type_name != "local" or not self.exists(".hoodie"):
+        if not self.is_local or not self.exists(".hoodie"):
             return
         try:
             owner = owners.keeps_out(folder)
@@ -397,7 +421,7 @@ class Storage:
             )
 
     def _unreadable(self, path: str, error: OSError) -> TimelineUnreadable | TableDenied:
-        if isinstance(error, PermissionError) and self.filesystem.type_name == "local":
+        if isinstance(error, PermissionError) and self.is_local:
             return denied(self.uri, self.full(path))
         return TimelineUnreadable(f"{self.uri}/{path}: {error}", table=self.uri)
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, java_import, launch_gateway
 
@@ -33,7 +32,6 @@ class Hadoop:
 
     files: str
     settings: Path
-    _yarn: Any
 
     def containers(self) -> list[Path]:
         """The folders in which containers ran, and where their output is."""
@@ -47,7 +45,7 @@ class Hadoop:
 
 @contextmanager
 def hadoop(nodes: int = 2) -> Iterator[Hadoop]:
-    """HDFS with one data node, and YARN with `nodes` node managers of two cores each."""
+    """HDFS with one data node, and YARN with `nodes` node managers of two cores each; none without any."""
     jars = [str(jar) for coordinate in COORDINATES for jar in packages._package(coordinate)]
     spark = packages.spark_home() / "jars"
     with tempfile.TemporaryDirectory(prefix="slshudi-hadoop-") as directory:
@@ -90,11 +88,13 @@ def hadoop(nodes: int = 2) -> Iterator[Hadoop]:
                 conf.set(name, value)
             dfs = jvm.MiniDFSCluster.Builder(conf).numDataNodes(1).build()
             dfs.waitActive()
-            yarn = jvm.MiniYARNCluster("slshudi", nodes, 1, 1)
-            yarn.init(conf)
-            yarn.start()
-            yarn.waitForNodeManagersToConnect(60_000)
-            kept = yarn.getConfig()
+            kept = conf
+            if nodes:
+                yarn = jvm.MiniYARNCluster("slshudi", nodes, 1, 1)
+                yarn.init(conf)
+                yarn.start()
+                yarn.waitForNodeManagersToConnect(60_000)
+                kept = yarn.getConfig()
             # A class for tests of Hadoop's own, which clients do not have.
             kept.unset("net.topology.node.switch.mapping.impl")
             stream = jvm.java.io.FileOutputStream(str(settings / "core-site.xml"))
@@ -102,7 +102,7 @@ def hadoop(nodes: int = 2) -> Iterator[Hadoop]:
             stream.close()
             for name in ("hdfs-site.xml", "yarn-site.xml"):
                 (settings / name).write_bytes((settings / "core-site.xml").read_bytes())
-            yield Hadoop(str(kept.get("fs.defaultFS")), settings, yarn)
+            yield Hadoop(str(kept.get("fs.defaultFS")), settings)
         finally:
             gateway.shutdown()
             log.close()

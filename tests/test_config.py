@@ -173,6 +173,8 @@ def test_a_freshness_leaves_no_schedule_to_choose() -> None:
         ("table.path", "/lake/clicks", "table.path", "expected a URI like file:///lake/events"),
         ("table.path", "s3a:///clicks", "table.path", "expected a URI"),
         ("table.path", "file://host/clicks", "table.path", "expected a URI"),
+        ("table.path", "hdfs:///lake/clicks", "table.path", "hdfs://nameservice/lake/events"),
+        ("table.path", "hdfs://lake:8020/a:b/clicks", "table.path", "HDFS has no such names"),
         ("table.path", "s3a://lake/clicks?old", "table.path", "expected none of '?' in it: Spark takes"),
         ("table.path", "file:///lake/{a}[b]*\\", "table.path", "'*' '[' '\\\\' ']' '{' '}'"),
         ("table.path", "file:///lake/a\nb", "table.path", "control characters"),

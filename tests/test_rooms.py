@@ -21,6 +21,7 @@ VOCABULARY = {
     "processes",
     "native",
     "numbered",
+    "hdfs",
     "objectstore",
     "storage",
     "types",
@@ -39,7 +40,8 @@ ALLOWED: dict[str, set[str]] = {
     "native": set(),
     "numbered": {"native"},
     "objectstore": {"exceptions"},
-    "storage": {"exceptions", "owners", "objectstore"},
+    "hdfs": {"exceptions", "owners"},
+    "storage": {"exceptions", "owners", "objectstore", "hdfs"},
     "types": set(),
     "config": {"exceptions", "ranges", "types"},
     # What Airflow shows of DAGs and tasks.

@@ -27,7 +27,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         ("--connection", "Airflow's, of type sls (default: the only one, or sls_default)"),
         ("--project", "default: the one that the connection names for its test"),
         ("--logstore", "default: the one that the connection names for its test"),
-        ("--path", "the table's, file:///..., s3a://... or oss://... (default: beside the tables of other pipelines)"),
+        ("--path", "the table's, file:, s3a:, oss: or hdfs://... (default: beside the tables of other pipelines)"),
         ("--start", "begin (default), end, or a receive time with its zone"),
         ("--key", "columns, with commas between, whose rows logs upsert; or none (default: append)"),
         ("--ordering", "with --key: the column of which the greater value wins, or none (default: the logs' time)"),
@@ -99,9 +99,7 @@ def table(options: argparse.Namespace, name: str, types: Mapping[str, str]) -> d
     from airflow_provider_slshudi.cli.draft import name_of
     from airflow_provider_slshudi.config.values import Uri
 
-    path = answer(
-        "--path", "Table's path (file:///..., s3a://... or oss://...)", options.path, _beside(name), of_type(Uri)
-    )
+    path = answer("--path", "Table's path (file:, s3a:, oss: or hdfs://...)", options.path, _beside(name), of_type(Uri))
     upsert = _upsert(options, types)
 
     def check(text: str) -> dict[str, str] | None:

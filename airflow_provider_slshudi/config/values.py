@@ -66,9 +66,10 @@ def _check_metastore(value: str) -> str:
 
 def _check_path(value: str) -> str:
     """The path as it stands, as Hadoop takes it: `#`, `%`, spaces and letters of any script are parts of names."""
-    if not re.fullmatch(r"(file:(//)?(?=/[^/])|(s3a?|oss)://[^/]+(?=//?[^/]))/.+", value, re.DOTALL):
+    if not re.fullmatch(r"(file:(//)?(?=/[^/])|(s3a?|oss|hdfs)://[^/]+(?=//?[^/]))/.+", value, re.DOTALL):
         raise ValueError(
-            "expected a URI like file:///lake/events, s3a://bucket/lake/events or oss://bucket/lake/events"
+            "expected a URI like file:///lake/events, s3a://bucket/lake/events, oss://bucket/lake/events or "
+            "hdfs://nameservice/lake/events"
         )
     path = value.rstrip("/")
     scheme, place = scheme_and_place(path)
@@ -77,6 +78,8 @@ def _check_path(value: str) -> str:
             f"expected a bucket's name alone, not {bucket}: the variable AWS_ENDPOINT_URL has the endpoint, like "
             "https://s3.oss-cn-hangzhou-internal.aliyuncs.com"
         )
+    if scheme == "hdfs" and ":" in place.partition("/")[2]:
+        raise ValueError("expected no `:` in it: HDFS has no such names")
     if odd := sorted({letter for letter in path if letter in "*?[]{}\\" or not letter.isprintable()}):
         raise ValueError(
             f"expected none of {' '.join(map(repr, odd))} in it: Spark takes * ? [ ] {{ }} \\ for a pattern of paths, "

@@ -66,8 +66,8 @@ class Place:
     def owner(self) -> Seen:
         """Whether the table's owner could change what this user writes there."""
         base = self._storage.full("")
-        if self._storage.filesystem.type_name != "local":
-            return ok("an object store knows no owners of files")
+        if not self._storage.is_local:
+            return ok("owners matter on a disk of this machine alone")
         self._storage.require_owner()
         if not Path(base).exists():
             return ok(f"{owners.this_user()} will own it")
@@ -78,8 +78,4 @@ class Place:
         name = f".slshudi-doctor-{uuid4().hex}"
         if self._storage.exists(PROPERTIES):
             return self._storage, f"{ROOT}/{name}"
-        if self._storage.filesystem.type_name != "local":
-            return self._storage, name
-        base = Path(self._storage.full(""))
-        there = next(path for path in (base, *base.parents) if path.is_dir())
-        return Storage(f"file://{there}"), name
+        return (self._storage.nearest() if self._storage.renames else self._storage), name

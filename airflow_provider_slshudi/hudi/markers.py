@@ -59,7 +59,7 @@ def bar(storage: Storage, instant: str) -> None:
     the files that its markers name.
     """
     place = folder(instant)
-    if storage.filesystem.type_name != "local":
+    if not storage.renames:
         storage.delete_files(marked(storage, instant))
         storage.delete_folder(place)
         return

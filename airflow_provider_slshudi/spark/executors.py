@@ -49,7 +49,7 @@ DISTRIBUTIONS = (
     "urllib3",
 )
 """What tasks import, by its name on the package index."""
-OPTIONAL = ("slshudi-native",)
+OPTIONAL = ("hdfs-native", "slshudi-native")
 # What nobody imports: tests, and what compilers want.
 _LEFT_OUT_FOLDERS = {"tests", "include", "__pycache__"}
 _LEFT_OUT_SUFFIXES = {".h", ".hpp", ".c", ".pxd", ".pxi", ".pyx", ".pyc"}

@@ -15,6 +15,7 @@ from tests.crash.cases import Case, Step, Victim, all_cases
 from tests.crash.matrix import each_its_own, run_case
 from tests.crash.outcome import Outcome
 from tests.crash.scheduler import Place
+from tests.hadoop import hadoop
 from tests.local.sdk import by_ip
 from tests.scenarios import PROJECT
 from tests.services import s3_store
@@ -29,7 +30,9 @@ def main() -> int:
     parser.add_argument("--point", choices=[point.value for point in Point], action="append")
     parser.add_argument("--victim", choices=[victim.value for victim in Victim], action="append")
     parser.add_argument("--step", choices=[step.value for step in Step], action="append")
-    parser.add_argument("--s3", action="store_true", help="tables in an S3 store instead of on this disk")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--s3", action="store_true", help="tables in an S3 store instead of on this disk")
+    where.add_argument("--hdfs", action="store_true", help="tables in HDFS")
     parser.add_argument("--resident", action="store_true", help="a process that stays does the jobs; no schedulers")
     parser.add_argument("--list", action="store_true", help="only name the cases")
     chosen = parser.parse_args()
@@ -49,10 +52,15 @@ def main() -> int:
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="slshudi-crash-"))
         server = stack.enter_context(LocalSls(Path(name) / "sls"))
         by_ip(server.connection()).create_project(PROJECT, "tests")
+        lake = ""
         if chosen.s3:
             os.environ.update(stack.enter_context(s3_store(BUCKET)))
-        spark = start_spark(f"s3a://{BUCKET}" if chosen.s3 else "")
-        worlds = each_its_own(Path(name), spark, server, f"s3a://{BUCKET}" if chosen.s3 else "", chosen.resident)
+            lake = f"s3a://{BUCKET}"
+        elif chosen.hdfs:
+            cluster = stack.enter_context(hadoop(nodes=0))
+            os.environ["HADOOP_CONF_DIR"], lake = str(cluster.settings), f"{cluster.files}/{BUCKET}"
+        spark = start_spark(lake if chosen.s3 else "")
+        worlds = each_its_own(Path(name), spark, server, lake, chosen.resident)
         for case in cases:
             if case.victim is not Victim.SCHEDULER:
                 outcome.run(case, lambda case: run_case(worlds, case))

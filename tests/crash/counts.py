@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
+from airflow_provider_slshudi.objectstore import is_stored
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.storage import Storage
 
@@ -156,8 +158,8 @@ def column(table: Storage, name: str) -> list[Any]:
     """A column of all rows, as hudi-rs reads them."""
     from hudi import HudiReadOptions, HudiTableBuilder
 
-    with _asked_itself():
-        builder = HudiTableBuilder.from_base_uri(as_url(table.uri))
+    with _asked_itself(), _reached(table) as place:
+        builder = HudiTableBuilder.from_base_uri(as_url(place))
         reader = builder.with_storage_options(reader_options(table)).build()
         options = HudiReadOptions(projection=[name])
         return [value for batch in reader.read_stream(options) for value in batch.column(name).to_pylist()]
@@ -165,10 +167,24 @@ def column(table: Storage, name: str) -> list[Any]:
 
 def reader_options(table: Storage) -> dict[str, str]:
     """What hudi-rs has to be told of a table's store."""
-    if table.uri.startswith("file:"):
+    if not is_stored(table.uri):
         return {}
     names = {"aws_endpoint": "AWS_ENDPOINT_URL", **{name.lower(): name for name in S3_KEY}}
     return {option: os.environ[name] for option, name in names.items()} | {"aws_allow_http": "true"}
+
+
+@contextmanager
+def _reached(table: Storage) -> Iterator[str]:
+    """Where hudi-rs, which knows no HDFS, reads a table: itself, or a copy."""
+    if table.is_local or not table.renames:
+        yield table.uri
+        return
+    with tempfile.TemporaryDirectory(prefix="slshudi-copy-") as folder:
+        for path in table.files(""):
+            place = Path(folder, path)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(table.read(path) or b"")
+        yield f"file://{folder}"
 
 
 @contextmanager

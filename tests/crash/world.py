@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyarrow import fs
 from sqlalchemy import Engine, create_engine, make_url, text, update
 
 from airflow_provider_slshudi.exceptions import JobFailed
@@ -259,10 +260,11 @@ class World:
 def _copy(table: Storage, uri: str) -> None:
     """Copies a table, folders without files too where there are such."""
     target = Storage(uri)
-    if table.filesystem.type_name == "local":
+    if table.is_local:
         shutil.copytree(table.full(""), target.full(""))
-    else:
-        fs.copy_files(table.full(""), target.full(""), table.filesystem, target.filesystem)
+        return
+    with ThreadPoolExecutor(16) as pool:
+        deque(pool.map(lambda path: target.write(path, table.read(path) or b""), table.files("")), maxlen=0)
 
 
 def _move(engine: Engine, table: str) -> None:

@@ -1,4 +1,4 @@
-"""YARN: executors in containers that have Python alone, and a secret of Spark's own between them and the driver."""
+"""YARN and HDFS: executors in containers that have Python alone; a secret of Spark's own with the driver."""
 
 from __future__ import annotations
 
@@ -45,7 +45,12 @@ def test_batches_and_a_proof_on_yarn(
         "spark.executor.memory": "512m",
         "spark.yarn.am.memory": "512m",
     }
-    made = scenario(shards=4, launcher=SubprocessLauncher("yarn"), spark={"archive": str(archive), "conf": conf})
+    made = scenario(
+        shards=4,
+        location=f"{cluster.files}/lake/ad_events",
+        launcher=SubprocessLauncher("yarn"),
+        spark={"archive": str(archive), "conf": conf},
+    )
     made.put(400)
     try:
         assert made.batch("run-1").state is State.COMMITTED

@@ -1,0 +1,186 @@
+"""Tables in HDFS: what storage promises holds there too, and so does what batches, upserts and services make of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_slshudi import hdfs
+from airflow_provider_slshudi.doctor.table import Place
+from airflow_provider_slshudi.exceptions import RuntimeMissing, TimelineUnreadable
+from airflow_provider_slshudi.hudi import markers
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.protocol import maintain
+from airflow_provider_slshudi.protocol.rewrite import cluster, compact
+from airflow_provider_slshudi.protocol.verify import verify
+from airflow_provider_slshudi.storage import Storage
+from tests.crash.cases import Step, Victim
+from tests.crash.counts import faults
+from tests.hadoop import hadoop
+from tests.pipelines import served_often, upserted_often
+from tests.scenarios import Scenario
+
+pytestmark = pytest.mark.long
+INSTANT = "20260131000000000"
+
+
+@pytest.fixture(scope="module")
+def lake() -> Iterator[str]:
+    with hadoop(nodes=0) as made:
+        yield f"{made.files}/lake"
+
+
+@pytest.fixture
+def table(lake: str, request: pytest.FixtureRequest) -> Storage:
+    return Storage(f"{lake}/{request.node.name.partition('[')[0]}")
+
+
+def tried(act: Callable[[], Any]) -> Any:
+    """What an act gives, or the type of its error."""
+    try:
+        return act()
+    except Exception as error:
+        return type(error)
+
+
+def created(storage: Storage, path: str, content: bytes) -> int:
+    stream = storage.create(path)
+    stream.write(content)
+    storage.complete(path, stream)
+    return storage.size(path)
+
+
+def test_every_question_and_act_has_the_answer_that_a_local_disk_gives(table: Storage, tmp_path: Path) -> None:
+    acts: list[Callable[[Storage], Any]] = [
+        lambda it: it.read("a/b"),
+        lambda it: it.names("a"),
+        lambda it: it.files("a"),
+        lambda it: it.write("a/b", b"1"),
+        lambda it: it.write("a/b", b"22", via=".hoodie/via"),
+        lambda it: (it.read("a/b"), it.size("a/b"), it.names("a"), it.folders(""), it.names("a/b"), it.files("a/b")),
+        lambda it: (it.exists("a"), it.exists("a/b"), it.exists("a/c"), it.existing(["a", "a/b", "a/c"])),
+        lambda it: created(it, "c/ö %2F#?", b"333"),
+        lambda it: sorted(it.walk()),
+        lambda it: it.create_within("none/d"),
+        lambda it: it.create_within("a/b/d"),
+        lambda it: it.create("a"),
+        lambda it: it.write("a", b""),
+        lambda it: it.make_folder("a/b/d"),
+        lambda it: it.make_folder("e/f"),
+        lambda it: it.make_folder("e/f"),
+        lambda it: it.names("e"),
+        lambda it: it.rename("none", "a/d"),
+        lambda it: it.rename("a/b", "none/d"),
+        lambda it: (it.rename("a/b", "c/ö %2F#?"), it.read("c/ö %2F#?"), it.exists("a/b")),
+        lambda it: (it.rename("c", "g"), it.files("")),
+        lambda it: it.rename("g", "e"),
+        lambda it: it.delete("none"),
+        lambda it: it.delete_folder("none"),
+        lambda it: (it.delete_files(["none", "g/ö %2F#?"]), it.names("g")),
+        lambda it: it.delete_folder("e"),
+        lambda it: it.names("e"),
+        lambda it: Storage(f"{it.uri}/x/y").nearest().uri == it.uri,
+    ]
+    local = Storage(f"file://{tmp_path}")
+    for number, act in enumerate(acts):
+        assert tried(lambda act=act: act(table)) == tried(lambda act=act: act(local)), number  # type: ignore[misc]
+    assert table.relative(f"{table.uri}/x=1/f") == "x=1/f"
+    with pytest.raises(TimelineUnreadable):
+        table.relative(table.uri.replace("/lake/", "/other/") + "/f")
+
+
+def test_a_task_of_an_instant_that_was_shut_names_nothing_and_begins_nothing(table: Storage) -> None:
+    handover.admit(table, INSTANT)
+    begun, name = handover.nameless(table, INSTANT, "x=1/begun.parquet"), "x=1/begun.parquet"
+    table.make_folder("x=1")
+    stream = table.create_within(begun)
+    assert stream is not None
+    stream.write(b"rows")
+    handover.shut(table, INSTANT)
+    with pytest.raises(TimelineUnreadable):
+        table.complete(begun, stream)
+    assert not table.rename(begun, name)
+    assert table.create_within(handover.nameless(table, INSTANT, "x=1/more.parquet")) is None
+    assert table.files("") == []
+
+
+def test_nobody_begins_a_file_below_the_bar_of_an_instant(table: Storage) -> None:
+    marker = f"{markers.folder(INSTANT)}/x=1/f.parquet.marker.CREATE"
+    created(table, marker, b"")
+    markers.bar(table, INSTANT)
+    with pytest.raises(TimelineUnreadable, match="is not a directory"):
+        table.create(marker)
+
+
+def test_a_fork_of_a_process_with_connections_is_told_so(table: Storage) -> None:
+    table.write("a", b"1")
+    child = os.fork()
+    if not child:
+        os._exit(tried(lambda: table.read("a")) is not TimelineUnreadable)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_another_user_is_refused_in_the_name_nodes_words(table: Storage) -> None:
+    table.write("a", b"1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HADOOP_USER_NAME", "anna")
+        hdfs._client.cache_clear()
+        with pytest.raises(TimelineUnreadable, match=r"AccessControlException: Permission denied: user=anna[^\n]*$"):
+            table.write("a", b"2")
+    hdfs._client.cache_clear()
+    assert table.read("a") == b"1"
+
+
+def test_the_doctor_leaves_nothing_where_a_table_will_be(table: Storage) -> None:
+    assert [check.look().verdict.value for check in Place(table.uri, lambda: False).checks("table")] == ["ok"] * 3
+    assert not table.exists("")
+
+
+def test_a_name_node_that_is_gone_is_no_missing_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdfs, "_ATTEMPTS", {"dfs.client.failover.max.attempts": "1"})
+    with pytest.raises(TimelineUnreadable, match="Connection refused"):
+        Storage("hdfs://127.0.0.1:1/lake/table").read("a")
+
+
+def test_without_its_client_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hdfs_native", None)
+    with pytest.raises(RuntimeMissing, match=r"airflow-provider-slshudi\[hdfs\]"):
+        Storage("hdfs://nameservice/lake/table").read("a")
+
+
+def test_batches_clustering_cleaning_and_archival(scenario: Callable[..., Scenario], lake: str) -> None:
+    made = scenario(location=f"{lake}/appends", described=served_often, misfits="quarantine")
+    for number in range(4):
+        made.put(10, first=10 * number)
+        assert made.batch(f"run-{number}").state is State.COMMITTED
+        if number == 1:
+            assert cluster(made.by("maintenance")).instant
+    assert maintain.clean(made.by("maintenance")).files
+    maintain.archive(made.by("maintenance"))
+    proof = verify(made.work, source=True)
+    assert proof.ok and proof.rows == 40
+    assert faults(made.work, 40) == []
+
+
+def test_upserts_and_compaction(scenario: Callable[..., Scenario], lake: str) -> None:
+    made = scenario(location=f"{lake}/upserts", described=upserted_often)
+    for number in range(2):
+        made.put(10, first=10 * number)
+        assert made.batch(f"run-{number}").state is State.COMMITTED
+    assert compact(made.by("maintenance")).instant
+    assert faults(made.work, 20) == []
+
+
+def test_drivers_that_die_lose_and_double_nothing() -> None:
+    command = [sys.executable, "-m", "tests.crash", "--hdfs", "--victim", Victim.JVM.value]
+    for step, point in ((Step.SETTLE, "rollback-completed"), (Step.COMMIT, "commit-completed")):
+        command += ["--step", step.value, "--point", point]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.stdout.splitlines()[-1:] == ["crash matrix: 2 cases, 0 lost, 0 doubled"], ran.stdout + ran.stderr[-3000:]
