@@ -43,7 +43,11 @@ def this_process() -> str:
 
 def is_here(process: str) -> bool:
     """Whether a process that `this_process` named is of this machine, boot and numbering: we can look for it here."""
-    return _libc is not None and process.count("/") >= 3 and process.rsplit("/", 2)[0].endswith(_boot())
+    if _libc is None or process.count("/") < 3:
+        return False
+    where, boot = process.rsplit("/", 2)[0], _boot()
+    # A machine that was copied while it ran shares the boot's name.
+    return where.endswith(boot) and where.removesuffix(boot).rstrip("/") in ("", _machine())
 
 
 def is_gone(process: str) -> bool:

@@ -14,7 +14,7 @@ import pytest
 
 import airflow_provider_slshudi
 from airflow_provider_slshudi import processes
-from airflow_provider_slshudi.processes import clock, ends_with_parent, is_gone, this_process
+from airflow_provider_slshudi.processes import clock, ends_with_parent, is_gone, is_here, this_process
 
 NAME = "from airflow_provider_slshudi.processes import this_process; print(this_process(), flush=True); input()"
 PARENT = """
@@ -68,6 +68,8 @@ def test_of_another_machine_or_nobody_nothing_is_known() -> None:
     assert not is_gone(f"another/{boot[::-1]}/{namespace}/{pid}/1")
     # As versions before named it: without the machine.
     assert not is_gone(f"{boot[::-1]}/{namespace}/{pid}/1") and not is_gone(f"{boot}/{namespace}/{pid}/{started}")
+    # A copy of this machine, made while it ran.
+    assert not is_here(f"another/{boot}/{namespace}/{pid}/{started}") and is_here(this_process())
     # The number is in use again, by a process that began at another time.
     assert is_gone(f"{machine}/{boot}/{namespace}/{pid}/{int(started) - 1}")
 

@@ -172,11 +172,13 @@ def main(arguments: list[str]) -> None:
     path, identity, idle = Path(arguments[0]), arguments[1], float(arguments[2])
     with control_context() as spark:
         jvm = spark._jvm
+        # It takes seconds on a busy machine, and who knows that it is ready waits less.
+        server = Server(spark, identity)
         listener = _listen(path)
         mine = path.stat().st_ino
         print(READY, flush=True)
         with listener:
-            Server(spark, identity).serve(listener, idle)
+            server.serve(listener, idle)
             with suppress(OSError):
                 if path.stat().st_ino == mine:
                     path.unlink()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk import AssetAlias, BaseOperator, BaseOperatorLink
 from airflow.sdk.configuration import conf
@@ -23,6 +24,7 @@ from airflow_provider_slshudi.exceptions import (
     TerminalError,
     TransientError,
 )
+from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.links import PipelineLink, SparkLink, TransactionLink
 from airflow_provider_slshudi.notes.fleet import SYNC
 from airflow_provider_slshudi.operators.base import (
@@ -50,7 +52,9 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.protocol.news import News
     from airflow_provider_slshudi.protocol.work import Work
 
+T = TypeVar("T")
 _LOOKS_AT_ONCE = 8
+_LOOK_SECONDS = 30.0
 _REST = timedelta(minutes=1)
 
 
@@ -97,7 +101,8 @@ class SlsHudiLookOperator(BaseOperator):
     def _found(self, works: Works, ended: Ended, context: Context) -> tuple[list[str], list[Work]]:
         """All pipelines that have something to do, the most urgent first; and those whose next log is news.
 
-        Where a run follows the one before at once, one in trouble rests for a minute, and is not asked.
+        One in trouble rests for a minute, and is not asked: where a run follows the one before at once, and where no
+        batch ever went well. There is no batch at which a run claims it, so each would start a task.
         """
         from airflow_provider_slshudi.protocol.news import News
 
@@ -120,12 +125,17 @@ class SlsHudiLookOperator(BaseOperator):
                 self.log.exception("%s cannot be looked at", name)
             return News()
 
+        resting = set[str]()
         # Who triggers a run has mended something perhaps.
-        is_endless = self.wait and getattr(context["dag_run"], "run_type", None) == SCHEDULED
-        resting = _resting(works.ledger, context["dag_run"].dag_id) if is_endless else set()
+        if getattr(context["dag_run"], "run_type", None) == SCHEDULED:
+            in_trouble = _resting(works.ledger, context["dag_run"].dag_id)
+            resting = {name for name in in_trouble if self.wait or not works.ledger.last(name, 1, State.COMMITTED)}
         asked = [name for name in self.pipelines if settings.stem(name) not in resting]
-        with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="slshudi-look") as pool:
-            found = dict(zip(asked, pool.map(look, asked), strict=True))
+        found = answers(look, asked, _LOOK_SECONDS)
+        for name in asked:
+            if name not in found:
+                self.log.warning("%s has not answered for %d s, its own task says more", name, _LOOK_SECONDS)
+                found[name] = News()
         return [name for _, name in sorted((seen, name) for name, seen in found.items() if seen is not None)], watched
 
     def _look(self, work: Work, ended: Ended) -> News | None:
@@ -273,6 +283,32 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
                 self.log.warning("transaction %s: %s", item.transaction, item.decision.value)
         except Exception as error:
             self.log.warning("what the batch left is decided by a later run: %s", error)
+
+
+def answers(ask: Callable[[str], T], names: Sequence[str], seconds: float) -> dict[str, T]:
+    """What `ask` gives for each name, some asked at a time; without those that have not answered for so long.
+
+    A table's mount may never answer. So the threads are daemons, for which no process waits at its end, and where all
+    that are asked hang, others get their turn.
+    """
+    found, slots = dict[str, T](), threading.Semaphore(_LOOKS_AT_ONCE)
+
+    def run(name: str, slot: threading.Semaphore) -> None:
+        try:
+            found[name] = ask(name)
+        finally:
+            slot.release()
+
+    threads = []
+    for name in names:
+        if not slots.acquire(timeout=seconds):
+            slots = threading.Semaphore(_LOOKS_AT_ONCE - 1)
+        threads.append(threading.Thread(target=run, args=(name, slots), name=f"slshudi-look-{name}", daemon=True))
+        threads[-1].start()
+    until = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    return dict(found)
 
 
 def _resting(ledger: Ledger, dag_id: str) -> set[str]:

@@ -21,7 +21,7 @@ SILENT_AFTER = timedelta(minutes=10)
 """Of a run of which Airflow cannot tell, since between two steps a scheduler may take its time; and of a step whose
 process nobody here can look at, on another machine say: a fleet's run lives as long as any of its batches."""
 
-AGAIN_AFTER = timedelta(minutes=2)
+AGAIN_AFTER = timedelta(minutes=3)
 """How long a step elsewhere may still beat after a look that found it silent: longer than a beat waits for a ledger
 that does not answer, and the pause before the next one."""
 SILENT = "silent"
@@ -52,8 +52,10 @@ def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:
 
     A transaction whose process has died dangles whatever Airflow says of its run, which notices much later.
     """
-    process = transaction.process or ""
-    if is_quiet(ledger, transaction) and is_gone(process):
+    process, silent = transaction.process or "", ledger.now() - transaction.heartbeat
+    # Its clock was set back since. A step that lives beats before the second look.
+    to_come = silent < -QUIET_AFTER
+    if is_gone(process) and (silent > QUIET_AFTER or (to_come and _stays_silent(ledger, transaction))):
         return f"{GONE}{process}"
     given_up = (event.at for event in ledger.events(transaction.id) if event.what == GIVEN_UP)
     if any(at >= transaction.heartbeat for at in given_up):
@@ -61,14 +63,15 @@ def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:
     over = ended(run_of(ledger, transaction))
     if over:
         return "its run has ended"
-    if ledger.now() - transaction.heartbeat <= SILENT_AFTER:
+    if silent <= SILENT_AFTER and not to_come:
         return ""
-    heard = f"its last heartbeat was at {transaction.heartbeat}"
-    if not process:
-        return f"nobody knows its run, and {heard}" if over is None else ""
-    if is_here(process) or not _stays_silent(ledger, transaction):
+    # Between two steps it is Airflow that knows; and what lives here is never taken for dead.
+    if is_here(process) if process else over is not None:
         return ""
-    return f"its step runs elsewhere, and {heard}"
+    if (process or to_come) and not _stays_silent(ledger, transaction):
+        return ""
+    who = "its step runs elsewhere" if process else "nobody knows its run"
+    return f"{who}, and its last heartbeat was at {transaction.heartbeat}"
 
 
 def _stays_silent(ledger: Ledger, transaction: Transaction) -> bool:

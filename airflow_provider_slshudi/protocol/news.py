@@ -56,10 +56,11 @@ def news(work: Work, ended: Ended) -> News | None:
         BatchUnderWay: another run of this DAG works on the pipeline's batch; or any other, where batches upsert.
         SlsHudiError: the service or the ledger refuses, or does not answer.
     """
-    require_turn(work)
     name, ledger = work.pipeline.name, work.ledger
+    # Before its turn: a dead step's last heartbeat may be one of hours to come, where the ledger's clock was set back.
     if dangling(work, ended):
         return LEFT
+    require_turn(work)
     require_alone(work)
     try:
         has_news = plan.has_news(work)

@@ -193,10 +193,15 @@ class SubprocessLauncher:
             ) as child,
         ):
             self._child = child
-            with _ended_at(child.pid, order.until):
-                for line in child.stdout or ():
-                    tail.append(line.rstrip())
-                    self._tell(line.rstrip())
+            try:
+                with _ended_at(child.pid, order.until):
+                    for line in child.stdout or ():
+                        tail.append(line.rstrip())
+                        self._tell(line.rstrip())
+            except BaseException:
+                # A task's time may be over: without this the error waits for the driver.
+                _kill_group(child.pid)
+                raise
         self._child = None
         if child.returncode:
             timed_out = 0 < order.until < clock()

@@ -30,6 +30,7 @@ from airflow_provider_slshudi.protocol import work as work_module
 from airflow_provider_slshudi.protocol.dangling import AGAIN_AFTER, QUIET_AFTER, SILENT, SILENT_AFTER, abandoned
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.evidence import require_agreement
+from airflow_provider_slshudi.protocol.news import LEFT, news
 from airflow_provider_slshudi.protocol.recover import recover
 from airflow_provider_slshudi.protocol.resolve import resolve
 from airflow_provider_slshudi.protocol.settle import dangling, register, require_alone, require_turn
@@ -298,6 +299,41 @@ def test_a_look_of_a_clock_that_was_ahead_counts_for_nothing(
     assert len([event for event in ledger.events(begun.id) if event.what == SILENT]) == 2, "a look of now was noted"
 
 
+@pytest.mark.parametrize("ended", [False, None])
+@pytest.mark.parametrize("where", ["another machine", "here"])
+def test_a_heartbeat_of_a_clock_that_was_set_back_is_judged_by_looks(
+    where: str,
+    ended: bool | None,
+    engine: Engine,
+    ledger: Ledger,
+    begun: Transaction,
+    start: Callable[[], Step],
+    quiet: Callable[..., None],
+    seen_earlier: Callable[..., None],
+    why: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    next_run, is_here = work_of(ledger, tmp_path, Run("tail", "run-2")), where == "here"
+    step = start()
+    step.does("heartbeat")
+    if not is_here:
+        named(engine, begun.id, elsewhere(where))
+    quiet(-timedelta(hours=3))
+    if is_here:
+        assert why(ended) == ""
+        assert not [event for event in ledger.events(begun.id) if event.what == SILENT], "it lives"
+    step.end()
+    assert why(ended) == "", "it may be about to beat"
+    with pytest.raises(TailUnderWay):
+        news(next_run, lambda run: ended)
+    if not is_here:
+        (left,) = recover(next_run, lambda run: ended).left
+        assert "is yet to come, since the ledger's clock was set back; whoever looks 180 s after" in left.why
+    seen_earlier()
+    assert why(ended).startswith("its process is gone" if where == "here" else "its step runs elsewhere")
+    assert news(next_run, lambda run: ended) == LEFT
+
+
 def test_who_recovers_by_hand_hears_why_a_batch_is_left(
     engine: Engine, ledger: Ledger, begun: Transaction, tmp_path: Path, quiet: Callable[..., None]
 ) -> None:
@@ -314,7 +350,7 @@ def test_who_recovers_by_hand_hears_why_a_batch_is_left(
     named(engine, begun.id, elsewhere("another machine"))
     assert why(False) == f"its run has not ended, and its step runs elsewhere: {minutes}"
     quiet(SILENT_AFTER)
-    again = "its last heartbeat is old; whoever looks 120 s after a first look decides it"
+    again = "its last heartbeat is old; whoever looks 180 s after a first look decides it"
     assert why(None) == again
     assert why(False) == f"its run has not ended, and its step runs elsewhere: {again}"
     named(engine, begun.id, this_process())

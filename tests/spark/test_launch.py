@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +144,30 @@ def test_a_driver_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     starter.wait()
     until("the driver ends", lambda: not drivers())
     assert not (tmp_path / "table").exists(), "the driver went on to its end"
+
+
+@pytest.mark.parametrize("until", [0.0, 60.0])
+def test_a_task_whose_time_is_over_waits_for_no_driver(tmp_path: Path, until: float) -> None:
+    driver = tmp_path / "bin" / "spark-submit"
+    driver.parent.mkdir()
+    driver.write_text("#!/bin/sh\nsleep 60")
+    driver.chmod(0o755)
+    made, given = launch.Submission("open", {}, ["open"], {"SPARK_HOME": str(tmp_path)}), order(tmp_path / "table")
+    launcher, began = SubprocessLauncher(), time.monotonic()
+
+    def over(*_: object) -> None:
+        raise TimeoutError("the task's time is over")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, 1)
+    try:
+        with pytest.raises(TimeoutError):
+            launcher._by_child(made, replace(given, until=until and clock() + until), "local[1]", {}, deque())
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - began < 30
+    assert not [child for child in psutil.Process().children() if str(driver) in child.cmdline()]
 
 
 def test_a_machine_that_slept_through_a_drivers_time_finds_the_driver_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -17,11 +18,12 @@ from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import RangeTotals
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.operators.base import run_ended
-from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiLookOperator
+from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiLookOperator, answers
 from airflow_provider_slshudi.processes import this_process
 from airflow_provider_slshudi.protocol import catalog, steps
 from airflow_provider_slshudi.protocol import news as news_module
 from airflow_provider_slshudi.protocol import settle as settle_module
+from airflow_provider_slshudi.protocol.dangling import Ended
 from airflow_provider_slshudi.protocol.news import News
 from airflow_provider_slshudi.protocol.plan import tail
 from airflow_provider_slshudi.protocol.work import GIVEN_UP, Run, Work
@@ -43,8 +45,9 @@ def batch(pipeline: str = "ad_events") -> SlsHudiBatchOperator:
     return SlsHudiBatchOperator(task_id="batch", pipeline=pipeline)
 
 
-def look(*pipelines: str) -> list[str]:
-    return SlsHudiLookOperator(task_id="look", pipelines=pipelines).execute(in_run(FLEET))
+def look(*pipelines: str, run_type: str = "manual") -> list[str]:
+    """What a look gives; none is left alone, since somebody may have mended something."""
+    return SlsHudiLookOperator(task_id="look", pipelines=pipelines).execute(in_run(FLEET, run_type=run_type))
 
 
 def skipped(ledger: Ledger) -> None:
@@ -209,12 +212,47 @@ def test_an_endless_fleet_leaves_a_pipeline_in_trouble_alone_for_a_minute(
     assert waits.execute(in_run(FLEET)) == []
     assert not looks, "its service may be mute"
     assert waits.execute(in_run(FLEET, run_type="manual")) == ["ad_events"], "somebody has mended something"
-    assert look("ad_events") == ["ad_events"], "as others do"
+    assert look("ad_events", run_type="scheduled") == [], "no batch of it ever went well"
+    committed(ledger, "ad_events", [Range(0, 0, 1)], "run-0")
+    assert look("ad_events", run_type="scheduled") == ["ad_events"], "as others do"
     with monkeypatch.context() as earlier:
         earlier.setattr(Ledger, "now", lambda _: datetime.now(timezone.utc) - timedelta(hours=1))
         assert waits.execute(in_run(FLEET)) == ["ad_events"], "it was told by a clock that was ahead"
     monkeypatch.setattr("airflow_provider_slshudi.operators.fleet._REST", timedelta())
     assert waits.execute(in_run(FLEET)) == ["ad_events"]
+
+
+def test_what_never_answers_holds_up_no_others() -> None:
+    over, never = threading.Event(), [f"never-{number}" for number in range(20)]
+
+    def ask(name: str) -> str:
+        if name in never:
+            over.wait(60)
+        return name
+
+    found = answers(ask, [*never, "a", "b"], 0.5)
+    assert found == {"a": "a", "b": "b"}
+    over.set()
+
+
+def test_a_pipeline_whose_table_never_answers_has_its_own_task_say_so(
+    put: Callable[[int], None], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skipped(ledger)
+    put(1)
+    over, real = threading.Event(), news_module.news
+    monkeypatch.setattr("airflow_provider_slshudi.operators.fleet._LOOK_SECONDS", 5.0)
+
+    def news(work: Work, ended: Ended) -> News | None:
+        if threading.current_thread().name == "slshudi-look-ad_events":
+            over.wait(60)
+        return real(work, ended)
+
+    monkeypatch.setattr(news_module, "news", news)
+    try:
+        assert look("ad_events") == ["ad_events"]
+    finally:
+        over.set()
 
 
 def test_a_batch_that_settle_committed_is_told_although_nothing_is_new(
