@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,16 +15,23 @@ from airflow_provider_slshudi.doctor.table import Place
 from airflow_provider_slshudi.exceptions import RuntimeMissing, TimelineUnreadable
 from airflow_provider_slshudi.hudi import markers
 from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import maintain
 from airflow_provider_slshudi.protocol.rewrite import cluster, compact
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.storage import Storage
-from tests.crash.cases import Step, Victim
+from tests.crash.cases import Case, Step, Victim
 from tests.crash.counts import faults
+from tests.crash.matrix import each_its_own, run_case
+from tests.crash.world import World
 from tests.hadoop import hadoop
 from tests.pipelines import served_often, upserted_often
 from tests.scenarios import Scenario
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.long
 INSTANT = "20260131000000000"
@@ -35,6 +41,13 @@ INSTANT = "20260131000000000"
 def lake() -> Iterator[str]:
     with hadoop(nodes=0) as made:
         yield f"{made.files}/lake"
+
+
+@pytest.fixture(scope="module")
+def worlds(
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, server: LocalSls, lake: str
+) -> Callable[[Step], World]:
+    return each_its_own(tmp_path_factory.mktemp("crash"), spark, server, lake)
 
 
 @pytest.fixture
@@ -178,9 +191,13 @@ def test_upserts_and_compaction(scenario: Callable[..., Scenario], lake: str) ->
     assert faults(made.work, 20) == []
 
 
-def test_drivers_that_die_lose_and_double_nothing() -> None:
-    command = [sys.executable, "-m", "tests.crash", "--hdfs", "--victim", Victim.JVM.value]
-    for step, point in ((Step.SETTLE, "rollback-completed"), (Step.COMMIT, "commit-completed")):
-        command += ["--step", step.value, "--point", point]
-    ran = subprocess.run(command, capture_output=True, text=True)
-    assert ran.stdout.splitlines()[-1:] == ["crash matrix: 2 cases, 0 lost, 0 doubled"], ran.stdout + ran.stderr[-3000:]
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(Step.SETTLE, Point.ROLLBACK_COMPLETED, Victim.JVM),
+        Case(Step.COMMIT, Point.COMMIT_COMPLETED, Victim.JVM),
+    ],
+    ids=str,
+)
+def test_drivers_that_die_lose_and_double_nothing(worlds: Callable[[Step], World], case: Case) -> None:
+    run_case(worlds, case)
