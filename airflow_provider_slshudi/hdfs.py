@@ -10,10 +10,12 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs
@@ -22,10 +24,15 @@ from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.exceptions import RuntimeMissing
 
 if TYPE_CHECKING:
-    from hdfs_native import Client, FileReader, FileStatus, FileWriter
+    from hdfs_native import Client, FileReader, FileStatus
+    from hdfs_native._internal import RawFileWriter
 
+T = TypeVar("T")
 _ATTEMPTS = {"dfs.client.failover.max.attempts": "6"}
 """About 20 seconds, as a client of an object store asks. Its own 15 are four minutes."""
+_ANSWER_SECONDS = 300.0
+"""For what the client itself waits without an end."""
+_NO_HOST = "No NameNode hosts found"
 # How the client shows what it has no exception for: the name node's class, and its words with a trace behind them.
 _REFUSED = re.compile(r'RPCError\("(?P<kind>[\w.$]+)", "(?P<text>.*)"\)', re.DOTALL)
 _KINDS: dict[str, type[OSError]] = {
@@ -60,8 +67,7 @@ def _user() -> int:
 def _client(url: str) -> Client:
     from hdfs_native import Client
 
-    with _told():
-        return Client(url, _ATTEMPTS)
+    return _asked(lambda: Client(url, _ATTEMPTS))
 
 
 class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
@@ -93,16 +99,16 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no ty
         return [self._info(path) for path in paths]
 
     def _info(self, path: str) -> fs.FileInfo:
+        client = self._client
         try:
-            with _told():
-                return _info(self._client.get_file_info(path))
+            return _info(_asked(lambda: client.get_file_info(path)))
         except FileNotFoundError:
             return fs.FileInfo(path, fs.FileType.NotFound)
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
+        client = self._client
         try:
-            with _told():
-                found = list(self._client.list_status(selector.base_dir, selector.recursive))
+            found = _asked(lambda: [*client.list_status(selector.base_dir, selector.recursive)])
         except FileNotFoundError:
             if selector.allow_not_found:
                 return []
@@ -112,8 +118,8 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no ty
         return [_info(status) for status in found]
 
     def create_dir(self, path: str, recursive: bool) -> None:
-        with _told():
-            self._client.mkdirs(path, _mode(0o777), recursive)
+        client = self._client
+        _asked(lambda: client.mkdirs(path, _mode(0o777), recursive))
 
     def delete_dir(self, path: str) -> None:
         self._delete(path, recursive=True)
@@ -122,17 +128,17 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no ty
         self._delete(path, recursive=False)
 
     def _delete(self, path: str, recursive: bool) -> None:
-        with _told():
-            if not self._client.delete(path, recursive):
-                raise FileNotFoundError(f"{path} is not there")
+        client = self._client
+        if not _asked(lambda: client.delete(path, recursive)):
+            raise FileNotFoundError(f"{path} is not there")
 
     def move(self, src: str, dest: str) -> None:
-        with _told():
-            self._client.rename(src, dest, True)
+        client = self._client
+        _asked(lambda: client.rename(src, dest, True))
 
     def open_input_file(self, path: str) -> pa.PythonFile:
-        with _told():
-            return pa.PythonFile(_Reader(self._client.read(path)), mode="r")
+        client = self._client
+        return pa.PythonFile(_Reader(_asked(lambda: client.read(path))), mode="r")
 
     def open_input_stream(self, path: str) -> pa.PythonFile:
         return self.open_input_file(path)
@@ -140,11 +146,10 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no ty
     def open_output_stream(self, path: str, metadata: Mapping[str, str]) -> pa.PythonFile:
         from hdfs_native import WriteOptions
 
-        with _told():
-            # Without its folder there is no file: that is how a task learns that its instant was shut.
-            options = WriteOptions(permission=_mode(0o666), overwrite=True, create_parent=False)
-            made = self._client.create(path, options)
-        return pa.PythonFile(_Writer(made), mode="w")
+        # Without its folder there is no file: that is how a task learns that its instant was shut. And what the client
+        # itself gives for a new file completes it when it is collected; `inner` does not.
+        options, client = WriteOptions(permission=_mode(0o666), overwrite=True, create_parent=False), self._client.inner
+        return pa.PythonFile(_Writer(_asked(lambda: client.create(path, options))), mode="w")
 
     def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
         raise NotImplementedError
@@ -179,28 +184,37 @@ class _Reader(io.RawIOBase):
         return int(self._file.tell())
 
     def read(self, size: int | None = -1) -> bytes:
-        with _told():
-            return bytes(self._file.read(-1 if size is None else size))
+        return bytes(_asked(lambda: self._file.read(-1 if size is None else size)))
 
 
 class _Writer(io.RawIOBase):
-    """A new file; what it holds is there for readers once it is closed."""
+    """A new file, which readers have once it is closed. It is whole then: after a write that failed, this fails too."""
 
-    def __init__(self, file: FileWriter) -> None:
+    def __init__(self, file: RawFileWriter) -> None:
         self._file = file
+        self._failed: BaseException | None = None
+
+    def __del__(self) -> None:
+        """Leaves what nobody closed unfinished, where an `IOBase` would close it."""
 
     def writable(self) -> bool:
         return True
 
     def write(self, content: Any) -> int:
-        with _told():
-            return int(self._file.write(content))
+        try:
+            # What is not bytes goes over number by number.
+            return int(_asked(lambda: self._file.write(bytes(memoryview(content)))))
+        except BaseException as error:
+            self._failed = error
+            raise
 
     def close(self) -> None:
-        if not self.closed:
-            super().close()
-            with _told():
-                self._file.close()
+        if self.closed:
+            return
+        super().close()
+        if self._failed is not None:
+            raise self._failed
+        _asked(self._file.close)
 
 
 def _mode(most: int) -> int:
@@ -213,20 +227,45 @@ def _info(status: FileStatus) -> fs.FileInfo:
     return fs.FileInfo(status.path, kind, size=None if status.isdir else status.length)
 
 
-@contextmanager
-def _told() -> Iterator[None]:
-    """Every fault as an OSError, in the name node's words without its trace."""
+def _asked(ask: Callable[[], T]) -> T:
+    """The answer of the client; every fault as an OSError, in the name node's words without its trace.
+
+    A thread of its own waits for it: within the client no signal is heard, so nobody could end a task whose name node
+    does not answer.
+    """
+    answer = Future[T]()
+
+    def wait() -> None:
+        try:
+            answer.set_result(ask())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=wait, name="slshudi-hdfs", daemon=True).start()
+    if not wait_for([answer], _ANSWER_SECONDS).done:
+        raise OSError(f"HDFS has not answered for {_ANSWER_SECONDS:.0f} s")
     try:
-        yield
+        return answer.result()
     except RuntimeError as error:
-        known = _REFUSED.search(str(error))
-        kind = known["kind"].rpartition(".")[2] if known else ""
-        text = known["text"].replace("\\n", "\n").replace('\\"', '"') if known else str(error)
-        raise _KINDS.get(kind, OSError)(f"{kind}: {_first(text)}" if kind else _first(text)) from error
+        raise _as_os_error(str(error)) from error
     except OSError as error:
         if "\n" in str(error):
             raise type(error)(_first(str(error))) from error
         raise
+
+
+def _as_os_error(text: str) -> OSError:
+    if _NO_HOST in text:
+        folder = os.environ.get("HADOOP_CONF_DIR") or "not set"
+        return OSError(
+            f"HADOOP_CONF_DIR, which is {folder}, names no such name service. A name node's own host needs its port, "
+            "like hdfs://namenode:8020/lake"
+        )
+    if (known := _REFUSED.search(text)) is None:
+        return OSError(_first(text))
+    kind = known["kind"].rpartition(".")[2]
+    words = _first(known["text"].replace("\\n", "\n").replace('\\"', '"'))
+    return _KINDS.get(kind, OSError)(f"{kind}: {words}")
 
 
 def _first(text: str) -> str:

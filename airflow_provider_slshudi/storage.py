@@ -423,6 +423,9 @@ class Storage:
     def _unreadable(self, path: str, error: OSError) -> TimelineUnreadable | TableDenied:
         if isinstance(error, PermissionError) and self.is_local:
             return denied(self.uri, self.full(path))
+        if isinstance(error, PermissionError) and self.renames:
+            # HDFS names user, owner and permissions.
+            return TableDenied(f"{self.uri}/{path}: {error}", table=self.uri, path=self.full(path), owner="", user="")
         return TimelineUnreadable(f"{self.uri}/{path}: {error}", table=self.uri)
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
+import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider_slshudi import hdfs
 from airflow_provider_slshudi.doctor.table import Place
-from airflow_provider_slshudi.exceptions import RuntimeMissing, TimelineUnreadable
+from airflow_provider_slshudi.exceptions import RuntimeMissing, TableDenied, TimelineUnreadable
 from airflow_provider_slshudi.hudi import markers
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.local.process import LocalSls
@@ -145,7 +151,7 @@ def test_another_user_is_refused_in_the_name_nodes_words(table: Storage) -> None
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HADOOP_USER_NAME", "anna")
         hdfs._client.cache_clear()
-        with pytest.raises(TimelineUnreadable, match=r"AccessControlException: Permission denied: user=anna[^\n]*$"):
+        with pytest.raises(TableDenied, match=r"AccessControlException: Permission denied: user=anna[^\n]*$"):
             table.write("a", b"2")
     hdfs._client.cache_clear()
     assert table.read("a") == b"1"
@@ -160,6 +166,69 @@ def test_a_name_node_that_is_gone_is_no_missing_file(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(hdfs, "_ATTEMPTS", {"dfs.client.failover.max.attempts": "1"})
     with pytest.raises(TimelineUnreadable, match="Connection refused"):
         Storage("hdfs://127.0.0.1:1/lake/table").read("a")
+
+
+def test_a_name_node_that_does_not_answer_leaves_a_task_its_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdfs, "_ANSWER_SECONDS", 2.0)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        storage = Storage(f"hdfs://127.0.0.1:{mute.getsockname()[1]}/lake/table")
+        with pytest.raises(TimelineUnreadable, match="has not answered for 2 s"):
+            storage.read("a")
+        monkeypatch.setattr(hdfs, "_ANSWER_SECONDS", 60.0)
+
+        def over(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, over)
+        signal.setitimer(signal.ITIMER_REAL, 1)
+        began = time.monotonic()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                storage.read("a")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        assert time.monotonic() - began < 30
+
+
+def test_a_name_that_no_setting_knows_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    with pytest.raises(TimelineUnreadable, match=r"HADOOP_CONF_DIR, which is not set, .* needs its port"):
+        Storage("hdfs://nameservice/lake/table").read("a")
+
+
+def test_a_file_whose_write_failed_or_that_nobody_closed_is_not_completed(
+    table: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.make_folder("a")
+    first = table.create_within("a/left")
+    assert first is not None
+    first.write(b"half")
+    del first
+    gc.collect()
+    assert table.size("a/left") == 0, "it is open yet"
+    second = table.create_within("a/failed")
+    assert second is not None
+    second.write(b"half")
+    real = hdfs._asked
+    monkeypatch.setattr(hdfs, "_asked", lambda _: (_ for _ in ()).throw(OSError("the quota is used up")))
+    with pytest.raises(OSError, match="used up"):
+        second.write(b"more")
+    monkeypatch.setattr(hdfs, "_asked", real)
+    with pytest.raises(TimelineUnreadable, match="used up"):
+        table.complete("a/failed", second)
+    assert table.size("a/failed") == 0
+
+
+def test_the_client_gets_bytes_whatever_arrow_hands_over() -> None:
+    """What is not bytes goes over number by number, at fifty times the CPU."""
+    got: list[object] = []
+    raw = SimpleNamespace(write=lambda content: got.append(content) or len(content), close=lambda: None)  # type: ignore[func-returns-value]
+    stream = pa.PythonFile(hdfs._Writer(raw), mode="w")  # type: ignore[arg-type]
+    stream.write(b"rows")
+    stream.write(pa.py_buffer(b"more"))
+    stream.close()
+    assert got == [b"rows", b"more"] and {type(content) for content in got} == {bytes}
 
 
 def test_without_its_client_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

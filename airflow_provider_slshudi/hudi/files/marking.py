@@ -61,7 +61,8 @@ class AttemptFile:
         """Deletes the file, complete or not."""
         with suppress(Exception):  # a file that cannot be completed must be deleted all the more
             self._end()
-        for path in {self._nameless, self.path}:
+        # In this order: a rename that is still on its way finds nothing.
+        for path in dict.fromkeys((self._nameless, self.path)):
             self._storage.delete(path)
 
     def _name(self) -> None:
