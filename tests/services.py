@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 
+from airflow_provider_slshudi.demo.airflow import free_port
 from airflow_provider_slshudi.spark import runtime
 from tests.waiting import until
 
@@ -108,7 +109,7 @@ class PostgresServer:
 
     def __init__(self, directory: Path, primary: PostgresServer | None = None) -> None:
         self._directory, self._owner = directory, _unprivileged(directory)
-        self._data, self.port, self._programs = str(directory / "data"), _free_port(), _programs(directory)
+        self._data, self.port, self._programs = str(directory / "data"), free_port(), _programs(directory)
         if primary is None:
             self._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
         else:
@@ -185,7 +186,7 @@ def postgres_server(primary: PostgresServer | None = None) -> Iterator[PostgresS
 def mariadb() -> Iterator[str]:
     """The URL of an empty database of a MariaDB (Debian's package), which stands for MySQL."""
     directory = Path(tempfile.mkdtemp(prefix="slshudi-mariadb-"))
-    owner, port = _unprivileged(directory), _free_port()
+    owner, port = _unprivileged(directory), free_port()
     # The folder for temporary files may be one that its user cannot write.
     owner["env"] = {**os.environ, "TMPDIR": str(directory)}
     try:
@@ -254,7 +255,7 @@ def spark_cluster(
     """
     home = Path(runtime.environment()["SPARK_HOME"])
     with tempfile.TemporaryDirectory(prefix="slshudi-spark-") as directory, ExitStack() as processes:
-        port, web = _free_port(), _free_port()
+        port, web = free_port(), free_port()
         settings = Path(directory, "conf")
         settings.mkdir()
         known = {"spark.authenticate": "true", "spark.authenticate.secret": secret or token_hex()}
@@ -274,7 +275,7 @@ def spark_cluster(
         start("spark master", "master.Master", web, "--host", "127.0.0.1", "--port", str(port))
         for number in range(workers):
             room = ["--cores", str(cores), "--memory", "2g", "--work-dir", str(Path(directory, f"worker-{number}"))]
-            start(f"spark worker {number}", "worker.Worker", _free_port(), *room, cluster.master)
+            start(f"spark worker {number}", "worker.Worker", free_port(), *room, cluster.master)
         until("the Spark workers are known", lambda: cluster.page().count('"state" : "ALIVE"') == workers)
         yield cluster
 
@@ -341,7 +342,7 @@ def s3_server(bucket: str, secret: str = "", domain: str = "") -> Iterator[S3Sto
 def redis_server() -> Iterator[tuple[str, Service]]:
     """The URL of an empty Redis (Debian's package), which keeps what it has acknowledged, and its process."""
     with tempfile.TemporaryDirectory(prefix="slshudi-redis-") as directory:
-        port = _free_port()
+        port = free_port()
         command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", directory]
         command += ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
         with Service(command, os.environ, Path(directory, "broker.log"), partial(_reachable, port)) as service:
@@ -370,7 +371,7 @@ def hive_metastore(port: int = 0) -> Iterator[str]:
             f"<property><name>{name}</name><value>{value}</value></property>" for name, value in options.items()
         )
         Path(directory, "hive-site.xml").write_text(f"<configuration>{given}</configuration>")
-        classes, port = f"{directory}{os.pathsep}{variables['SPARK_HOME']}/jars/*", port or _free_port()
+        classes, port = f"{directory}{os.pathsep}{variables['SPARK_HOME']}/jars/*", port or free_port()
         java = [str(Path(variables["JAVA_HOME"], "bin", "java")), "-XX:+UseSerialGC", "-cp", classes]
         command = [*java, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)]
         variables["TMPDIR"] = directory
@@ -418,14 +419,6 @@ def _unprivileged(directory: Path) -> dict[str, Any]:
     user = pwd.getpwnam("postgres" if "postgres" in names else "nobody")
     os.chown(directory, user.pw_uid, user.pw_gid)
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-
-
-def _free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _free_pair(among: Iterable[int]) -> int:

@@ -26,6 +26,7 @@ from airflow_provider_slshudi.processes import ends_with_parent
 from airflow_provider_slshudi.spark.packages import cache_dir, staging
 
 HOST = "127.0.0.1"
+_PORTS = range(26_000, 32_000)
 COMPONENTS = {
     "api-server": ["api-server"],
     "scheduler": ["scheduler", "--skip-serve-logs"],
@@ -67,7 +68,7 @@ class LocalAirflow:
         port: int = 0,
         triggerer: bool = False,
     ) -> None:
-        self.directory, self.port = directory.absolute(), port or _free_port()
+        self.directory, self.port = directory.absolute(), port or free_port()
         self.environment = {
             **os.environ,
             **_settings(self.directory, dags_folder.absolute(), self.port),
@@ -295,10 +296,16 @@ def _settings(directory: Path, dags_folder: Path, port: int) -> dict[str, str]:
     }
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+def free_port() -> int:
+    """A port of this machine that nobody has, below those that connections get by themselves.
+
+    Another's connection would take one of these while the server that asked for it starts.
+    """
+    while True:
+        port = secrets.choice(_PORTS)
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind((HOST, port))
+            return port
 
 
 def _tree(process: psutil.Process) -> list[psutil.Process]:
