@@ -24,7 +24,6 @@ from airflow_provider_slshudi.exceptions import (
     TerminalError,
     TransientError,
 )
-from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.links import PipelineLink, SparkLink, TransactionLink
 from airflow_provider_slshudi.notes.fleet import SYNC
 from airflow_provider_slshudi.operators.base import (
@@ -104,6 +103,7 @@ class SlsHudiLookOperator(BaseOperator):
         One in trouble rests for a minute, and is not asked: where a run follows the one before at once, and where no
         batch ever went well. There is no batch at which a run claims it, so each would start a task.
         """
+        from airflow_provider_slshudi.ledger.states import State
         from airflow_provider_slshudi.protocol.news import News
 
         watched = []
