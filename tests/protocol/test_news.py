@@ -229,8 +229,10 @@ def test_what_another_run_of_the_fleet_works_on_is_told(make: Callable[[], Scena
     planned = plan.tail(scenario.work)
     assert planned is not None
     scenario.work.ledger.heartbeat(planned.id, planned.token)
+    next_run = replace(scenario.work, run=Run("fleet", "run-2"))
     with pytest.raises(TailUnderWay, match="run run-1 of fleet works on transaction"):
-        news(replace(scenario.work, run=Run("fleet", "run-2")), over)
+        news(next_run, still_there)
+    assert news(next_run, over) == LEFT, "settle decides it at once, too"
 
 
 def test_while_the_run_is_there_that_found_the_news_no_other_finds_them(make: Callable[[], Scenario]) -> None:
