@@ -99,16 +99,14 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no ty
         return [self._info(path) for path in paths]
 
     def _info(self, path: str) -> fs.FileInfo:
-        client = self._client
         try:
-            return _info(_asked(lambda: client.get_file_info(path)))
+            return _info(_asked(lambda: self._client.get_file_info(path)))
         except FileNotFoundError:
             return fs.FileInfo(path, fs.FileType.NotFound)
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
-        client = self._client
         try:
-            found = _asked(lambda: [*client.list_status(selector.base_dir, selector.recursive)])
+            found = _asked(lambda: [*self._client.list_status(selector.base_dir, selector.recursive)])
         except FileNotFoundError:
             if selector.allow_not_found:
                 return []
@@ -118,8 +116,7 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no ty
         return [_info(status) for status in found]
 
     def create_dir(self, path: str, recursive: bool) -> None:
-        client = self._client
-        _asked(lambda: client.mkdirs(path, _mode(0o777), recursive))
+        _asked(lambda: self._client.mkdirs(path, _mode(0o777), recursive))
 
     def delete_dir(self, path: str) -> None:
         self._delete(path, recursive=True)
@@ -128,17 +125,14 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no ty
         self._delete(path, recursive=False)
 
     def _delete(self, path: str, recursive: bool) -> None:
-        client = self._client
-        if not _asked(lambda: client.delete(path, recursive)):
+        if not _asked(lambda: self._client.delete(path, recursive)):
             raise FileNotFoundError(f"{path} is not there")
 
     def move(self, src: str, dest: str) -> None:
-        client = self._client
-        _asked(lambda: client.rename(src, dest, True))
+        _asked(lambda: self._client.rename(src, dest, True))
 
     def open_input_file(self, path: str) -> pa.PythonFile:
-        client = self._client
-        return pa.PythonFile(_Reader(_asked(lambda: client.read(path))), mode="r")
+        return pa.PythonFile(_Reader(_asked(lambda: self._client.read(path))), mode="r")
 
     def open_input_stream(self, path: str) -> pa.PythonFile:
         return self.open_input_file(path)
@@ -148,20 +142,14 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no ty
 
         # Without its folder there is no file: that is how a task learns that its instant was shut. And what the client
         # itself gives for a new file completes it when it is collected; `inner` does not.
-        options, client = WriteOptions(permission=_mode(0o666), overwrite=True, create_parent=False), self._client.inner
-        return pa.PythonFile(_Writer(_asked(lambda: client.create(path, options))), mode="w")
+        options = WriteOptions(permission=_mode(0o666), overwrite=True, create_parent=False)
+        return pa.PythonFile(_Writer(_asked(lambda: self._client.inner.create(path, options))), mode="w")
 
-    def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
-        raise NotImplementedError
+    def _never(self, *_: Any, **__: Any) -> Any:
+        """What pyarrow wants of a file system, and `Storage` asks of none."""
+        raise io.UnsupportedOperation("tables in HDFS do without this")
 
-    def delete_root_dir_contents(self) -> None:
-        raise NotImplementedError
-
-    def copy_file(self, src: str, dest: str) -> None:
-        raise NotImplementedError
-
-    def open_append_stream(self, path: str, metadata: Mapping[str, str]) -> pa.NativeFile:
-        raise NotImplementedError
+    delete_dir_contents = delete_root_dir_contents = copy_file = open_append_stream = _never
 
 
 class _Reader(io.RawIOBase):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -32,3 +33,24 @@ def until(
             pytest.fail(f"not within {seconds:.0f} s: {what}; {explain()}")
         time.sleep(min(max(_PAUSE_SECONDS, waited / _SHARE), _LONGEST_PAUSE_SECONDS))
     return answer
+
+
+class TimeOver(BaseException):
+    """No `Exception`, as Airflow's own."""
+
+
+def ends_with_its_time(act: Callable[[], object]) -> None:
+    """Fails unless an act that waits ends soon after a signal's handler raises, as the end of a task's time does."""
+
+    def over(*_: object) -> None:
+        raise TimeOver
+
+    began, before = time.monotonic(), signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, 1)
+    try:
+        with pytest.raises(TimeOver):
+            act()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - began < 30

@@ -47,14 +47,19 @@ def quiet_in(ledger: Ledger, transaction: Transaction) -> timedelta:
     return QUIET_AFTER - max(ledger.now() - transaction.heartbeat, timedelta())
 
 
+def is_to_come(silent: timedelta) -> bool:
+    """Whether the last heartbeat is one of later, since the ledger's clock was set back. Two looks judge it, then: a
+    step that lives beats between them."""
+    return silent < -QUIET_AFTER
+
+
 def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:
     """Why nobody works on a live transaction any more; empty where somebody may.
 
     A transaction whose process has died dangles whatever Airflow says of its run, which notices much later.
     """
     process, silent = transaction.process or "", ledger.now() - transaction.heartbeat
-    # Its clock was set back since. A step that lives beats before the second look.
-    to_come = silent < -QUIET_AFTER
+    to_come = is_to_come(silent)
     if is_gone(process) and (silent > QUIET_AFTER or (to_come and _stays_silent(ledger, transaction))):
         return f"{GONE}{process}"
     given_up = (event.at for event in ledger.events(transaction.id) if event.what == GIVEN_UP)

@@ -14,7 +14,7 @@ from airflow_provider_slshudi.exceptions import ConfigError, LeaseHeld
 from airflow_provider_slshudi.ledger.lease import Holding
 from airflow_provider_slshudi.ledger.records import Event
 from airflow_provider_slshudi.processes import is_here
-from airflow_provider_slshudi.protocol.dangling import AGAIN_AFTER, QUIET_AFTER, SILENT_AFTER, Ended
+from airflow_provider_slshudi.protocol.dangling import AGAIN_AFTER, SILENT_AFTER, Ended, is_to_come
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.settle import Settled, register, settle
 from airflow_provider_slshudi.protocol.work import Run, Work, run_of
@@ -147,13 +147,14 @@ def _why_left(over: bool | None, silent: timedelta, process: str) -> str:
         return "its run has not ended"
     if lives_here and silent > SILENT_AFTER:
         return "its process is on this machine and has not ended"
-    limit, again = int(SILENT_AFTER.total_seconds()), int(AGAIN_AFTER.total_seconds())
-    then = decides = f"whoever looks {again} s after a first look decides it"
-    if silent <= SILENT_AFTER:
-        then = f"only after {limit} s nobody counts as working on it"
-    aged = f"its last heartbeat is {int(silent.total_seconds())} s old; {then}"
-    if silent < -QUIET_AFTER:
-        aged = f"its last heartbeat is yet to come, since the ledger's clock was set back; {decides}"
+    to_come = is_to_come(silent)
+    heard = "yet to come, since the ledger's clock was set back"
+    if not to_come:
+        heard = f"{max(0, int(silent.total_seconds()))} s old"
+    then = f"only after {int(SILENT_AFTER.total_seconds())} s nobody counts as working on it"
+    if to_come or silent > SILENT_AFTER:
+        then = f"whoever looks {int(AGAIN_AFTER.total_seconds())} s after a first look decides it"
+    aged = f"its last heartbeat is {heard}; {then}"
     return f"its run has not ended, and its step runs elsewhere: {aged}" if over is False else aged
 
 

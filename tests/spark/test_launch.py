@@ -23,7 +23,7 @@ from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.spark import launch
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher, job_failed
 from tests.pipelines import ad_events
-from tests.waiting import until
+from tests.waiting import ends_with_its_time, until
 
 pytestmark = pytest.mark.long
 
@@ -146,27 +146,15 @@ def test_a_driver_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     assert not (tmp_path / "table").exists(), "the driver went on to its end"
 
 
-@pytest.mark.parametrize("until", [0.0, 60.0])
-def test_a_task_whose_time_is_over_waits_for_no_driver(tmp_path: Path, until: float) -> None:
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_a_task_whose_time_is_over_waits_for_no_driver(tmp_path: Path, seconds: float) -> None:
     driver = tmp_path / "bin" / "spark-submit"
     driver.parent.mkdir()
     driver.write_text("#!/bin/sh\nsleep 60")
     driver.chmod(0o755)
     made, given = launch.Submission("open", {}, ["open"], {"SPARK_HOME": str(tmp_path)}), order(tmp_path / "table")
-    launcher, began = SubprocessLauncher(), time.monotonic()
-
-    def over(*_: object) -> None:
-        raise TimeoutError("the task's time is over")
-
-    before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, 1)
-    try:
-        with pytest.raises(TimeoutError):
-            launcher._by_child(made, replace(given, until=until and clock() + until), "local[1]", {}, deque())
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert time.monotonic() - began < 30
+    given = replace(given, until=seconds and clock() + seconds)
+    ends_with_its_time(lambda: SubprocessLauncher()._by_child(made, given, "local[1]", {}, deque()))
     assert not [child for child in psutil.Process().children() if str(driver) in child.cmdline()]
 
 
