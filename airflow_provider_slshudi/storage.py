@@ -6,6 +6,7 @@ What an object store's clients are told is in `objectstore`. Its credentials com
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import re
@@ -73,6 +74,11 @@ class Storage:
         from pyarrow import fs
 
         return fs.S3FileSystem(**objectstore.arrow_options(self.uri), allow_delayed_open=delayed)
+
+    @cached_property
+    def _in_parts(self) -> fs.FileSystem:
+        """The store, where each file is an upload from its opening to its end."""
+        return self._s3(delayed=False)
 
     @property
     def filesystem(self) -> fs.FileSystem:
@@ -268,9 +274,15 @@ class Storage:
             raise self._unreadable(path, error) from error
 
     def create_within(self, path: str) -> pa.NativeFile | None:
-        """As `create`, in a folder that is there; None if it is not."""
+        """As `create`, in a folder that is there; None if it is not.
+
+        In an object store it begins an upload, which others can see and end. `complete` makes it a file; nothing else
+        does, also if nobody closes the stream.
+        """
         try:
-            return self.filesystem.open_output_stream(self.full(path))
+            if self.renames:
+                return self.filesystem.open_output_stream(self.full(path))
+            return _kept(self._in_parts.open_output_stream(self.full(path)))
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -282,6 +294,7 @@ class Storage:
             stream.close()
         except OSError as error:
             raise self._unreadable(path, error) from error
+        _let_go(stream)
 
     def nearest(self) -> Storage:
         """The folder nearest to the table's that is there: itself, or one above it."""
@@ -427,6 +440,22 @@ class Storage:
             # HDFS names user, owner and permissions.
             return TableDenied(f"{self.uri}/{path}: {error}", table=self.uri, path=self.full(path), owner="", user="")
         return TimelineUnreadable(f"{self.uri}/{path}: {error}", table=self.uri)
+
+
+_held: set[int] = set()
+
+
+def _kept(stream: pa.NativeFile) -> pa.NativeFile:
+    """The stream, which lives until `_let_go`, also beyond the interpreter: Arrow completes what it takes away."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
+    _held.add(id(stream))
+    return stream
+
+
+def _let_go(stream: pa.NativeFile) -> None:
+    if id(stream) in _held:
+        _held.remove(id(stream))
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(stream))
 
 
 def denied(uri: str, path: str) -> TableDenied:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,18 @@ from tests.outage.proxy import Fault, Proxy
 from tests.services import s3_store
 
 CLAIM = ".hoodie/slshudi/claim.json"
+FORGOTTEN = """
+import gc, sys
+from airflow_provider_slshudi.storage import Storage
+storage, streams = Storage("s3://lake/forgotten"), []
+for name, size in (("small", 100), ("large", 12 << 20)):
+    streams = [storage.create_within(f"{name}-{when}.parquet") for when in ("collected", "at the end", "completed")]
+    for stream in streams:
+        stream.write(bytes(size))
+    storage.complete(f"{name}-completed.parquet", streams.pop())
+    streams[:1] = []
+    gc.collect()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -125,3 +138,13 @@ def test_a_store_that_refuses_the_end_of_a_file_is_no_bare_error_of_the_system(p
     finally:
         proxy.heal()
     assert storage.read("a.parquet") is None
+
+
+@pytest.mark.long
+def test_a_file_that_nobody_completes_is_none_in_a_store_whoever_collects_its_stream(proxy: Proxy) -> None:
+    ran = subprocess.run([sys.executable, "-c", FORGOTTEN], capture_output=True, text=True, timeout=120)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    assert sorted(Storage("s3://lake/forgotten").names("") or []) == [
+        "large-completed.parquet",
+        "small-completed.parquet",
+    ]

@@ -111,7 +111,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         spent=Spent(tally.requests, gateway.cpu_seconds(), cpu + cpu_aside),
         unnamed=Unnamed.total(result.unnamed for result in results),
     )
-    return leave(storage, pipeline, manifest)
+    return leave(gateway, storage, pipeline, manifest)
 
 
 def _quarantined(

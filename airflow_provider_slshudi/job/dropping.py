@@ -110,6 +110,7 @@ def drop(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOr
         for instant, counts in result.found.items():
             found[instant] = [before + count for before, count in zip(found[instant], counts, strict=True)]
     return leave(
+        gateway,
         storage,
         pipeline,
         Manifest(

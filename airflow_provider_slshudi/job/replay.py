@@ -142,7 +142,7 @@ def replay(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         left=dict(left),
         spent=Spent(0, gateway.cpu_seconds(), cpu),
     )
-    return leave(storage, pipeline, manifest)
+    return leave(gateway, storage, pipeline, manifest)
 
 
 def count(gateway: Gateway, pipeline: Pipeline) -> list[dict[str, Any]]:

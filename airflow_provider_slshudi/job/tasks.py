@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.hudi.client import uploads
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.notes.handover import Claim, Manifest
 from airflow_provider_slshudi.points import Point, reach
@@ -48,18 +50,20 @@ def write_token() -> str:
     return f"{context.partitionId()}-{context.stageId()}-{context.taskAttemptId()}"
 
 
-def leave(storage: Storage, pipeline: Pipeline, manifest: Manifest) -> Manifest:
+def leave(gateway: Gateway, storage: Storage, pipeline: Pipeline, manifest: Manifest) -> Manifest:
     """Leaves the manifest, a job's last act, and returns it.
 
     From here on nobody adds a file to the instant: an executor may live on, though its task was given up.
 
     Raises:
         ManifestError: somebody else decided about the instant.
+        TimelineUnreadable: an object store does not answer.
     """
     reach(Point.APPEND_WRITTEN)
     Claim(storage, manifest.transaction, manifest.instant, manifest.token).require()
-    handover.shut(storage, manifest.instant)
-    if manifest.quarantine is not None:
-        handover.shut(Storage(pipeline.quarantine_path), manifest.instant)
+    aside = [] if manifest.quarantine is None else [Storage(pipeline.quarantine_path)]
+    for place in (storage, *aside):
+        handover.shut(place, manifest.instant)
+        uploads.end_of(gateway, place.uri, manifest.instant)
     handover.write_manifest(storage, manifest)
     return manifest

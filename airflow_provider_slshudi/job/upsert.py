@@ -190,7 +190,7 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         spent=Spent(tally.requests, gateway.cpu_seconds(), cpu),
         unnamed=Unnamed.total(Unnamed(**part["unnamed"]) for part in told),
     )
-    return leave(storage, pipeline, manifest)
+    return leave(gateway, storage, pipeline, manifest)
 
 
 def writers(order: BatchOrder, cores: int) -> int:

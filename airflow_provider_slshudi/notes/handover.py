@@ -298,13 +298,38 @@ def admit(storage: Storage, instant: str) -> None:
     """Lets tasks begin and name files of the instant, until `shut`; call it before the instant is on the timeline."""
     if storage.renames:
         storage.make_folder(f"{folder(instant)}/{_FILES}")
+    else:
+        storage.write(f"{folder(instant)}/{_FILES}", b"open")
+
+
+def require_admitted(storage: Storage, instant: str, path: str) -> None:
+    """Checks that a file of the instant may still get its name; for object stores, right before it gets it.
+
+    Whoever shuts the instant ends all uploads after that. So one that began before this check is ended, or gets its
+    name before that.
+
+    Raises:
+        ManifestError: the instant is shut.
+    """
+    if not storage.exists(f"{folder(instant)}/{_FILES}"):
+        raise shut_error(storage, instant, path)
+
+
+def shut_error(storage: Storage, instant: str, path: str) -> ManifestError:
+    """The error of a task whose file gets no name any more."""
+    return ManifestError(
+        f"{storage.uri}: {path} is not written: its instant {instant} was decided meanwhile, or its append has ended",
+        table=storage.uri,
+        transaction="",
+        instant=instant,
+    )
 
 
 def nameless(storage: Storage, instant: str, path: str) -> str:
     """Where a task writes a file of the instant before it gets its name, `path`.
 
-    It gets it in one step, which fails once the instant is shut. An object store has no such step, but shows no file
-    before it is whole: there it has its name at once.
+    It gets it in one step, which fails once the instant is shut. In an object store that step is the end of an upload,
+    which begins under the file's name and is no file before.
     """
     return f"{folder(instant)}/{_FILES}/{path.rpartition('/')[2]}" if storage.renames else path
 
@@ -312,11 +337,16 @@ def nameless(storage: Storage, instant: str, path: str) -> str:
 def shut(storage: Storage, instant: str) -> None:
     """Ends what `admit` began, in one step: no file gets its name any more, whoever stood still or was forgotten.
 
-    What cannot be deleted yet stays (`delete`): the step is done.
+    In an object store that holds for files that begin from now on: who may, ends the uploads that have begun
+    (`hudi.client.uploads`). What cannot be deleted yet stays (`delete`): the step is done.
     """
-    if not storage.renames:
-        return
     here = folder(instant)
+    if not storage.renames:
+        storage.delete(f"{here}/{_FILES}")
+        if not storage.names(here):
+            # The quarantine has nothing else of an instant. Arrow leaves an object for the folder.
+            delete(storage, instant)
+        return
     storage.rename(f"{here}/{_FILES}", f"{here}/{_SHUT}{uuid.uuid4().hex}")
     left = storage.names(here)
     # Those of a process that died after the rename, too.
@@ -337,10 +367,18 @@ def fence(storage: Storage, instant: str) -> None:
 
     Call it before the rollback, which deletes what was written until then.
     """
-    for name in storage.names(folder(instant)) or []:
-        if name.startswith(_ORDER):
-            storage.delete(f"{folder(instant)}/{name}")
+    for name in _orders(storage, instant):
+        storage.delete(f"{folder(instant)}/{name}")
     shut(storage, instant)
+
+
+def is_ordered(storage: Storage, instant: str) -> bool:
+    """Whether an append of the instant has an order."""
+    return bool(_orders(storage, instant))
+
+
+def _orders(storage: Storage, instant: str) -> list[str]:
+    return [name for name in storage.names(folder(instant)) or [] if name.startswith(_ORDER)]
 
 
 def write_manifest(storage: Storage, manifest: Manifest) -> None:

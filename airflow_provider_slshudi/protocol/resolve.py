@@ -135,8 +135,8 @@ def roll_back(work: Work, lease: Lease, instant: str, id_: str, token: int = 0) 
 
 def abort(work: Work, transaction: Transaction, lease: Lease, seen: Evidence, reason: str) -> None:
     """Frees the ranges of a transaction whose instant is not pending in the main table."""
-    if seen.instant is not None and quarantine.is_pending(work, seen.instant):
-        # Somebody rolled back the main table's instant, and did not know of the quarantine's.
+    if seen.instant is not None and (quarantine.is_pending(work, seen.instant) or _may_upload(work, seen.instant)):
+        # Somebody rolled back the main table's instant, and did not know of the quarantine's, nor of uploads.
         roll_back(work, lease, seen.instant, transaction.id, transaction.token)
     elif seen.instant is not None:
         # Whoever took the instant away may have died, or left files behind.
@@ -211,6 +211,11 @@ def _commit_order(work: Work, transaction: Transaction) -> JobOrder:
     )
     left = claim.leave_extra(extra)
     return JobOrder(work.planned(batch), transaction.id, token, transaction.instant, str(recorded["digest"]), left)
+
+
+def _may_upload(work: Work, instant: str) -> bool:
+    """Whether tasks may still write files of an instant into an object store, where only a job ends their uploads."""
+    return not work.storage.renames and handover.is_ordered(work.storage, instant)
 
 
 def _is_withdrawn(work: Work, transaction: Transaction) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.points import Point
-from tests.crash.cases import Case, Step, Victim, all_cases
+from tests.crash.cases import Case, Step, Victim, all_cases, woken_cases
 from tests.crash.matrix import each_its_own, run_case
 from tests.crash.outcome import Outcome
 from tests.crash.scheduler import Place
@@ -38,7 +38,7 @@ def main() -> int:
     chosen = parser.parse_args()
     cases = [
         case
-        for case in all_cases()
+        for case in (*all_cases(), *woken_cases())
         if (not chosen.point or case.point.value in chosen.point)
         and (not chosen.victim or case.victim.value in chosen.victim)
         and (not chosen.step or case.step.value in chosen.step)

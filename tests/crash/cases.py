@@ -9,9 +9,10 @@ from airflow_provider_slshudi.points import Point, Where
 
 
 class Victim(str, Enum):
-    """Who gets SIGKILL while a process is held at a point."""
+    """Who gets SIGKILL while a process is held at a point; but who is woken gets it later (`woken_cases`)."""
 
     WORKER = "worker"
+    WOKEN = "woken"
     JVM = "jvm"
     PYTHON_DRIVER = "python-driver"
     TASK = "task"
@@ -53,7 +54,13 @@ class Case:
     victim: Victim
 
     def __str__(self) -> str:
-        return f"{self.step.value} at {self.point.value}, {self.victim.value} killed"
+        victim = "worker woken and" if self.victim is Victim.WOKEN else self.victim.value
+        return f"{self.step.value} at {self.point.value}, {victim} killed"
+
+
+def woken_cases() -> list[Case]:
+    """A worker stands still until its batch is given up, goes on, and dies if its file gets its name."""
+    return [Case(Step.APPEND, point, Victim.WOKEN) for point in Point if point.where is Where.WORKER]
 
 
 def steps_of(point: Point) -> list[Step]:

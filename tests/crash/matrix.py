@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.local.process import LocalSls
+from airflow_provider_slshudi.points import Point
 from tests.crash.cases import SERVICES, Case, Step, Victim
 from tests.crash.held import HeldStep, kill
 from tests.crash.world import Line, World
@@ -77,10 +78,23 @@ def crash(line: Line, case: Case, step: HeldStep) -> int:
     holds = line.holds()
     held = holds.wait(case.point, step.child)
     step.processes()
+    if case.victim is Victim.WOKEN:
+        return wake(line, case, step)
     victim = step.victim(case.victim, held)
     kill(victim)
     holds.release(case.point)
     code = step.wait()
     if case.victim is Victim.TASK:
         assert code == -signal.SIGKILL, f"the task process ended by itself ({code})"
+    return code
+
+
+def wake(line: Line, case: Case, step: HeldStep) -> int:
+    """The next run gives the batch up, then whoever is held goes on; gives the step's exit code."""
+    decided, holds = line.settle("run-2"), line.holds()
+    assert decided == ["ROLL_BACK_AND_ABORT"], f"the batch of who stands still was decided otherwise: {decided}"
+    (holds.folder / Point.APPEND_TASK_NAMED.value).write_text("die")
+    holds.release(case.point)
+    code = step.wait()
+    assert code != 0, "an append whose batch was given up ended well"
     return code

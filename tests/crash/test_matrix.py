@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.points import Point
-from tests.crash.cases import Case, Step, Victim, all_cases
+from tests.crash.cases import Case, Step, Victim, all_cases, woken_cases
 from tests.crash.held import NotAsPlanned
 from tests.crash.matrix import each_its_own, run_case
 from tests.crash.world import World
@@ -25,6 +25,7 @@ pytestmark = pytest.mark.long
 
 CASES = [
     Case(Step.APPEND, Point.APPEND_TASK_MARKED, Victim.WORKER),
+    Case(Step.APPEND, Point.APPEND_TASK_ENDED, Victim.WOKEN),
     Case(Step.APPEND, Point.APPEND_LEFT_MANIFEST, Victim.PYTHON_DRIVER),
     Case(Step.RECORD, Point.RECORD_HALF, Victim.TASK),
     Case(Step.COMMIT, Point.COMMIT_STARTED, Victim.JVM),
@@ -48,7 +49,7 @@ def test_the_matrix_has_every_point_with_all_that_are_alive_there() -> None:
     assert {case.step for case in cases} == set(Step)
     assert len(set(cases)) == len(cases)
     assert {case.victim for case in CASES} == set(Victim) - {Victim.SCHEDULER}, "the scheduler's are in the whole one"
-    assert set(CASES) <= set(cases)
+    assert set(CASES) <= {*cases, *woken_cases()}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -57,11 +58,15 @@ def test_a_crash_ends_with_exact_counts_and_a_healthy_next_batch(worlds: Callabl
 
 
 def test_the_same_on_an_s3_store() -> None:
-    command = [sys.executable, "-m", "tests.crash", "--s3", "--victim", Victim.JVM.value]
-    for step, point in ((Step.CLUSTER, Point.ROLLBACK_STARTED), (Step.COMMIT, Point.COMMIT_COMPLETED)):
-        command += ["--step", step.value, "--point", point.value]
+    command = [sys.executable, "-m", "tests.crash", "--s3"]
+    for case in (
+        Case(Step.CLUSTER, Point.ROLLBACK_STARTED, Victim.JVM),
+        Case(Step.COMMIT, Point.COMMIT_COMPLETED, Victim.JVM),
+        Case(Step.APPEND, Point.APPEND_TASK_ENDED, Victim.WOKEN),
+    ):
+        command += ["--step", case.step.value, "--point", case.point.value, "--victim", case.victim.value]
     ran = subprocess.run(command, capture_output=True, text=True)
-    assert ran.stdout.splitlines()[-1:] == ["crash matrix: 2 cases, 0 lost, 0 doubled"], ran.stdout + ran.stderr[-3000:]
+    assert ran.stdout.splitlines()[-1:] == ["crash matrix: 4 cases, 0 lost, 0 doubled"], ran.stdout + ran.stderr[-3000:]
 
 
 def test_a_case_whose_point_is_not_reached_fails(worlds: Callable[[Step], World]) -> None:

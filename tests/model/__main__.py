@@ -12,7 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.interleavings import cases
 from tests.model.invariants import Broken
-from tests.model.machine import Protocol, thorough
+from tests.model.machine import InStore, Protocol, thorough
 
 
 def main() -> int:
@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument("--examples", type=int, default=1000)
     parser.add_argument("--steps", type=int, default=40, help="rules in a schedule at most")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    parser.add_argument("--stored", action="store_true", help="tables in an object store; --pairs have both")
     parser.add_argument("--pairs", action="store_true", help="all pairs of stops instead")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
@@ -42,11 +43,12 @@ def _pairs() -> int:
 
 def _search(options: argparse.Namespace) -> int:
     print(f"seed {options.seed}", flush=True)
+    machine = InStore if options.stored else Protocol
     try:
-        run_state_machine_as_test(seed(options.seed)(Protocol), settings=thorough(options.examples, options.steps))
+        run_state_machine_as_test(seed(options.seed)(machine), settings=thorough(options.examples, options.steps))
     finally:
         print(
-            f"model: {Protocol.schedules} schedules, {Protocol.steps} steps, {len(Protocol.seen)} different stops, "
+            f"model: {machine.schedules} schedules, {machine.steps} steps, {len(machine.seen)} different stops, "
             f"seed {options.seed}"
         )
     return 0

@@ -39,6 +39,17 @@ STOPS = {
     ),
 }
 
+STORED = {
+    "append": (
+        (
+            *("append-task-marked", "create_within parquet", "exists files", "append-task-ended", "complete parquet"),
+            *("append-task-named", "append-quarantine-open", "end uploads", "write manifest"),
+        ),
+        ("settle-fenced", "end uploads", "execute rollback", "complete rollback", "settle-aborted", "end"),
+    ),
+}
+"""Those of tables in an object store."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -48,13 +59,15 @@ class Case:
     first: str
     second: str
     asleep: bool
+    stored: bool = False
 
     def __str__(self) -> str:
-        return f"{self.step}: {self.first}, then {self.second}{', asleep' if self.asleep else ''}"
+        asleep, stored = ", asleep" if self.asleep else "", ", in a store" if self.stored else ""
+        return f"{self.step}: {self.first}, then {self.second}{asleep}{stored}"
 
     def run(self, plant: Callable[[World], None] | None = None) -> World:
         """Raises Broken where a promise is not kept."""
-        with World() as world:
+        with World(self.stored) as world:
             if plant is not None:
                 plant(world)
             promises = Invariants(world)
@@ -79,8 +92,10 @@ class Case:
 
 def cases() -> Iterator[Case]:
     """All of them."""
-    for step, (first, second) in STOPS.items():
-        yield from (Case(step, one, other, asleep) for one, other, asleep in product(first, second, (False, True)))
+    for stored, places in ((False, STOPS), (True, STORED)):
+        for step, (first, second) in places.items():
+            pairs = product(first, second, (False, True))
+            yield from (Case(step, one, other, asleep, stored) for one, other, asleep in pairs)
 
 
 def until(world: World, actor: Actor, reached: Callable[[], bool]) -> None:
@@ -107,19 +122,19 @@ class Stops:
 
 
 @cache
-def stops() -> dict[str, Stops]:
+def stops(stored: bool = False) -> dict[str, Stops]:
     """Of each step; found out by running them."""
-    return {step: Stops(_stops_of_step(step), _stops_of_settle(step)) for step in STOPS}
+    return {step: Stops(_stops_of_step(step, stored), _stops_of_settle(step, stored)) for step in STOPS}
 
 
-def _stops_of_step(step: str) -> list[str]:
-    with World() as world:
+def _stops_of_step(step: str, stored: bool) -> list[str]:
+    with World(stored) as world:
         task = _until_step(world, step)
         return _trace(world, task, lambda: task.run.step != step)
 
 
-def _stops_of_settle(step: str) -> list[str]:
-    with World() as world:
+def _stops_of_settle(step: str, stored: bool) -> list[str]:
+    with World(stored) as world:
         first = _until_step(world, step)
         until(world, first, lambda: is_at(world, first, _LEFT_AT[step]))
         world.pass_time(200, lambda task: True)

@@ -51,13 +51,14 @@ def from_the_end(found: Sequence[str], count: int) -> str:
 class Protocol(RuleBasedStateMachine):
     """Runs, their processes, and what befalls them. `seen` and `steps` add up over all schedules."""
 
+    stored = False
     seen: ClassVar[set[str]] = set()
     steps = schedules = 0
 
     def __init__(self) -> None:
         super().__init__()
-        stops()  # before a bug is planted
-        self.world = World()
+        stops(self.stored)  # before a bug is planted
+        self.world = World(self.stored)
         self.world.__enter__()
         self.promises = Invariants(self.world)
         self.broken = False
@@ -144,17 +145,21 @@ class Protocol(RuleBasedStateMachine):
         The first's process sleeps until its lease has ended where `asleep`. The other settles until one of the last
         stops of that, or runs to its end. Both take `turns`, then both finish.
         """
-        world = self.world
+        world, known = self.world, stops(self.stored)[step]
         world.source.put(0, 1)
         first = world.start_run().tries[0]
         until(world, first, lambda: first.run.step == step)
-        until(world, first, lambda: is_at(world, first, from_the_end(stops()[step].step, left)))
+        until(world, first, lambda: is_at(world, first, from_the_end(known.step, left)))
         self.check()
         if asleep:
             world.pass_time(200, lambda task: task is first)
         first.run.ended = True
         second = world.start_run().tries[0]
-        until(world, second, lambda: is_at(world, second, from_the_end([*stops()[step].settle, "never"], settled)))
+        until(
+            world,
+            second,
+            lambda: is_at(world, second, from_the_end([*known.settle, "never"], settled)),
+        )
         self.check()
         for number, count in enumerate(turns):
             for _ in range(count):
@@ -275,6 +280,12 @@ class Protocol(RuleBasedStateMachine):
             self.world.__exit__()
 
 
+class InStore(Protocol):
+    """With tables in an object store."""
+
+    stored = True
+
+
 def thorough(examples: int, steps: int = 40, shrink: bool = True) -> settings:
     """Settings of a search without Hypothesis's clock and database."""
     from hypothesis import HealthCheck, Phase
@@ -291,4 +302,4 @@ def thorough(examples: int, steps: int = 40, shrink: bool = True) -> settings:
     )
 
 
-__all__ = ["Broken", "Protocol", "thorough"]
+__all__ = ["Broken", "InStore", "Protocol", "thorough"]

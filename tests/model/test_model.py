@@ -18,7 +18,7 @@ from airflow_provider_slshudi.protocol.abandon import abandon
 from airflow_provider_slshudi.protocol.resolve import roll_back
 from tests.model.interleavings import Case, until
 from tests.model.invariants import Invariants
-from tests.model.machine import Protocol, thorough
+from tests.model.machine import InStore, Protocol, thorough
 from tests.model.world import PIPELINE, World
 
 
@@ -118,8 +118,9 @@ def test_an_append_that_outlives_a_lost_ledger_leaves_no_file_after_the_rebuild(
         promises.check_end()
 
 
-def test_a_few_of_chances_schedules_keep_all_promises() -> None:
-    run_state_machine_as_test(seed(1)(Protocol), settings=thorough(15, 15, shrink=False))
+@pytest.mark.parametrize("machine", [Protocol, InStore])
+def test_a_few_of_chances_schedules_keep_all_promises(machine: type[Protocol]) -> None:
+    run_state_machine_as_test(seed(1)(machine), settings=thorough(15, 15, shrink=False))
 
 
 def test_a_run_that_died_at_its_work_is_decided_before_airflow_says_that_it_ended() -> None:

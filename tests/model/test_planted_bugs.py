@@ -13,6 +13,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from airflow_provider_slshudi.hudi import leftovers
 from airflow_provider_slshudi.hudi.client import quarantine as table_quarantine
+from airflow_provider_slshudi.hudi.client import uploads
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes import driver, handover
@@ -205,12 +206,34 @@ def named_at_once(world: World) -> None:
     world.patch.setattr(handover, "nameless", lambda storage, instant, path: path)
 
 
-def wake_and_die(stop: str, plant: Plant, aside: bool = False) -> None:
+_UPLOADING = ["append-task-marked", "create_within parquet", "exists files", "append-task-ended", "complete parquet"]
+
+
+@pytest.mark.parametrize("stop", _UPLOADING)
+@pytest.mark.parametrize("aside", [False, True])
+def test_nor_does_it_in_an_object_store(stop: str, aside: bool) -> None:
+    wake_and_die(stop, lambda world: None, aside, stored=True)
+
+
+@pytest.mark.parametrize(
+    ("stop", "plant"),
+    [
+        ("append-task-ended", lambda world: world.patch.setattr(uploads, "end_of", lambda *_: 0)),
+        ("create_within parquet", lambda world: world.patch.setattr(handover, "require_admitted", lambda *_: None)),
+    ],
+    ids=["uploads go on", "nobody asks before the end"],
+)
+def test_there_an_upload_that_goes_on_would_leave_a_file(stop: str, plant: Plant) -> None:
+    with pytest.raises(Broken, match="no commit lists"):
+        wake_and_die(stop, plant, stored=True)
+
+
+def wake_and_die(stop: str, plant: Plant, aside: bool = False, stored: bool = False) -> None:
     """A task stops while it writes its file, its batch is given up, the task wakes, and is killed before its last look.
 
     `aside`: it is one that writes the quarantine's file. Raises Broken where a promise is not kept.
     """
-    with World() as world:
+    with World(stored) as world:
         plant(world)
         promises = Invariants(world)
         world.source.put(0, 3)

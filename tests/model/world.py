@@ -34,6 +34,7 @@ from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.storage import Storage
 from tests.model.actors import Actor, Actors, Killed
 from tests.model.service import BYTES_PER_GROUP, ModelReader, ModelService, in_turn, whole
+from tests.model.store import ModelStore
 from tests.model.table import ModelTable
 from tests.pipelines import ad_events
 
@@ -73,9 +74,10 @@ class DagRun:
 
 
 class World:
-    """Made anew for each schedule; patches the package while it is entered."""
+    """Made anew for each schedule; patches the package while it is entered. Its tables may be in an object store."""
 
-    def __init__(self) -> None:
+    def __init__(self, stored: bool = False) -> None:
+        self._stored = stored
         self.actors, self.clock, self.source = Actors(), Clock(), ModelService()
         self.runs: list[DagRun] = []
         self.surprises: list[str] = []
@@ -356,6 +358,8 @@ class World:
         patch.setattr(tasks, "_runner", lambda task: lambda part, token: (task(part, token), 0.0))
         for module in (verbs, append):
             patch.setattr(module, "print", lambda *arguments: None, raising=False)
+        if self._stored:
+            ModelStore(self._root / "uploads", self.actors.stop).patch(patch)
         for name in ("write", "delete", "delete_folder", "create", "create_within", "rename", "exists"):
             patch.setattr(Storage, name, self._stopping(name, getattr(Storage, name)))
         patch.setattr(Storage, "delete_files", _delete_in_turn)
@@ -372,7 +376,7 @@ class World:
     def _stopping(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def method(storage: Storage, *arguments: Any, **options: Any) -> Any:
             kind = _kind(arguments[0])
-            if name != "exists" or kind == "batch":
+            if name != "exists" or kind in ("batch", "files"):
                 self.actors.stop(f"{name} {kind}")
             return original(storage, *arguments, **options)
 
@@ -491,7 +495,7 @@ def _delete_in_turn(storage: Storage, paths: Iterable[str]) -> None:
 
 def _kind(path: str) -> str:
     name = path.rpartition("/")[2]
-    for known in ("owner", "batch", "manifest", "marker", "parquet", "partition_metadata", "misfits"):
+    for known in ("owner", "batch", "manifest", "marker", "parquet", "partition_metadata", "misfits", "files"):
         if known in name:
             return known
     return "folder"

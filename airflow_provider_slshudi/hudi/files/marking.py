@@ -46,21 +46,29 @@ class AttemptFile:
         """
         self._sink = self._storage.create_within(self._nameless)
         if self._sink is None:
-            raise self._shut()
+            raise handover.shut_error(self._storage, self._instant, self.path)
         return self._sink
 
     def close(self) -> None:
         """Completes the file and names it; raises as `open`."""
         self._end()
-        reach(Point.APPEND_TASK_ENDED)
-        if self._nameless != self.path:
+        if self._storage.renames:
+            self._complete()
+            reach(Point.APPEND_TASK_ENDED)
             self._name()
+        else:
+            handover.require_admitted(self._storage, self._instant, self.path)
+            reach(Point.APPEND_TASK_ENDED)
+            self._complete()
         reach(Point.APPEND_TASK_NAMED)
 
     def abandon(self) -> None:
-        """Deletes the file, complete or not."""
+        """Deletes the file, complete or not. An upload that has not ended stays one: its driver ends it."""
         with suppress(Exception):  # a file that cannot be completed must be deleted all the more
             self._end()
+        if self._storage.renames:
+            with suppress(Exception):
+                self._complete()
         # In this order: a rename that is still on its way finds nothing.
         for path in dict.fromkeys((self._nameless, self.path)):
             self._storage.delete(path)
@@ -75,20 +83,14 @@ class AttemptFile:
             storage.rename(self._nameless, self.path)
         # A network's file system may do a rename, and say that it did not.
         if not storage.exists(self.path):
-            raise self._shut()
+            raise handover.shut_error(storage, self._instant, self.path)
 
     def _end(self) -> None:
+        """Adds what its format has at the end."""
+
+    def _complete(self) -> None:
         if self._sink is not None:
             self._storage.complete(self._nameless, self._sink)
-
-    def _shut(self) -> ManifestError:
-        return ManifestError(
-            f"{self._storage.uri}: {self.path} is not written: its instant {self._instant} was decided meanwhile, or "
-            "its append has ended",
-            table=self._storage.uri,
-            transaction="",
-            instant=self._instant,
-        )
 
 
 def mark(storage: Storage, instant: str, path: str, still_wanted: Callable[[], None], kind: str = "CREATE") -> None:

@@ -106,12 +106,8 @@ class BaseFile(AttemptFile):
         self.arrow_bytes += arrow_bytes
 
     def _end(self) -> None:
-        try:
-            if self._writer is not None:
-                self._writer.close()
-        finally:
-            # Left open, it would come into being when it is collected: after its deletion.
-            super()._end()
+        if self._writer is not None:
+            self._writer.close()
 
     def stat(self) -> dict[str, Any]:
         """Its write stat, as Hudi's HoodieWriteStat."""

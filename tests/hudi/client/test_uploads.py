@@ -1,4 +1,4 @@
-"""Uploads that a killed task left in an S3 store are found by their age, and ended."""
+"""Uploads of an instant that is shut are ended, and those that a killed task left, which are found by their age."""
 
 from __future__ import annotations
 
@@ -34,6 +34,97 @@ print(*[end_old(gateway, *asked) for asked in (
 )])
 spark.stop()
 """
+
+SHUT = """
+import sys
+from airflow_provider_slshudi.exceptions import ManifestError, TimelineUnreadable
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.client.uploads import end_of
+from airflow_provider_slshudi.hudi.files import marking
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.points import Point
+from airflow_provider_slshudi.storage import Storage
+from tests.sessions import start_spark
+spark = start_spark("s3a://lake")
+gateway = Gateway.of(spark.sparkContext)
+storage, one, other = Storage("s3a://lake/two"), "20260131000000001", "20260131000000002"
+
+def begun(instant, name, size):
+    file = marking.AttemptFile(storage, instant, "p=1", f"{name}_0-0-0_{instant}.parquet")
+    file.open().write(bytes(size))
+    return file
+
+def ended(file):
+    try:
+        file.close()
+        return "named"
+    except (ManifestError, TimelineUnreadable) as error:
+        file.abandon()
+        return type(error).__name__
+
+def shut(point):
+    if point is Point.APPEND_TASK_ENDED:
+        handover.shut(storage, one)
+        print(end_of(gateway, storage.uri, one))
+
+for instant in (one, other):
+    handover.admit(storage, instant)
+early, still, large = (begun(one, name, size) for name, size in (("early", 9), ("still", 9), ("large", 12 << 20)))
+others = begun(other, "others", 9)
+print(ended(early))
+marking.reach = shut
+print(ended(still))
+marking.reach = lambda point: None
+# One whose upload was ended, and one that begins after that.
+print(ended(large), ended(begun(one, "late", 9)), end_of(gateway, storage.uri, one), ended(others))
+print(*sorted(storage.names("p=1")))
+print(storage.names(handover.folder(one)))
+spark.stop()
+"""
+REFUSED = """
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.client.uploads import end_of
+from tests.sessions import start_spark
+spark = start_spark("s3a://lake")
+hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+for name, value in (("attempts.maximum", "1"), ("retry.limit", "1"), ("retry.interval", "50ms")):
+    hadoop.set(f"fs.s3a.{name}", value)
+print(end_of(Gateway.of(spark.sparkContext), "s3a://lake/three", "20260131000000001"))
+spark.stop()
+"""
+
+
+def test_no_file_gets_its_name_once_its_instant_is_shut_and_its_uploads_are_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with s3_store("lake") as aws:
+        for name, value in aws.items():
+            monkeypatch.setenv(name, value)
+        ran = subprocess.run([sys.executable, "-c", SHUT], capture_output=True, text=True)
+        assert ran.stdout.splitlines()[-6:] == [
+            "named",
+            "2",
+            "TimelineUnreadable",
+            "ManifestError ManifestError 1 named",
+            "early_0-0-0_20260131000000001.parquet others_0-0-0_20260131000000002.parquet",
+            "None",
+        ], ran.stdout + ran.stderr[-2000:]
+
+
+def test_a_store_that_does_not_answer_is_an_error_and_one_that_refuses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with s3_store("lake") as aws:
+        for name, value in aws.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+        ran = subprocess.run([sys.executable, "-c", REFUSED], capture_output=True, text=True)
+        assert "the store refuses to list or end uploads" in ran.stdout, ran.stdout + ran.stderr[-2000:]
+        assert ran.stdout.splitlines()[-1] == "0"
+        monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+        ran = subprocess.run([sys.executable, "-c", REFUSED], capture_output=True, text=True)
+        assert (
+            "TimelineUnreadable: s3a://lake/three: uploads of instant 20260131000000001 could not be ended"
+            in ran.stderr
+        )
 
 
 def test_old_uploads_of_a_table_are_ended_and_young_ones_and_other_tables_stay(
