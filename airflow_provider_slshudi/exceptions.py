@@ -294,6 +294,10 @@ class TimelineUnreadable(TableError, TransientError):
     """The timeline could not be read; nothing may be concluded from that."""
 
 
+class TableSilent(TimelineUnreadable):
+    """The file system below a table does not answer at all; whoever asks it may wait for good."""
+
+
 class ClockAhead(TableError, TransientError):
     """This machine's clock is far ahead of the ledger's; its writes would stop all others until that time.
 

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -25,6 +26,7 @@ _TIMING = Path("/proc/self/ns/time")
 _OF_THE_MACHINE = "pid:[4026531836]"
 _MACHINE_ID = Path("/etc/machine-id")
 _NETWORK = Path("/sys/class/net")
+_BETWEEN, _MOST_CARDS = "+", 4
 # While a machine sleeps, the usual monotonic clock stands still, and the database's does not.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -38,7 +40,13 @@ def this_process() -> str:
     """A name of this process that no other has, on any machine, at any time; empty if unknown."""
     if _libc is None:
         return ""
-    return f"{_machine()}/{_boot()}/{os.getpid()}/{_started(os.getpid())}"
+    return _name_of(os.getpid())
+
+
+@lru_cache(1)
+def _name_of(this: int) -> str:
+    """Made once: a network card that comes or goes must not make a process another one."""
+    return f"{_machine()}/{_boot()}/{this}/{_started(this)}"
 
 
 def is_here(process: str) -> bool:
@@ -47,7 +55,8 @@ def is_here(process: str) -> bool:
         return False
     where, boot = process.rsplit("/", 2)[0], _boot()
     # A machine that was copied while it ran shares the boot's name.
-    return where.endswith(boot) and where.removesuffix(boot).rstrip("/") in ("", _machine())
+    machine = where.removesuffix(boot).rstrip("/")
+    return where.endswith(boot) and (not machine or _is_this(machine))
 
 
 def is_gone(process: str) -> bool:
@@ -63,7 +72,7 @@ def is_gone(process: str) -> bool:
     machine, _, boot = where.rpartition("/pid:")[0].rpartition("/")
     if is_here(process):
         return _is_free(int(pid)) or _started(int(pid)) not in (started, _UNREADABLE)
-    return bool(machine) and machine == _machine() and boot != _boot().partition("/")[0]
+    return _is_this(machine) and boot != _boot().partition("/")[0]
 
 
 def ends_with_parent(how: signal.Signals, until: float | None = None) -> Callable[[], None]:
@@ -114,19 +123,25 @@ def _boot() -> str:
 def _machine() -> str:
     """A name that the machine keeps when it is started anew and no other machine has; empty if there is none.
 
-    It is made of the machine's id, which copies of an image share, and the addresses of its network cards, which they
-    do not share. A container has neither of its own.
+    It is made of the machine's id, which copies of an image share, with the address of each of its network cards, which
+    they do not share. Cards come and go: names with one in common are of one machine (`_is_this`). A container has
+    neither of its own.
     """
     try:
         if str(_NUMBERING.readlink()) != _OF_THE_MACHINE:
             return ""
         id_ = _MACHINE_ID.read_text(encoding="ascii").strip()
-        cards = sorted((card / "address").read_text(encoding="ascii").strip() for card in _cards())
+        cards = sorted({(card / "address").read_text(encoding="ascii").strip() for card in _cards()})
     except OSError:
         return ""
-    if not id_ or not cards:
+    if not id_:
         return ""
-    return hashlib.sha256("/".join([id_, *cards]).encode()).hexdigest()[:32]
+    return _BETWEEN.join(hashlib.sha256(f"{id_}/{card}".encode()).hexdigest()[:16] for card in cards[:_MOST_CARDS])
+
+
+def _is_this(machine: str) -> bool:
+    """Whether a name that `_machine` made, and that is not empty, is of this machine."""
+    return bool(machine) and not {*machine.split(_BETWEEN)}.isdisjoint(_machine().split(_BETWEEN))
 
 
 def _cards() -> list[Path]:

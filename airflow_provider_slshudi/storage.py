@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import shutil
+import subprocess
 import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi import objectstore, owners
-from airflow_provider_slshudi.exceptions import TableDenied, TableError, TimelineUnreadable
+from airflow_provider_slshudi.exceptions import TableDenied, TableError, TableSilent, TimelineUnreadable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -407,6 +408,29 @@ class Storage:
     def _make_parent(self, target: str) -> None:
         if self.renames:
             self.filesystem.create_dir(target.rpartition("/")[0], recursive=True)
+
+    def require_answer(self, seconds: float) -> None:
+        """Checks that the file system of a local table answers; an object store's and HDFS's clients give up by
+        themselves.
+
+        A process asks that is left alone where it gets no answer: one that waits for a mount may be one that nobody can
+        end.
+
+        Raises:
+            TableSilent: it has not answered after `seconds`.
+        """
+        if not self.is_local:
+            return
+        asks = subprocess.Popen(["test", "-e", f"{self.full('')}/.hoodie"], start_new_session=True)
+        try:
+            asks.wait(seconds)
+        except subprocess.TimeoutExpired:
+            asks.kill()
+            # Python's own list of children would be waited for.
+            asks.returncode = 0
+            raise TableSilent(
+                f"{self.uri}: its file system, a mount perhaps, has not answered for {seconds:.0f} s", table=self.uri
+            ) from None
 
     def require_owner(self) -> None:
         """Stops a user, as a rule root, who would leave files that the table's owner could not change.

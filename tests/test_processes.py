@@ -74,13 +74,16 @@ def test_of_another_machine_or_nobody_nothing_is_known() -> None:
     assert is_gone(f"{machine}/{boot}/{namespace}/{pid}/{int(started) - 1}")
 
 
-def test_what_ran_before_this_machine_was_started_anew_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_ran_before_this_machine_was_started_anew_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """Two machines made from one image, which share an id and have cards of their own; and a container."""
 
-    def machine(card: str, boot: str, numbering: str = "pid:[4026531836]") -> str:
-        folder = tmp_path / f"{card}-{boot}-{numbering}"
-        (folder / "net" / "eth0" / "device").mkdir(parents=True, exist_ok=True)
-        (folder / "net" / "eth0" / "address").write_text(card)
+    def machine(cards: str, boot: str, numbering: str = "pid:[4026531836]") -> str:
+        folder = tmp_path / f"{cards}-{boot}-{numbering}"
+        for number, card in enumerate(cards.split()):
+            (folder / "net" / f"eth{number}" / "device").mkdir(parents=True, exist_ok=True)
+            (folder / "net" / f"eth{number}" / "address").write_text(card)
         (folder / "id").write_text("one-image\n")
         (folder / "boot").write_text(boot)
         link = folder / "numbering"
@@ -89,8 +92,10 @@ def test_what_ran_before_this_machine_was_started_anew_is_gone(tmp_path: Path, m
         for name, place in {"_NETWORK": "net", "_MACHINE_ID": "id", "_KERNEL_BOOT": "boot"}.items():
             monkeypatch.setattr(processes, name, folder / place)
         monkeypatch.setattr(processes, "_NUMBERING", link)
+        processes._name_of.cache_clear()
         return this_process()
 
+    request.addfinalizer(processes._name_of.cache_clear)
     before = machine("52:54:00:00:00:01", "boot-1")
     contained = machine("52:54:00:00:00:01", "boot-1", "pid:[4026532000]")
     machine("52:54:00:00:00:02", "boot-2")
@@ -98,6 +103,17 @@ def test_what_ran_before_this_machine_was_started_anew_is_gone(tmp_path: Path, m
     machine("52:54:00:00:00:01", "boot-2")
     assert is_gone(before)
     assert not is_gone(contained), "a container does not tell which machine it was on"
+    machine("52:54:00:00:00:01 52:54:00:00:00:03", "boot-2")
+    assert is_gone(before), "it has another card by now"
+    assert is_here(machine("52:54:00:00:00:03 52:54:00:00:00:04", "boot-2"))
+    machine("52:54:00:00:00:05", "boot-2")
+    assert not is_gone(before), "nothing that it had is left"
+
+
+def test_a_network_card_that_comes_makes_no_process_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = this_process()
+    monkeypatch.setattr(processes, "_machine", lambda: "another")
+    assert this_process() == before
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user's process takes root")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import AssetAlias, BaseOperator, BaseOperatorLink
 from airflow.sdk.configuration import conf
@@ -20,12 +18,14 @@ from airflow_provider_slshudi.exceptions import (
     ConfigError,
     Fenced,
     JobFailed,
+    LeaseHeld,
     SlsHudiError,
+    TableSilent,
     TerminalError,
     TransientError,
 )
 from airflow_provider_slshudi.links import PipelineLink, SparkLink, TransactionLink
-from airflow_provider_slshudi.notes.fleet import SYNC
+from airflow_provider_slshudi.notes.fleet import BATCH, SYNC
 from airflow_provider_slshudi.operators.base import (
     LOOK_WAIT_SECONDS,
     SCHEDULED,
@@ -51,10 +51,8 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.protocol.news import News
     from airflow_provider_slshudi.protocol.work import Work
 
-T = TypeVar("T")
-_LOOKS_AT_ONCE = 8
-_LOOK_SECONDS = 30.0
-_REST = timedelta(minutes=1)
+_LOOK_SECONDS, _ANSWER_SECONDS = 30.0, 20.0
+_REST, _LONG_REST = timedelta(minutes=1), timedelta(minutes=10)
 
 
 class SlsHudiLookOperator(BaseOperator):
@@ -101,10 +99,11 @@ class SlsHudiLookOperator(BaseOperator):
         """All pipelines that have something to do, the most urgent first; and those whose next log is news.
 
         One in trouble rests for a minute, and is not asked: where a run follows the one before at once, and where no
-        batch ever went well. There is no batch at which a run claims it, so each would start a task.
+        batch ever went well. There is no batch at which a run claims it, so each would start a task. One whose table's
+        file system does not answer rests for ten, since a process that asks it may stay for good.
         """
-        from airflow_provider_slshudi.ledger.states import State
         from airflow_provider_slshudi.protocol.news import News
+        from airflow_provider_slshudi.sls.fanout import answers
 
         watched = []
 
@@ -128,8 +127,7 @@ class SlsHudiLookOperator(BaseOperator):
         resting = set[str]()
         # Who triggers a run has mended something perhaps.
         if getattr(context["dag_run"], "run_type", None) == SCHEDULED:
-            in_trouble = _resting(works.ledger, context["dag_run"].dag_id)
-            resting = {name for name in in_trouble if self.wait or not works.ledger.last(name, 1, State.COMMITTED)}
+            resting = _resting(works.ledger, context["dag_run"].dag_id, bool(self.wait))
         asked = [name for name in self.pipelines if settings.stem(name) not in resting]
         found = answers(look, asked, _LOOK_SECONDS)
         for name in asked:
@@ -189,6 +187,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
                 raise
             planned = None
             try:
+                work.storage.require_answer(_ANSWER_SECONDS)
                 planned = self._planned(replace(work, run=replace(work.run, airflow=this_airflow())), context)
             finally:
                 if planned is None:
@@ -207,15 +206,16 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
         from airflow_provider_slshudi.protocol.plan import tail
         from airflow_provider_slshudi.protocol.settle import require_alone, require_turn, settle
 
-        settled = settle(work, run_ended(context["ti"]), LOOK_WAIT_SECONDS)
-        told = tell(self.outlets, context, work, settled)
-        self.remember(work, told)
-        self._tells = bool(told)
         try:
+            settled = settle(work, run_ended(context["ti"]), LOOK_WAIT_SECONDS)
+            told = tell(self.outlets, context, work, settled)
+            self.remember(work, told)
+            self._tells = bool(told)
             require_turn(work)
             require_alone(work)
             return tail(work, in_turn=True)
-        except BatchUnderWay as error:
+        except (BatchUnderWay, LeaseHeld) as error:
+            # Of a lease: another run decides what is left, and that may take it minutes.
             if self._tells:
                 self.log.info("%s", error)
                 return None
@@ -285,38 +285,19 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
             self.log.warning("what the batch left is decided by a later run: %s", error)
 
 
-def answers(ask: Callable[[str], T], names: Sequence[str], seconds: float) -> dict[str, T]:
-    """What `ask` gives for each name, some asked at a time; without those that have not answered for so long.
-
-    A table's mount may never answer. So the threads are daemons, for which no process waits at its end, and where all
-    that are asked hang, others get their turn.
-    """
-    found, slots = dict[str, T](), threading.Semaphore(_LOOKS_AT_ONCE)
-
-    def run(name: str, slot: threading.Semaphore) -> None:
-        try:
-            found[name] = ask(name)
-        finally:
-            slot.release()
-
-    threads = []
-    for name in names:
-        if not slots.acquire(timeout=seconds):
-            slots = threading.Semaphore(_LOOKS_AT_ONCE - 1)
-        threads.append(threading.Thread(target=run, args=(name, slots), name=f"slshudi-look-{name}", daemon=True))
-        threads[-1].start()
-    until = time.monotonic() + seconds
-    for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
-    return dict(found)
-
-
-def _resting(ledger: Ledger, dag_id: str) -> set[str]:
-    """Pipelines that this DAG found in trouble a moment ago."""
+def _resting(ledger: Ledger, dag_id: str, at_once: bool) -> set[str]:
+    """Pipelines that this DAG found in trouble a moment ago; `at_once`: a run follows the one before at once."""
     from airflow_provider_slshudi.ledger.records import is_within
+    from airflow_provider_slshudi.ledger.states import State
 
-    now, mine = ledger.now(), (trouble for trouble in ledger.troubles() if trouble.dag_id == dag_id)
-    return {trouble.pipeline for trouble in mine if is_within(trouble.at, _REST, now)}
+    now, resting = ledger.now(), set[str]()
+    for trouble in ledger.troubles():
+        if trouble.dag_id != dag_id or trouble.step != BATCH:
+            continue
+        rests = is_within(trouble.at, _REST, now) and (at_once or not ledger.last(trouble.pipeline, 1, State.COMMITTED))
+        if rests or (trouble.error == TableSilent.__name__ and is_within(trouble.at, _LONG_REST, now)):
+            resting.add(trouble.pipeline)
+    return resting
 
 
 def _require_name(work: Work, pipeline: str) -> None:

@@ -17,7 +17,7 @@ from airflow_provider_slshudi.protocol.claims import claims
 from airflow_provider_slshudi.protocol.dangling import Ended
 from airflow_provider_slshudi.protocol.settle import dangling, require_alone, require_turn
 from airflow_provider_slshudi.protocol.work import Work
-from airflow_provider_slshudi.sls.fanout import ask_each
+from airflow_provider_slshudi.sls.fanout import answers, ask_each
 
 SETTLED_EACH = timedelta(hours=1)
 """So often a run looks at the table, too: what others did there, or a driver that died, is seen without new logs."""
@@ -25,8 +25,8 @@ _NOT_KNOWN = float("inf")
 _NEXT = "next batch by"
 """What a run of a fleet claims at the newest batch, so that no other starts a task for the same logs meanwhile."""
 _CLAIM = timedelta(minutes=3)
-_LEAST_SECONDS, _END_SECONDS = 1.0, 0.1
-"""How often a wait for news asks for all ends, at most, and for one of them."""
+_LEAST_SECONDS, _END_SECONDS, _ANSWER_SECONDS = 1.0, 0.1, 2.0
+"""How often a wait for news asks for all ends, at most, and for one of them; and how long it waits for an answer."""
 
 
 @dataclass(frozen=True, order=True)
@@ -106,7 +106,8 @@ def await_news(works: Sequence[Work], seconds: float) -> None:
     """Waits until a shard has logs that no look has seen, or for so many seconds.
 
     Keeps nothing and holds no lease; asks for the shards' ends at most ten times a second. It does not see what else
-    is news: look again before long. A pipeline that cannot be asked is left to the next look, which says why.
+    is news: look again before long. A pipeline that cannot be asked is left to the next look, which says why; one that
+    does not answer holds up no other.
     """
     until = time.monotonic() + seconds
     watched = [_Watched(work) for work in works]
@@ -114,25 +115,33 @@ def await_news(works: Sequence[Work], seconds: float) -> None:
     while (left := until - time.monotonic()) > 0:
         # First: what the look before could not take, for somebody had the lease, is there still.
         time.sleep(min(left, pause))
-        if any(item.has_grown() for item in watched):
+        answers(_Watched.ask, [item for item in watched if not item.is_asked], _ANSWER_SECONDS)
+        if any(item.has_grown for item in watched):
             return
 
 
 class _Watched:
-    """The open shards of a logstore, and their ends as the last look kept them; none once they cannot be asked."""
+    """The open shards of a logstore, and their ends as the last look kept them; none once they cannot be asked.
+
+    Attributes:
+        is_asked: the service has not answered yet.
+        has_grown: a shard has another end.
+    """
 
     def __init__(self, work: Work) -> None:
+        self.is_asked = self.has_grown = False
         self.ends: dict[int, int | None] = {}
         with suppress(SlsHudiError):
             self._service, shards = work.connect(), work.ledger.shards(work.pipeline.name)
             self.ends = {shard.id: shard.end for shard in shards if shard.status == "readwrite"}
 
-    def has_grown(self) -> bool:
-        """Whether a shard has another end."""
-        if not self.ends:
-            return False
+    def ask(self) -> None:
+        """Asks the service."""
+        self.is_asked = True
         try:
-            return any(end != self.ends[id_] for id_, end in ask_each(self._service.end_if_there, self.ends).items())
+            ends = ask_each(self._service.end_if_there, self.ends) if self.ends else {}
+            self.has_grown = any(end != self.ends[id_] for id_, end in ends.items())
         except SlsHudiError:
             self.ends = {}
-            return False
+        finally:
+            self.is_asked = False

@@ -134,9 +134,9 @@ def has_news(work: Work) -> bool:
         return True
     # By another's file, its shards would be kept as this pipeline's.
     work.ledger.require(pipeline.name, pipeline.source.identity, pipeline.table.path)
-    with work.lease(0):
+    with work.look_lease() as lease:
         taken = _taken(work)
-        found = _refreshed(work, work.connect(), taken, save=True)
+        found = _refreshed(work, work.connect(), taken, True, lease.renew)
     lost = _last_windows(found.gone, taken)
     left = found.unread(taken) or unread(((item.shard, item.duty_begin, item.service_end) for item in lost), taken)
     return bool(left or found.late or any(shard.status != GONE for shard in found.gone))
@@ -281,7 +281,13 @@ def _taken(work: Work) -> list[Range]:
     return [*work.ledger.reserved(name), *work.ledger.coverage(name)]
 
 
-def _refreshed(work: Work, service: LogService, taken: list[Range], save: bool) -> _Shards:
+def _refreshed(
+    work: Work,
+    service: LogService,
+    taken: list[Range],
+    save: bool,
+    renew: Callable[[], None] = lambda: None,
+) -> _Shards:
     """The service's shards of now; `save` puts them into the ledger.
 
     A shard is gone if the service neither lists it nor answers for it. A late shard is saved as LATE: so the tail's
@@ -315,6 +321,7 @@ def _refreshed(work: Work, service: LogService, taken: list[Range], save: bool) 
     since = None
     if save:
         reach(Point.PLAN_LEASED)
+        renew()
         # Also shards that only the table told of: without the ledger they would be asked for only once.
         seen = [replace(shard, status=LATE) if shard.id in late else shard for shard in there]
         work.ledger.save_shards(name, [*seen, *gone])

@@ -41,6 +41,7 @@ COMMIT_SECONDS_PER_FILE = 0.2
 LONGEST_COMMIT_SECONDS = 3600.0
 LEASE_SECONDS = COMMIT_SECONDS + 15
 LEASE_WAIT_SECONDS = 60.0
+LOOK_LEASE_SECONDS = 45.0
 AIRFLOW = "airflow"
 """Name of the ledger event that holds the name of a transaction's Airflow, see `Run.airflow`."""
 GIVEN_UP = "given up"
@@ -193,6 +194,20 @@ class Work:
             self.ledger.lease(self.pipeline.name, str(self.run), LEASE_SECONDS, wait) as lease,
             _pulse(lease.renew),
         ):
+            yield lease
+
+    @contextmanager
+    def look_lease(self) -> Iterator[Lease]:
+        """The right to keep what a look at the service saw. It does not ask the table, which may never answer.
+
+        Nobody renews it, so that a look that is given up holds nobody up for long: renew it before anything is kept.
+
+        Raises:
+            LeaseHeld: somebody else has it.
+            ClockAhead: as `require_clock`.
+        """
+        self.require_clock()
+        with self.ledger.lease(self.pipeline.name, str(self.run), LOOK_LEASE_SECONDS, 0) as lease:
             yield lease
 
     @contextmanager

@@ -21,7 +21,7 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -42,6 +42,7 @@ READY = "slshudi resident process is ready"
 GO = b"go\n"
 
 _START_SECONDS = 60.0
+_FAILURE_SECONDS = 300.0
 _DRIVER = str(Path(__file__).parents[1] / "job" / "resident.py")
 _PACKAGE = Path(__file__).parents[1]
 # Java, Hadoop, Spark, Python, S3, the log service's client and this package read these; LC_ALL stands for LANG.
@@ -100,6 +101,11 @@ class Place:
         """The lock that its starter holds."""
         return self.socket.with_suffix(".lock")
 
+    @property
+    def failed(self) -> Path:
+        """Made when a start took too long: on a machine that is so busy, each job would try it first."""
+        return self.socket.with_suffix(".failed")
+
 
 class Resident:
     """The client's side, for one job at a time."""
@@ -138,7 +144,7 @@ class Resident:
             self._connection = connection
             try:
                 # The process ends itself at the deadline; if it cannot, this ends it a little later.
-                connection.settimeout(max(0.0, deadline - clock()) + HANDSHAKE_SECONDS)
+                connection.settimeout(_left(deadline))
                 try:
                     connection.sendall(GO + json.dumps(secrets).encode() + b"\n")
                 except OSError as error:
@@ -146,12 +152,15 @@ class Resident:
                     _log.info("the resident process did not wait (%s), so the job has one of its own", error)
                     return Outcome.NOT_BEGUN
                 heard(f"slshudi {verb.value}: by resident process {accepted['pid']}")
-                return _follow(answers, heard)
+                for line in _lines(connection, answers, deadline):
+                    if isinstance(line, Outcome):
+                        return line
+                    heard(line)
+                raise AssertionError
             except (OSError, ValueError) as error:
-                if isinstance(error, TimeoutError):
-                    # It may stand still and wake when nobody expects it; else it ends itself once nobody listens.
-                    with suppress(OSError):
-                        os.killpg(int(accepted["group"]), signal.SIGKILL)
+                # It may stand still and wake when nobody expects it, or have lost its interpreter and not its JVM.
+                with suppress(OSError):
+                    os.killpg(int(accepted["group"]), signal.SIGKILL)
                 heard(f"{REASON}the resident process did not say how the {verb.value} ended: {error}")
                 return Outcome.UNKNOWN
             finally:
@@ -187,9 +196,11 @@ class Resident:
     def _reach(self, place: Place, conf: Mapping[str, str], environment: Mapping[str, str]) -> socket.socket:
         with suppress(FileNotFoundError, ConnectionRefusedError):
             return _connect(place)
+        _require_no_failure(place)
         with _starting(place):
             with suppress(FileNotFoundError, ConnectionRefusedError):
                 return _connect(place)
+            _require_no_failure(place)
             _start(place, conf, environment)
             return _connect(place)
 
@@ -220,7 +231,7 @@ def idle_seconds(environ: Mapping[str, str]) -> float:
 
 def identity(conf: Mapping[str, str], environment: Mapping[str, str]) -> str:
     """A digest of all that a job's outcome may depend on: package, settings, environment, the user's rights."""
-    files = sorted((str(path), path.stat().st_mtime_ns) for path in _PACKAGE.rglob("*.py"))
+    files = [*_stamps(_PACKAGE.rglob("*.py")), *_stamps(_settings(environment))]
     chosen = {
         name: value
         for name, value in environment.items()
@@ -233,6 +244,25 @@ def identity(conf: Mapping[str, str], environment: Mapping[str, str]) -> str:
     where = [str(path.readlink()) for path in _NAMESPACES if path.is_symlink()]
     parts = [__version__, files, rights, where, sorted(conf.items()), sorted(chosen.items())]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _settings(environment: Mapping[str, str]) -> Iterator[Path]:
+    """Files that Hadoop's, Spark's and S3's clients read once."""
+    home = environment.get("SPARK_HOME", "")
+    folders = [environment.get("HADOOP_CONF_DIR"), environment.get("SPARK_CONF_DIR") or (home and f"{home}/conf")]
+    for folder in filter(None, folders):
+        yield from Path(folder).glob("*")
+    yield from (Path(environment.get("HOME") or "/") / ".aws").glob("*")
+
+
+def _stamps(paths: Iterable[Path]) -> list[tuple[str, int, int]]:
+    """Files with their times and sizes, which change with their contents."""
+    found = []
+    for path in paths:
+        with suppress(OSError):
+            stat = path.stat()
+            found.append((str(path), stat.st_mtime_ns, stat.st_size))
+    return sorted(found)
 
 
 def private_folder() -> Path:
@@ -303,15 +333,36 @@ def _connect(place: Place) -> socket.socket:
     return connection
 
 
-def _follow(answers: io.IOBase, heard: Callable[[str], None]) -> Outcome:
+def _left(deadline: float) -> float:
+    """Seconds to wait for what a resident process says next.
+
+    Raises TimeoutError where its time is over.
+    """
+    left = deadline - clock() + HANDSHAKE_SECONDS
+    if left <= 0:
+        raise TimeoutError("its time is over")
+    return left
+
+
+def _lines(connection: socket.socket, answers: io.IOBase, deadline: float) -> Iterator[str | Outcome]:
+    """What the job prints, then how it ended; raises as `receive`."""
     while True:
+        connection.settimeout(_left(deadline))
         message = receive(answers)
         if "outcome" in message:
             if message["ends"]:
                 # Until its end, which closes the connection, tasks of it may write.
                 answers.read()
-            return Outcome(message["outcome"])
-        heard(str(message["line"]))
+            yield Outcome(message["outcome"])
+            return
+        yield str(message["line"])
+
+
+def _require_no_failure(place: Place) -> None:
+    """Raises OSError if the last start failed a moment ago."""
+    with suppress(FileNotFoundError):
+        if 0 <= time.time() - place.failed.stat().st_mtime < _FAILURE_SECONDS:
+            raise OSError(f"it could not be started a moment ago; see {place.log}")
 
 
 @contextmanager
@@ -354,7 +405,9 @@ def _start(place: Place, conf: Mapping[str, str], environment: Mapping[str, str]
         if not _says_ready(starter.stdout, time.monotonic() + _START_SECONDS):
             with suppress(OSError):
                 os.killpg(starter.pid, signal.SIGKILL)
+            place.failed.touch()
             raise OSError(f"it did not start; see {place.log}")
+    place.failed.unlink(missing_ok=True)
 
 
 def _says_ready(stream: IO[bytes] | None, deadline: float) -> bool:

@@ -288,6 +288,55 @@ def test_whoever_commits_next_ends_one_that_stands_still_and_would_wake_later(fo
     assert phase(tmp_path / "a", order) is Phase.COMPLETED
 
 
+def test_a_jvm_that_stands_still_ends_with_its_interpreter(folder: Path, tmp_path: Path) -> None:
+    """Nobody else would find it: it is known by its interpreter's socket."""
+    told, failures = Told(), list[str]()
+    order = prepared(tmp_path / "table")
+    java = jvm(folder)
+    [interpreter] = [process for process in drivers(folder) if process.name() != "java"]
+
+    def commits() -> None:
+        try:
+            told.launcher.run(Verb.COMMIT, order, {})
+        except JobFailed as error:
+            failures.append(str(error))
+
+    java.suspend()
+    job = threading.Thread(target=commits)
+    job.start()
+    until("the commit is begun", lambda: told.by)
+    interpreter.kill()
+    job.join()
+    assert failures and "did not say how the commit ended" in failures[0]
+    java.wait(20)
+    assert phase(tmp_path / "table", order) is Phase.INFLIGHT
+
+
+def test_after_a_start_that_failed_jobs_have_drivers_of_their_own_for_some_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with apart() as place:
+        monkeypatch.setattr(resident, "_START_SECONDS", 0.01)
+        told = Told()
+        told.launcher.run(Verb.OPEN, opening(tmp_path / "first"), {})
+        monkeypatch.setattr(resident, "_START_SECONDS", 60.0)
+        told.launcher.run(Verb.OPEN, opening(tmp_path / "second"), {})
+        assert told.by == [] and drivers(place) == []
+        [mark] = place.rglob("*.failed")
+        long_ago = time.time() - 301
+        os.utime(mark, (long_ago, long_ago))
+        told.launcher.run(Verb.OPEN, opening(tmp_path / "third"), {})
+        assert len(told.by) == 1 and not mark.exists()
+
+
+def test_edited_settings_of_hadoop_and_spark_are_another_process(tmp_path: Path) -> None:
+    variables = {"HADOOP_CONF_DIR": str(tmp_path)}
+    before = resident.identity({}, variables)
+    assert resident.identity({}, variables) == before
+    (tmp_path / "hdfs-site.xml").write_text("<configuration/>")
+    assert resident.identity({}, variables) != before
+
+
 @pytest.mark.parametrize("whole", [False, True], ids=["its JVM stands still", "all of it stands still"])
 def test_a_commit_does_not_outlive_its_deadline(folder: Path, tmp_path: Path, whole: bool) -> None:
     order = prepared(tmp_path / "a")

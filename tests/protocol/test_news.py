@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -293,6 +294,28 @@ def test_who_cannot_be_asked_ends_no_wait_and_keeps_nobody_from_news(
     clock.meanwhile = meanwhile
     await_news([mute, scenario.work], 15)
     assert clock.now == 18
+
+
+def test_a_service_that_turned_mute_keeps_nobody_from_news(
+    make: Callable[[], Scenario], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, over = Clock(), threading.Event()
+    monkeypatch.setattr(news_module, "time", clock)
+    monkeypatch.setattr(news_module, "_ANSWER_SECONDS", 0.5)
+    scenario = idle(make())
+
+    class Mute(LogService):
+        def end_if_there(self, shard: int) -> int | None:
+            over.wait(120)
+            return None
+
+    source = scenario.work.pipeline.source
+    mute = Mute(scenario.work.connect().connection, PROJECT, str(source.logstore))
+
+    clock.meanwhile = lambda now: scenario.put(10)
+    await_news([*[replace(scenario.work, connect=lambda: mute)] * 12, scenario.work], 60)
+    assert clock.now < 60
+    over.set()
 
 
 def test_by_a_file_that_names_another_logstore_nothing_is_kept(make: Callable[[], Scenario]) -> None:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from airflow_provider_slshudi.exceptions import SourceRefused
-from airflow_provider_slshudi.sls.fanout import ask_each
+from airflow_provider_slshudi.sls.fanout import answers, ask_each
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.sls.transport import CONNECTIONS
 
@@ -63,3 +63,18 @@ def test_cursors_of_real_shards_and_an_error_with_the_shard_that_is_not_there(se
     with pytest.raises(SourceRefused) as caught:
         ask_each(service.end, [*shards, 4_711])
     assert caught.value.shard == 4_711
+
+
+@pytest.mark.parametrize("mute", [3, 60])
+def test_what_never_answers_holds_up_no_others_and_all_is_over_in_time(mute: int) -> None:
+    over, never = threading.Event(), [f"never-{number}" for number in range(mute)]
+
+    def ask(name: str) -> str:
+        if name in never:
+            over.wait(60)
+        return name
+
+    began = time.monotonic()
+    assert answers(ask, [*never, "a", "b"], 2.0) == {"a": "a", "b": "b"}
+    assert time.monotonic() - began < 2.0 * 3, "one time for all"
+    over.set()

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _FRESH = """
 import os
@@ -32,7 +36,9 @@ def test_a_jvm_that_has_read_a_metadata_table_can_write_its_records() -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "1"), done.stderr[-3000:]
 
 
-def test_settings_go_along_with_hudis_closures_without_where_each_came_from(gateway: Gateway) -> None:
+def test_settings_go_along_with_hudis_closures_without_where_each_came_from(spark: SparkSession) -> None:
+    # Not the tests' own: a Hive catalog that another test loaded meanwhile has Hadoop read its settings anew.
+    gateway = Gateway.of(spark.sparkContext)
     streams = gateway.jvm.java.io
     written = streams.ByteArrayOutputStream()
     streams.ObjectOutputStream(written).writeObject(gateway.storage_conf)
