@@ -13,5 +13,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     **outside.SCENARIOS,
     **shared.SCENARIOS,
 }
-NOT_YET: Mapping[str, str] = {}
+NOT_YET: Mapping[str, str] = {
+    "TableSilent": "tasks of fleets alone raise it, where a mount never answers: tests/airflow/operators/test_fleet.py has it",
+}
 """Errors that nobody has made for real under Airflow, and why."""
