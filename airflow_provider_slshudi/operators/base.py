@@ -46,6 +46,7 @@ LOOK_WAIT_SECONDS = 5.0
 """A look waits this long for whoever decides at the moment: mostly a plan, which takes less."""
 SCHEDULED = "scheduled"
 """The type of a DAG run that nobody triggered."""
+ANSWER_SECONDS = 20.0
 _LOOK_AGAIN_SECONDS = 15.0
 _IDENTITY = "slshudi_airflow"
 
@@ -64,7 +65,11 @@ class PipelineTask:
         return self.task_id.rpartition(".")[2][:64]
 
     def work(self, context: Context) -> Work:
-        """The pipeline, ledger, Spark and log service of a step; raises as `work_of`."""
+        """The pipeline, ledger, Spark and log service of a step.
+
+        Raises as `work_of`, and TableSilent where the table's file system does not answer: a task that waits for it
+        may be one that nobody can end, and its slot would be lost to all DAGs.
+        """
         from airflow_provider_slshudi.hooks.work import work_of
         from airflow_provider_slshudi.protocol.work import Run
 
@@ -79,6 +84,7 @@ class PipelineTask:
         run, dag = context["dag_run"], context.get("dag")
         dag_file = None if dag is None else dagfile.of(dag)
         self._work = work_of(self.pipeline, Run(run.dag_id, run.run_id), dag_file, show)
+        self._work.storage.require_answer(ANSWER_SECONDS)
         return self._work
 
     @contextmanager

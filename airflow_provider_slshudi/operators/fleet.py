@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.protocol.news import News
     from airflow_provider_slshudi.protocol.work import Work
 
-_LOOK_SECONDS, _ANSWER_SECONDS = 30.0, 20.0
+_LOOK_SECONDS = 30.0
 _REST, _LONG_REST = timedelta(minutes=1), timedelta(minutes=10)
 
 
@@ -187,7 +187,6 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
                 raise
             planned = None
             try:
-                work.storage.require_answer(_ANSWER_SECONDS)
                 planned = self._planned(replace(work, run=replace(work.run, airflow=this_airflow())), context)
             finally:
                 if planned is None:

@@ -98,7 +98,9 @@ ADVICE: Mapping[str, Advice] = {
         "table was deleted for good, say so.",
         (Act.TABLE_IS_GONE,),
     ),
-    "TableSilent": _again("Look after the mount below the table. A fleet asks again after ten minutes, or at once."),
+    "TableSilent": _again(
+        "Look after the mount below the table. A fleet's scheduled runs ask again after ten minutes."
+    ),
     "ClockAhead": _again("Correct the clock that is wrong, the machine's or the database's."),
     "ClockBehind": Advice(
         "Set the machine's clock. If the clock of another machine was ahead and the message names a metadata table, "

@@ -268,7 +268,7 @@ def test_a_batch_whose_table_never_answers_does_not_begin_and_rests(
     hangs.chmod(0o755)
     with monkeypatch.context() as away:
         away.setenv("PATH", str(hangs.parent), prepend=":")
-        away.setattr("airflow_provider_slshudi.operators.fleet._ANSWER_SECONDS", 0.2)
+        away.setattr("airflow_provider_slshudi.operators.base.ANSWER_SECONDS", 0.2)
         with pytest.raises(TableSilent, match="has not answered for 0 s"):
             batch().execute(in_run(FLEET))
     [trouble] = ledger.troubles("ad_events")

@@ -14,6 +14,6 @@ SCENARIOS: Mapping[str, Scenario] = {
     **shared.SCENARIOS,
 }
 NOT_YET: Mapping[str, str] = {
-    "TableSilent": "tasks of fleets alone raise it, where a mount never answers: tests/airflow/operators/test_fleet.py has it",
+    "TableSilent": "it takes a mount that never answers; tests/airflow/operators/test_fleet.py has it",
 }
 """Errors that nobody has made for real under Airflow, and why."""
