@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from airflow_provider_slshudi.points import FOLDER, Point
 from airflow_provider_slshudi.spark.resident import IDLE
 from tests.airflows import SupervisedAirflow
 from tests.crash.held import Holds
+from tests.deadmount import DEVICE, dead_mount
 from tests.local.sdk import by_ip
 from tests.machine import connection, environment, event, write_pipeline
 from tests.residents import apart
@@ -238,3 +240,21 @@ def test_each_pipeline_has_its_own_fate_and_the_next_run_mends_what_it_can(place
     assert place.run() == ("success", {TABLELESS: "success", REFUSED: "success"})
     assert all(place.exact(name) for name in everyone)
     assert place.troubles().keys() <= {WRONG, "another"}, "a file that is gone has no run that could end its trouble"
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0 or not DEVICE.exists(), reason="a mount takes root, and FUSE")
+def test_a_table_on_a_mount_that_never_answers_is_told_and_holds_up_nobody(place: Place) -> None:
+    for name in (GOOD, DYING):
+        place.put(name)
+    state, tasks = place.run()
+    assert (state, tasks[GOOD], tasks[DYING]) == ("success", "success", "success")
+    place.put(GOOD, DYING)
+    with dead_mount(place.folder / "lake" / DYING):
+        state, tasks = place.run()
+        assert (state, tasks[GOOD], tasks[DYING]) == ("failed", "success", "failed")
+        assert place.exact(GOOD)
+        assert place.troubles()[DYING] == "TableSilent"
+    state, tasks = place.run()
+    assert (state, tasks[DYING]) == ("success", "success")
+    assert place.exact(DYING) and DYING not in place.troubles()
