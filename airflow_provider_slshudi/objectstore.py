@@ -59,10 +59,10 @@ def arrow_options(uri: str) -> dict[str, Any]:
 def hadoop_conf(uri: str) -> dict[str, str]:
     """Spark's settings for Hadoop's S3 client, which does not know the variables that others follow; raises as
     `arrow_options`."""
-    endpoint = _endpoint(uri)
-    if endpoint is None:
-        return {}
-    conf = {"fs.s3a.endpoint": endpoint, "fs.s3a.path.style.access": str(not is_oss(uri)).lower()}
+    # It asks for 5,000 uploads at a time, and some stores refuse more than a thousand.
+    conf, endpoint = {"fs.s3a.paging.maximum": "1000"}, _endpoint(uri)
+    if endpoint is not None:
+        conf |= {"fs.s3a.endpoint": endpoint, "fs.s3a.path.style.access": str(not is_oss(uri)).lower()}
     if is_oss(uri):
         conf["fs.s3a.endpoint.region"] = _region()
     return {f"spark.hadoop.{name}": value for name, value in conf.items()}

@@ -145,7 +145,9 @@ def _is_this(machine: str) -> bool:
 
 
 def _cards() -> list[Path]:
-    return [card for card in _NETWORK.iterdir() if (card / "device").exists()]
+    """Cards with an address of their own: those of USB, a board's own one to its controller say, may share one."""
+    found = [card for card in _NETWORK.iterdir() if (card / "device").exists()]
+    return [card for card in found if (card / "device" / "subsystem").resolve().name != "usb"]
 
 
 def _is_free(pid: int) -> bool:

@@ -419,7 +419,7 @@ class Storage:
         Raises:
             TableSilent: it has not answered after `seconds`.
         """
-        if not self.is_local:
+        if not self.renames or self.uri.startswith("hdfs:"):
             return
         asks = subprocess.Popen(["test", "-e", f"{self.full('')}/.hoodie"], start_new_session=True)
         try:

@@ -97,8 +97,12 @@ def _refusal(client: BaseHTTPRequestHandler) -> tuple[int, str] | None:
     content = headers.get("x-amz-content-sha256", "")
     if content.startswith("STREAMING-") and content != "STREAMING-AWS4-HMAC-SHA256-PAYLOAD":
         return 400, "InvalidArgument"
-    if "delete" in parse_qs(urlsplit(client.path).query, keep_blank_values=True) and "Content-MD5" not in headers:
+    query = parse_qs(urlsplit(client.path).query, keep_blank_values=True)
+    if "delete" in query and "Content-MD5" not in headers:
         return 400, "MissingArgument"
+    # The manual of ListMultipartUploads: max-uploads cannot exceed 1,000.
+    if int(query.get("max-uploads", ["0"])[0]) > 1_000:
+        return 400, "InvalidArgument"
     return None
 
 

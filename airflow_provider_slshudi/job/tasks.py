@@ -61,9 +61,11 @@ def leave(gateway: Gateway, storage: Storage, pipeline: Pipeline, manifest: Mani
     """
     reach(Point.APPEND_WRITTEN)
     Claim(storage, manifest.transaction, manifest.instant, manifest.token).require()
-    aside = [] if manifest.quarantine is None else [Storage(pipeline.quarantine_path)]
-    for place in (storage, *aside):
+    parts = [(storage, manifest.stats)]
+    if manifest.quarantine is not None:
+        parts.append((Storage(pipeline.quarantine_path), manifest.quarantine))
+    for place, stats in parts:
         handover.shut(place, manifest.instant)
-        uploads.end_of(gateway, place.uri, manifest.instant)
+        uploads.end_of(gateway, place, manifest.instant, [str(stat["path"]) for stat in stats])
     handover.write_manifest(storage, manifest)
     return manifest

@@ -158,7 +158,7 @@ def roll_back(gateway: Gateway, order: JobOrder) -> None:
     in_time = partial(_in_time, storage, order, f"roll instant {order.instant} back")
     in_time()
     _require_uncommitted(storage, order.instant)
-    for table in (storage.uri, *([owner.quarantine] if owner and owner.quarantine else [])):
+    for table in (storage, *([Storage(owner.quarantine)] if owner and owner.quarantine else [])):
         uploads.end_of(gateway, table, order.instant)
     quarantine.roll_back(gateway, pipeline, order.instant, owner.quarantine if owner else "")
     reach(Point.ROLLBACK_QUARANTINE)

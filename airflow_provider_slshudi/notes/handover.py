@@ -367,18 +367,10 @@ def fence(storage: Storage, instant: str) -> None:
 
     Call it before the rollback, which deletes what was written until then.
     """
-    for name in _orders(storage, instant):
-        storage.delete(f"{folder(instant)}/{name}")
+    for name in storage.names(folder(instant)) or []:
+        if name.startswith(_ORDER):
+            storage.delete(f"{folder(instant)}/{name}")
     shut(storage, instant)
-
-
-def is_ordered(storage: Storage, instant: str) -> bool:
-    """Whether an append of the instant has an order."""
-    return bool(_orders(storage, instant))
-
-
-def _orders(storage: Storage, instant: str) -> list[str]:
-    return [name for name in storage.names(folder(instant)) or [] if name.startswith(_ORDER)]
 
 
 def write_manifest(storage: Storage, manifest: Manifest) -> None:

@@ -67,10 +67,11 @@ class PipelineTask:
     def work(self, context: Context) -> Work:
         """The pipeline, ledger, Spark and log service of a step.
 
-        Raises as `work_of`, and TableSilent where the table's file system does not answer: a task that waits for it
-        may be one that nobody can end, and its slot would be lost to all DAGs.
+        Raises as `work_of`, and TableSilent where the file system of one of its tables does not answer: a task that
+        waits for it may be one that nobody can end, and its slot would be lost to all DAGs.
         """
         from airflow_provider_slshudi.hooks.work import work_of
+        from airflow_provider_slshudi.protocol.quarantine import require_answer
         from airflow_provider_slshudi.protocol.work import Run
 
         def show(page: str) -> None:
@@ -84,7 +85,7 @@ class PipelineTask:
         run, dag = context["dag_run"], context.get("dag")
         dag_file = None if dag is None else dagfile.of(dag)
         self._work = work_of(self.pipeline, Run(run.dag_id, run.run_id), dag_file, show)
-        self._work.storage.require_answer(ANSWER_SECONDS)
+        require_answer(self._work, ANSWER_SECONDS)
         return self._work
 
     @contextmanager

@@ -64,7 +64,8 @@ def abandon(work: Work, id_: str, reason: str) -> Evidence:
         detail = {"by": str(work.run), "why": reason, "ledger": transaction.state.value}
         work.ledger.note(id_, ABANDONED, {**detail, "timeline": seen.state.value, "instant": seen.instant})
         reach(Point.SETTLE_TAKEN_OVER)
-        if seen.state not in _NOTHING_PENDING:
+        is_pending = seen.state not in _NOTHING_PENDING
+        if is_pending:
             roll_back(work, lease, str(seen.instant), id_, taken.token)
-        abort(work, taken, lease, seen, f"given up by {work.run}: {reason}")
+        abort(work, taken, lease, seen, f"given up by {work.run}: {reason}", is_rolled_back=is_pending)
     return seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -135,8 +135,12 @@ def has_news(work: Work) -> bool:
     # By another's file, its shards would be kept as this pipeline's.
     work.ledger.require(pipeline.name, pipeline.source.identity, pipeline.table.path)
     with work.look_lease() as lease:
-        taken = _taken(work)
-        found = _refreshed(work, work.connect(), taken, True, lease.renew)
+        service, taken = work.connect(), _taken(work)
+        listed = service.shards()
+        if not {shard.id for shard in listed} <= {shard.id for shard in work.ledger.shards(pipeline.name)}:
+            # The plan asks the table for what it kept of them; a look does not, since it may never answer.
+            return True
+        found = _refreshed(work, service, taken, True, listed, lease.renew)
     lost = _last_windows(found.gone, taken)
     left = found.unread(taken) or unread(((item.shard, item.duty_begin, item.service_end) for item in lost), taken)
     return bool(left or found.late or any(shard.status != GONE for shard in found.gone))
@@ -286,9 +290,10 @@ def _refreshed(
     service: LogService,
     taken: list[Range],
     save: bool,
+    listed: Iterable[Shard] | None = None,
     renew: Callable[[], None] = lambda: None,
 ) -> _Shards:
-    """The service's shards of now; `save` puts them into the ledger.
+    """The service's shards of now, of which `listed` was read a moment ago; `save` puts them into the ledger.
 
     A shard is gone if the service neither lists it nor answers for it. A late shard is saved as LATE: so the tail's
     plan keeps reporting it, and the ledger does not forget it once the service deletes it.
@@ -297,7 +302,7 @@ def _refreshed(
         PipelineConflict: a shard is not the one that was read.
     """
     name, asked_at = work.pipeline.name, work.ledger.now()
-    found = {shard.id: shard for shard in service.shards()}
+    found = {shard.id: shard for shard in (service.shards() if listed is None else listed)}
     known = _known(work, found.keys())
     unlisted = [shard for shard in known.values() if shard.id not in found]
     asked = ask_each(service.end_if_there, (shard.id for shard in unlisted if shard.status != GONE))

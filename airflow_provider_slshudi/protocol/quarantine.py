@@ -39,6 +39,19 @@ def timeline_of(work: Work, instant: str | None = None) -> Timeline:
     return loaded
 
 
+def require_answer(work: Work, seconds: float) -> None:
+    """Checks that the file systems of the table, its quarantine, and former places of that answer.
+
+    Raises:
+        TableSilent: see `Storage.require_answer`.
+    """
+    work.storage.require_answer(seconds)
+    # A store is not asked for former places before each step.
+    former = quarantine.places(work.storage) if work.storage.renames else []
+    for uri in {work.pipeline.quarantine_path, *(place.storage.uri for place in former)}:
+        Storage(uri).require_answer(seconds)
+
+
 def fence(work: Work, instant: str) -> None:
     """Withdraws an instant's orders and shuts it in both tables, see `handover.fence`."""
     for storage in (work.storage, storage_of(work, instant)):

@@ -80,7 +80,7 @@ def resolve(work: Work, transaction: Transaction, lease: Lease) -> Decision:
             abort(work, transaction, lease, seen, reason)
         case Decision.ROLL_BACK_AND_ABORT:
             roll_back(work, lease, str(seen.instant), transaction.id, transaction.token)
-            abort(work, transaction, lease, seen, reason)
+            abort(work, transaction, lease, seen, reason, is_rolled_back=True)
         case Decision.RECOMMIT:
             _commit(work, transaction, lease)
         case Decision.MARK_COMMITTED:
@@ -133,9 +133,12 @@ def roll_back(work: Work, lease: Lease, instant: str, id_: str, token: int = 0) 
         )
 
 
-def abort(work: Work, transaction: Transaction, lease: Lease, seen: Evidence, reason: str) -> None:
+def abort(
+    work: Work, transaction: Transaction, lease: Lease, seen: Evidence, reason: str, is_rolled_back: bool = False
+) -> None:
     """Frees the ranges of a transaction whose instant is not pending in the main table."""
-    if seen.instant is not None and (quarantine.is_pending(work, seen.instant) or _may_upload(work, seen.instant)):
+    uploads = not is_rolled_back and seen.instant is not None and _may_upload(work, seen.instant)
+    if seen.instant is not None and (uploads or quarantine.is_pending(work, seen.instant)):
         # Somebody rolled back the main table's instant, and did not know of the quarantine's, nor of uploads.
         roll_back(work, lease, seen.instant, transaction.id, transaction.token)
     elif seen.instant is not None:
@@ -214,8 +217,12 @@ def _commit_order(work: Work, transaction: Transaction) -> JobOrder:
 
 
 def _may_upload(work: Work, instant: str) -> bool:
-    """Whether tasks may still write files of an instant into an object store, where only a job ends their uploads."""
-    return not work.storage.renames and handover.is_ordered(work.storage, instant)
+    """Whether tasks may still write files of an instant into an object store, where only a job ends their uploads.
+
+    Told by what stays until the transaction is aborted: a job that failed is begun again.
+    """
+    stored = not all(storage.renames for storage in (work.storage, quarantine.storage_of(work, instant)))
+    return stored and handover.read_owner(work.storage, instant) is not None
 
 
 def _is_withdrawn(work: Work, transaction: Transaction) -> bool:

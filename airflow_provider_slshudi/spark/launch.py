@@ -74,7 +74,8 @@ class Submission:
 def submission(verb: Verb, order: JobOrder, master: str) -> Submission:
     """The submission of a verb under a master."""
     pipeline = Pipeline.model_validate(order.pipeline)
-    store = next(filter(is_stored, pipeline.table_paths), "")
+    # The quarantine's too where nothing goes there at the moment: an instant of before may have a part in it.
+    store = next(filter(is_stored, (*pipeline.table_paths, pipeline.quarantine_path)), "")
     # A verb whose executors read the table's files by Spark needs Hudi's and the file system's jars there.
     reads = verb.where is Where.SESSION or (verb is Verb.APPEND and bool(pipeline.checks))
     conf = session_conf(master, store) if reads else control_conf(store)

@@ -42,6 +42,7 @@ READY = "slshudi resident process is ready"
 GO = b"go\n"
 
 _START_SECONDS = 60.0
+_GLANCE_SECONDS = 0.5
 _FAILURE_SECONDS = 300.0
 _DRIVER = str(Path(__file__).parents[1] / "job" / "resident.py")
 _PACKAGE = Path(__file__).parents[1]
@@ -159,8 +160,7 @@ class Resident:
                 raise AssertionError
             except (OSError, ValueError) as error:
                 # It may stand still and wake when nobody expects it, or have lost its interpreter and not its JVM.
-                with suppress(OSError):
-                    os.killpg(int(accepted["group"]), signal.SIGKILL)
+                _end(int(accepted["group"]), place)
                 heard(f"{REASON}the resident process did not say how the {verb.value} ended: {error}")
                 return Outcome.UNKNOWN
             finally:
@@ -334,14 +334,17 @@ def _connect(place: Place) -> socket.socket:
 
 
 def _left(deadline: float) -> float:
-    """Seconds to wait for what a resident process says next.
+    """Seconds to wait for what a resident process says next; some where its time is over: it may have said it."""
+    return max(deadline - clock() + HANDSHAKE_SECONDS, _GLANCE_SECONDS)
 
-    Raises TimeoutError where its time is over.
-    """
-    left = deadline - clock() + HANDSHAKE_SECONDS
-    if left <= 0:
-        raise TimeoutError("its time is over")
-    return left
+
+def _end(group: int, place: Place) -> None:
+    """Ends the processes of a place; not a group that has its number by now."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.getpgid(int(process.name)) == group and place.identity.encode() in (process / "cmdline").read_bytes():
+                os.killpg(group, signal.SIGKILL)
+                return
 
 
 def _lines(connection: socket.socket, answers: io.IOBase, deadline: float) -> Iterator[str | Outcome]:

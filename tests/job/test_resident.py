@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -327,6 +328,33 @@ def test_after_a_start_that_failed_jobs_have_drivers_of_their_own_for_some_minut
         os.utime(mark, (long_ago, long_ago))
         told.launcher.run(Verb.OPEN, opening(tmp_path / "third"), {})
         assert len(told.by) == 1 and not mark.exists()
+
+
+def test_a_client_that_stood_still_past_the_end_hears_what_was_said_in_time() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, ours.makefile("rb") as answers:
+        resident.send(theirs, {"line": "said"})
+        resident.send(theirs, {"outcome": "done", "ends": False})
+        assert [*resident._lines(ours, answers, clock() - 100)] == ["said", Outcome.DONE]
+        with pytest.raises(TimeoutError):
+            next(resident._lines(ours, answers, clock() - 100))
+
+
+def test_a_group_of_others_that_has_its_number_by_now_is_not_ended(tmp_path: Path) -> None:
+    place = Place(tmp_path, "an-identity")
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+    def is_begun(number: int) -> bool:
+        return bool(psutil.Process(number).cmdline()[1:2] == ["-c"])
+
+    others, its_own = (subprocess.Popen([*command, *more], start_new_session=True) for more in ([], [place.identity]))
+    for process in (others, its_own):
+        until("it runs", partial(is_begun, process.pid))
+        resident._end(process.pid, place)
+    assert its_own.wait(20) == -signal.SIGKILL
+    assert others.poll() is None
+    others.kill()
+    others.wait()
 
 
 def test_edited_settings_of_hadoop_and_spark_are_another_process(tmp_path: Path) -> None:

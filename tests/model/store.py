@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pytest
 from pyarrow import fs
 
 from airflow_provider_slshudi.exceptions import TimelineUnreadable
+from airflow_provider_slshudi.hudi import markers
 from airflow_provider_slshudi.hudi.client import uploads
 from airflow_provider_slshudi.hudi.leftovers import instant_of
 from airflow_provider_slshudi.storage import Storage
@@ -73,9 +74,11 @@ class ModelStore:
         self._begun.append(upload)
         return stream
 
-    def _end_of(self, _: object, table: str, instant: str) -> int:
+    def _end_of(self, _: object, table: Storage, instant: str, written: Collection[str] | None = None) -> int:
+        if written is not None and {*markers.marked(table, instant)} <= {*written}:
+            return 0
         self._stop("end uploads")
-        ended = [found for found in self._uploads if found.table == table and instant_of(found.path) == instant]
+        ended = [found for found in self._uploads if found.table == table.uri and instant_of(found.path) == instant]
         self._uploads = [found for found in self._uploads if found not in ended]
         return len(ended)
 

@@ -20,7 +20,7 @@ from airflow_provider_slshudi.notes import driver, handover
 from airflow_provider_slshudi.protocol import decisions, quarantine, resolve, work
 from airflow_provider_slshudi.protocol.decisions import Decision, InstantState
 from tests.model.actors import Actor
-from tests.model.interleavings import Case, until
+from tests.model.interleavings import Case, is_at, until
 from tests.model.invariants import Broken, Invariants
 from tests.model.machine import Protocol, thorough
 from tests.model.world import World
@@ -253,3 +253,28 @@ def wake_and_die(stop: str, plant: Plant, aside: bool = False, stored: bool = Fa
             world.actors.kill(actor)
         promises.check()
         promises.check_end()
+
+
+@pytest.mark.parametrize("stop", ["settle-fenced", "rollback-started", "end uploads"])
+def test_after_somebody_elses_rollback_uploads_are_ended_whoever_dies_at_it(stop: str) -> None:
+    with World(stored=True) as world:
+        world.source.put(0, 3)
+        first = world.start_run().tries[0]
+
+        def completing() -> list[Actor]:
+            return [found for found in world.actors.family(first) if found.at == "complete parquet"]
+
+        until(world, first, lambda: bool(completing()))
+        (worker, *_) = completing()
+        (instant,) = world.table.pending_commits()
+        world.roll_back_by_hand(instant)
+        first.run.ended = True
+        second = world.start_run().tries[0]
+        until(world, second, lambda: is_at(world, second, stop))
+        assert is_at(world, second, stop)
+        world.kill_task(second, drivers_too=True)
+        second.run.ended = True
+        until(world, world.start_run().tries[0], lambda: False)
+        while not worker.over:
+            world.actors.step(worker)
+        assert not [name for name in world.table.base_files() if instant in name]

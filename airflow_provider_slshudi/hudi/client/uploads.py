@@ -7,52 +7,64 @@ https://docs.aws.amazon.com/AmazonS3/latest/userguide/mpuoverview.html
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import timedelta
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from airflow_provider_slshudi.exceptions import TimelineUnreadable
+from airflow_provider_slshudi.hudi import markers
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.leftovers import instant_of
-from airflow_provider_slshudi.objectstore import hadoop_path, is_stored
+from airflow_provider_slshudi.objectstore import hadoop_path
+from airflow_provider_slshudi.storage import Storage
 
 OLD = timedelta(days=1)
 """So long no file takes to write, whatever clocks say."""
 _SCHEMES = ("s3", "s3a", "s3n")
-_DENIED, _GONE = "java.nio.file.AccessDeniedException", "java.io.FileNotFoundException"
+_GONE = "java.io.FileNotFoundException"
+_CANNOT = ("AccessDeniedException", "ClassNotFoundException", "No FileSystem for scheme")
+"""Of errors that say for good that this key, or this Hadoop, does not list or end uploads."""
 
 
-def end_of(gateway: Gateway, table: str, instant: str) -> int:
-    """Ends the uploads of an instant's files below a table; returns how many. Call it once the instant is shut.
+def end_of(gateway: Gateway, storage: Storage, instant: str, written: Collection[str] | None = None) -> int:
+    """Ends the uploads of an instant's files in a table, but for those that are `written`; returns how many.
 
-    After it no file of the instant gets its name any more, be it by a task that stood still or by a request that was
-    under way. Where the store does not let this key list or end uploads, it says so, and they stay: a file that one of
-    them becomes is on record, as its marker is (`hudi.leftovers`).
+    Call it once the instant is shut. After it no file of the instant gets its name any more, be it by a task that stood
+    still or by a request that was under way. The markers name all that may be uploaded. Each is asked for by its whole
+    key, since MinIO lists no uploads by less (https://github.com/minio/minio/issues/11686); and all below the table at
+    once, since somebody else's rollback may have taken the markers.
+
+    Where the key may not list or end uploads, a rollback says so, and they stay: what becomes of them is on record, as
+    the markers are (`hudi.leftovers`). An append whose tasks left nothing has nothing to ask.
 
     Raises:
-        TimelineUnreadable: the store does not answer; uploads may be left.
+        TimelineUnreadable: the store does not answer; or it refuses, and the append left uploads that no record names.
     """
-    if not is_stored(table):
+    if storage.renames:
         return 0
-    ended, upload = 0, None
+    left = sorted({*markers.marked(storage, instant)} - {*(written or ())})
+    if written is not None and not left:
+        return 0
+    ended = 0
     try:
-        store, prefix = _store(gateway, table)
+        store, prefix = _store(gateway, storage.uri)
         writer = store.getWriteOperationHelper()
-        for upload in _uploads(store, prefix):
-            if instant_of(str(upload.getKey())) == instant:
-                ended += _ended(writer, upload)
+        for asked in (prefix, *(f"{prefix}{path}" for path in left)):
+            for upload in _uploads(store, asked):
+                if instant_of(_key(upload)) == instant:
+                    ended += _ended(writer, upload)
     except Py4JError as error:
-        key = table if upload is None else str(upload.getKey())
-        if not _is(error, _DENIED):
-            raise TimelineUnreadable(
-                f"{key}: uploads of instant {instant} could not be ended: {_reason(error)}", table=table
-            ) from error
-        print(
-            f"{key}: the store refuses to list or end uploads, so those of instant {instant} stay: {_reason(error)}. "
-            "Allow s3:ListBucketMultipartUploads and s3:AbortMultipartUpload"
-        )
+        why = f"{storage.uri}: uploads of instant {instant} could not be ended: {_reason(error)}"
+        cannot = not isinstance(error, Py4JJavaError) or any(name in str(error) for name in _CANNOT)
+        if not cannot:
+            raise TimelineUnreadable(why, table=storage.uri) from error
+        why += ". Allow s3:ListBucketMultipartUploads and s3:AbortMultipartUpload, and use Hadoop's S3A"
+        if written is not None:
+            why += ": tasks that stood still may yet make files of them"
+            raise TimelineUnreadable(why, table=storage.uri) from error
+        print(why)
     return ended
 
 
@@ -73,7 +85,7 @@ def end_old(gateway: Gateway, table: str, older: timedelta = OLD) -> int:
                 try:
                     ended += _ended(writer, upload)
                 except Py4JError as error:
-                    key, why = upload.getKey(), _reason(error)
+                    key, why = _key(upload), _reason(error)
                     print(f"{key}: an upload that nobody goes on with could not be ended, and stays: {why}")
     except Py4JError as error:
         print(f"{table}: uploads that nobody goes on with could not be looked for, and stay: {_reason(error)}")
@@ -90,6 +102,13 @@ def _uploads(store: Any, prefix: str) -> Iterator[Any]:
     found = store.listUploads(prefix)
     while found.hasNext():
         yield found.next()
+
+
+def _key(upload: Any) -> str:
+    try:
+        return str(upload.getKey())
+    except Py4JError:  # Hadoop from 3.4 on
+        return str(upload.key())
 
 
 def _ended(writer: Any, upload: Any) -> bool:

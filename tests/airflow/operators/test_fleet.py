@@ -257,14 +257,15 @@ def test_a_look_asks_no_table(put: Callable[[int], None], ledger: Ledger, monkey
         assert look("ad_events") == ["ad_events"]
 
 
+@pytest.mark.parametrize("which", ["*", "*_quarantine/*"])
 def test_a_batch_whose_table_never_answers_does_not_begin_and_rests(
-    put: Callable[[int], None], ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    put: Callable[[int], None], ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
 ) -> None:
     skipped(ledger)
     put(1)
     hangs = tmp_path / "bin" / "test"
     hangs.parent.mkdir()
-    hangs.write_text("#!/bin/sh\nexec sleep 600\n")
+    hangs.write_text(f'#!/bin/sh\ncase "$2" in {which}) exec /bin/sleep 600;; esac\n')
     hangs.chmod(0o755)
     with monkeypatch.context() as away:
         away.setenv("PATH", str(hangs.parent), prepend=":")
