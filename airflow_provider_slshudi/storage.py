@@ -141,7 +141,7 @@ class Storage:
         take for the new content. So would that of a stream whose upload in parts the store does not begin: where there
         will be parts, it begins with the opening. (Arrow's `copy_files` does not tell that a store refused.)
         """
-        store = self.filesystem if len(content) < _LEAST_PART else self._s3(delayed=False)
+        store = self.filesystem if len(content) < _LEAST_PART else self._in_parts
         opened, first, last = tee(map(store.open_output_stream, [target]), 3)
         done = map(methodcaller("write", content), first), map(methodcaller("close"), last)
         deque(zip(opened, *done, strict=True), maxlen=0)
@@ -220,7 +220,7 @@ class Storage:
     @property
     def is_local(self) -> bool:
         """Whether its files are this machine's, with owners that this machine knows."""
-        return bool(self.filesystem.type_name == "local")
+        return self.renames and not self.uri.startswith("hdfs:")
 
     def make_folder(self, path: str) -> None:
         """Makes a folder and those above it."""
@@ -419,7 +419,7 @@ class Storage:
         Raises:
             TableSilent: it has not answered after `seconds`.
         """
-        if not self.renames or self.uri.startswith("hdfs:"):
+        if not self.is_local:
             return
         asks = subprocess.Popen(["test", "-e", f"{self.full('')}/.hoodie"], start_new_session=True)
         try:

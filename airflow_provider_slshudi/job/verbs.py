@@ -200,9 +200,9 @@ def archive(gateway: Gateway, order: JobOrder) -> None:
     _in_time(storage, order, "archive")
     services.archive(gateway, pipeline)
     reach(Point.ARCHIVE_COMPLETED)
-    for table in (storage.uri, *([pipeline.quarantine_path] if pipeline.quarantines else [])):
+    for table in map(Storage, pipeline.table_paths):
         if ended := uploads.end_old(gateway, table):
-            print(f"{table}: ended {ended} uploads that killed tasks had left")
+            print(f"{table.uri}: ended {ended} uploads that killed tasks had left")
 
 
 def count_quarantine(gateway: Gateway, order: JobOrder) -> None:

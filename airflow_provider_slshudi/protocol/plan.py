@@ -130,14 +130,15 @@ def has_news(work: Work) -> bool:
         SourceError: the service refuses, or does not answer.
     """
     pipeline = work.pipeline
-    if not work.ledger.shards(pipeline.name):
+    known = {shard.id for shard in work.ledger.shards(pipeline.name)}
+    if not known:
         return True
     # By another's file, its shards would be kept as this pipeline's.
     work.ledger.require(pipeline.name, pipeline.source.identity, pipeline.table.path)
     with work.look_lease() as lease:
         service, taken = work.connect(), _taken(work)
         listed = service.shards()
-        if not {shard.id for shard in listed} <= {shard.id for shard in work.ledger.shards(pipeline.name)}:
+        if not {shard.id for shard in listed} <= known:
             # The plan asks the table for what it kept of them; a look does not, since it may never answer.
             return True
         found = _refreshed(work, service, taken, True, listed, lease.renew)

@@ -46,8 +46,8 @@ def require_answer(work: Work, seconds: float) -> None:
         TableSilent: see `Storage.require_answer`.
     """
     work.storage.require_answer(seconds)
-    # A store is not asked for former places before each step.
-    former = quarantine.places(work.storage) if work.storage.renames else []
+    # Neither a store nor HDFS is asked for former places before each step.
+    former = quarantine.places(work.storage) if work.storage.is_local else []
     for uri in {work.pipeline.quarantine_path, *(place.storage.uri for place in former)}:
         Storage(uri).require_answer(seconds)
 

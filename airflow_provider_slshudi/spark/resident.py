@@ -153,11 +153,7 @@ class Resident:
                     _log.info("the resident process did not wait (%s), so the job has one of its own", error)
                     return Outcome.NOT_BEGUN
                 heard(f"slshudi {verb.value}: by resident process {accepted['pid']}")
-                for line in _lines(connection, answers, deadline):
-                    if isinstance(line, Outcome):
-                        return line
-                    heard(line)
-                raise AssertionError
+                return _follow(connection, answers, deadline, heard)
             except (OSError, ValueError) as error:
                 # It may stand still and wake when nobody expects it, or have lost its interpreter and not its JVM.
                 _end(int(accepted["group"]), place)
@@ -347,8 +343,7 @@ def _end(group: int, place: Place) -> None:
                 return
 
 
-def _lines(connection: socket.socket, answers: io.IOBase, deadline: float) -> Iterator[str | Outcome]:
-    """What the job prints, then how it ended; raises as `receive`."""
+def _follow(connection: socket.socket, answers: io.IOBase, deadline: float, heard: Callable[[str], None]) -> Outcome:
     while True:
         connection.settimeout(_left(deadline))
         message = receive(answers)
@@ -356,9 +351,8 @@ def _lines(connection: socket.socket, answers: io.IOBase, deadline: float) -> It
             if message["ends"]:
                 # Until its end, which closes the connection, tasks of it may write.
                 answers.read()
-            yield Outcome(message["outcome"])
-            return
-        yield str(message["line"])
+            return Outcome(message["outcome"])
+        heard(str(message["line"]))
 
 
 def _require_no_failure(place: Place) -> None:

@@ -39,6 +39,10 @@ class Holds:
         """The next one to reach the point waits there."""
         (self.folder / point.value).write_text("hold")
 
+    def end(self, point: Point) -> None:
+        """The next one to reach the point dies there."""
+        (self.folder / point.value).write_text("die")
+
     def claimed(self, point: Point) -> int | None:
         """The process that waits at the point."""
         return next((int(file.name.rpartition(".")[2]) for file in self.folder.glob(f"{point.value}.*")), None)

@@ -93,7 +93,7 @@ def wake(line: Line, case: Case, step: HeldStep) -> int:
     """The next run gives the batch up, then whoever is held goes on; gives the step's exit code."""
     decided, holds = line.settle("run-2"), line.holds()
     assert decided == ["ROLL_BACK_AND_ABORT"], f"the batch of who stands still was decided otherwise: {decided}"
-    (holds.folder / Point.APPEND_TASK_NAMED.value).write_text("die")
+    holds.end(Point.APPEND_TASK_NAMED)
     holds.release(case.point)
     code = step.wait()
     assert code != 0, "an append whose batch was given up ended well"

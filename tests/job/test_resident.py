@@ -335,9 +335,10 @@ def test_a_client_that_stood_still_past_the_end_hears_what_was_said_in_time() ->
     with ours, theirs, ours.makefile("rb") as answers:
         resident.send(theirs, {"line": "said"})
         resident.send(theirs, {"outcome": "done", "ends": False})
-        assert [*resident._lines(ours, answers, clock() - 100)] == ["said", Outcome.DONE]
+        lines = list[str]()
+        assert resident._follow(ours, answers, clock() - 100, lines.append) is Outcome.DONE and lines == ["said"]
         with pytest.raises(TimeoutError):
-            next(resident._lines(ours, answers, clock() - 100))
+            resident._follow(ours, answers, clock() - 100, lines.append)
 
 
 def test_a_group_of_others_that_has_its_number_by_now_is_not_ended(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ class ModelStore:
     def __init__(self, folder: Path, stop: Callable[[str], None]) -> None:
         folder.mkdir()
         self._folder, self._stop = folder, stop
+        self._begun: list[_Upload] = []
         self._uploads: list[_Upload] = []
-        self._count = 0
 
     def patch(self, patch: pytest.MonkeyPatch) -> None:
         complete, put = Storage.complete, Storage._put
@@ -49,15 +49,14 @@ class ModelStore:
                 return
             self._stop("complete parquet")
             stream.close()
-            for upload in [found for found in self._uploads if found.stream is stream]:
-                self._uploads.remove(upload)
-                target = storage.full(path)
-                _make_parent(storage, target)
-                upload.content.rename(target)
-                return
-            raise TimelineUnreadable(f"{path}: no such upload", table=storage.uri)
+            upload = next((found for found in self._uploads if found.stream is stream), None)
+            if upload is None:
+                raise TimelineUnreadable(f"{path}: no such upload", table=storage.uri)
+            self._uploads.remove(upload)
+            target = storage.full(path)
+            _make_parent(storage, target)
+            upload.content.rename(target)
 
-        self._begun: list[_Upload] = []
         patch.setattr(Storage, "renames", False)
         patch.setattr(Storage, "_make_parent", _make_parent)
         patch.setattr(Storage, "_put", puts)
@@ -66,8 +65,7 @@ class ModelStore:
         patch.setattr(uploads, "end_of", self._end_of)
 
     def _begin(self, storage: Storage, path: str) -> pa.NativeFile:
-        self._count += 1
-        content = self._folder / str(self._count)
+        content = self._folder / str(len(self._begun))
         stream = fs.LocalFileSystem().open_output_stream(str(content))
         upload = _Upload(content, storage.uri, path, stream)
         self._uploads.append(upload)

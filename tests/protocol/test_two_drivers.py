@@ -238,7 +238,7 @@ def test_a_task_that_wakes_after_its_rollback_and_is_killed_before_it_looks_leav
     holds, old, pid = held_through_its_rollback(line, held, point)
     woken = psutil.Process(pid)
     # The next that it would reach once the file has its name, and where it dies if it does.
-    (holds.folder / Point.APPEND_TASK_NAMED.value).write_text("die")
+    holds.end(Point.APPEND_TASK_NAMED)
     holds.release(point)
     woken.wait()
     assert old.wait() != 0

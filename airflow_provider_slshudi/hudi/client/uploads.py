@@ -22,7 +22,6 @@ from airflow_provider_slshudi.storage import Storage
 
 OLD = timedelta(days=1)
 """So long no file takes to write, whatever clocks say."""
-_SCHEMES = ("s3", "s3a", "s3n")
 _GONE = "java.io.FileNotFoundException"
 _CANNOT = ("AccessDeniedException", "ClassNotFoundException", "No FileSystem for scheme")
 """Of errors that say for good that this key, or this Hadoop, does not list or end uploads."""
@@ -68,17 +67,17 @@ def end_of(gateway: Gateway, storage: Storage, instant: str, written: Collection
     return ended
 
 
-def end_old(gateway: Gateway, table: str, older: timedelta = OLD) -> int:
+def end_old(gateway: Gateway, storage: Storage, older: timedelta = OLD) -> int:
     """Ends uploads below a table that began longer ago than `older`; returns how many.
 
     The store's clock says when they began, this machine's how long ago that is. What the store does not let it end is
     told, and stays: nothing of the table depends on it.
     """
-    store, prefix = _store(gateway, table)
-    if str(store.getScheme()) not in _SCHEMES:
+    if storage.renames:
         return 0
     before, ended = time.time() - older.total_seconds(), 0
     try:
+        store, prefix = _store(gateway, storage.uri)
         writer = store.getWriteOperationHelper()
         for upload in _uploads(store, prefix):
             if upload.getInitiated().getTime() / 1000 < before:
@@ -88,7 +87,7 @@ def end_old(gateway: Gateway, table: str, older: timedelta = OLD) -> int:
                     key, why = _key(upload), _reason(error)
                     print(f"{key}: an upload that nobody goes on with could not be ended, and stays: {why}")
     except Py4JError as error:
-        print(f"{table}: uploads that nobody goes on with could not be looked for, and stay: {_reason(error)}")
+        print(f"{storage.uri}: uploads that nobody goes on with could not be looked for, and stay: {_reason(error)}")
     return ended
 
 
@@ -116,14 +115,10 @@ def _ended(writer: Any, upload: Any) -> bool:
     try:
         writer.abortMultipartUpload(upload)
     except Py4JJavaError as error:
-        if _is(error, _GONE):
-            return False
-        raise
+        if str(error.java_exception.getClass().getName()) != _GONE:
+            raise
+        return False
     return True
-
-
-def _is(error: Py4JError, kind: str) -> bool:
-    return isinstance(error, Py4JJavaError) and str(error.java_exception.getClass().getName()) == kind
 
 
 def _reason(error: Py4JError) -> str:

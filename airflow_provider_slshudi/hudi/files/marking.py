@@ -51,12 +51,12 @@ class AttemptFile:
 
     def close(self) -> None:
         """Completes the file and names it; raises as `open`."""
-        self._end()
         if self._storage.renames:
-            self._complete()
+            self._finish()
             reach(Point.APPEND_TASK_ENDED)
             self._name()
         else:
+            self._end()
             handover.require_admitted(self._storage, self._instant, self.path)
             reach(Point.APPEND_TASK_ENDED)
             self._complete()
@@ -65,10 +65,7 @@ class AttemptFile:
     def abandon(self) -> None:
         """Deletes the file, complete or not. An upload that has not ended stays one: its driver ends it."""
         with suppress(Exception):  # a file that cannot be completed must be deleted all the more
-            self._end()
-        if self._storage.renames:
-            with suppress(Exception):
-                self._complete()
+            self._finish() if self._storage.renames else self._end()
         # In this order: a rename that is still on its way finds nothing.
         for path in dict.fromkeys((self._nameless, self.path)):
             self._storage.delete(path)
@@ -84,6 +81,13 @@ class AttemptFile:
         # A network's file system may do a rename, and say that it did not.
         if not storage.exists(self.path):
             raise handover.shut_error(storage, self._instant, self.path)
+
+    def _finish(self) -> None:
+        try:
+            self._end()
+        finally:
+            # Left open, it would come into being when it is collected: after its deletion.
+            self._complete()
 
     def _end(self) -> None:
         """Adds what its format has at the end."""

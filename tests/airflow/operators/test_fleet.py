@@ -277,10 +277,10 @@ def test_a_batch_whose_table_never_answers_does_not_begin_and_rests(
     committed(ledger, "ad_events", [Range(0, 0, 1)], "run-0")
     assert look("ad_events", run_type="scheduled") == []
     assert look("ad_events") == ["ad_events"], "somebody has mended something"
-    skipped_or_failed = in_run(("fleet", "run-2"))
-    with pytest.raises(Exception):  # noqa: B017 - the table's folder is missing; what matters is that it was asked
-        batch().execute(skipped_or_failed)
-    assert [trouble.error for trouble in ledger.troubles("ad_events")] != ["TableSilent"]
+    # It answers by now: there is none.
+    with pytest.raises(TimelineUnreadable, match="there is no table here"):
+        batch().execute(in_run(("fleet", "run-2")))
+    assert [trouble.error for trouble in ledger.troubles("ad_events")] == ["TimelineUnreadable"]
 
 
 def test_a_batch_leaves_the_decision_to_who_is_at_it(

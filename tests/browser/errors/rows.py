@@ -14,6 +14,6 @@ SCENARIOS: Mapping[str, Scenario] = {
     **shared.SCENARIOS,
 }
 NOT_YET: Mapping[str, str] = {
-    "TableSilent": "it takes a mount that never answers; tests/airflow/operators/test_fleet.py has it",
+    "TableSilent": "a mount that never answers takes root and FUSE; tests/airflow/test_fleet.py makes one",
 }
 """Errors that nobody has made for real under Airflow, and why."""

@@ -25,11 +25,12 @@ ENDS = """
 from datetime import timedelta
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.uploads import end_old
+from airflow_provider_slshudi.storage import Storage
 from tests.sessions import start_spark
 spark = start_spark("s3a://lake")
 gateway = Gateway.of(spark.sparkContext)
 table, other = "s3a://lake/one", "s3a://lake/one_more"
-print(*[end_old(gateway, *asked) for asked in (
+print(*[end_old(gateway, Storage(table), *older) for table, *older in (
     [table], [table, timedelta(0)], [table, timedelta(0)], [other, timedelta(0)], ["file:///tmp", timedelta(0)],
 )])
 spark.stop()

@@ -63,9 +63,9 @@ def test_a_file_that_cannot_be_completed_does_not_come_into_being_after_its_dele
     monkeypatch.setattr(pq.ParquetWriter, "close", refuse)
     with pytest.raises(OSError, match="no space"):
         file.close()
-    file.abandon()
-    # An open stream would make the file when it is collected.
+    # An open stream to an object store makes the object when it is collected.
     assert file._sink is not None and file._sink.closed
+    file.abandon()
     assert file._writer is not None
     file._writer.is_open = False  # collected, it would try once more
     assert not (tmp_path / file.path).exists()
