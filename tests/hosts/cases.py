@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,7 @@ from tests.hosts.machine import Machine, machine
 from tests.local.sdk import by_ip
 from tests.scenarios import PROJECT
 from tests.services import postgres_server
+from tests.waiting import until
 from tests.worlds.draw import BATCH
 from tests.worlds.host import Steps, Told
 
@@ -185,14 +188,18 @@ def run_case(made: World, case: Case) -> str:
             tries = two.batch(two.second, ahead=case.ahead)
             two.first.go_on()
             two.first.reconnect()
-            # nsenter stands still where its child does.
-            step.child.send_signal(signal.SIGCONT)
-            step.child.wait(_END_SECONDS)
+            until("the end of the step", partial(_has_ended, step.child), _END_SECONDS)
         finally:
             step.kill()
         two.ends_well(case.ahead)
         waited = [told.error for told in tries if not told.ok]
         return f"{len(waited)} waited for ({', '.join(sorted(set(waited)))})" if waited else "at once"
+
+
+def _has_ended(child: subprocess.Popen[bytes]) -> bool:
+    """Also wakes it: nsenter stands still where its child did, even if it hears of that when the child goes on."""
+    child.send_signal(signal.SIGCONT)
+    return child.poll() is not None
 
 
 def _befalls(trouble: Trouble, first: Machine) -> None:
