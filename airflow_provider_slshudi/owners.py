@@ -6,6 +6,7 @@ import os
 import pwd
 import re
 import stat
+import tempfile
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +31,21 @@ def name_of(user: int) -> str:
 def this_user() -> str:
     """The name of this process's user."""
     return name_of(os.geteuid())
+
+
+def private_folder() -> Path:
+    """A folder of this user that nobody else can enter.
+
+    Raises:
+        PermissionError: there is something else in its place, or others can enter.
+    """
+    folder = Path(tempfile.gettempdir()) / f"slshudi-{os.geteuid()}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if found.st_uid != os.geteuid() or found.st_mode & 0o170077 != 0o040000:
+        raise PermissionError(f"{folder} is not a folder of this user that nobody else can enter")
+    return folder
 
 
 def is_nameless() -> bool:

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
+import hashlib
 import os
 import re
 import shutil
 import subprocess
+import time
 import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import tee
 from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from airflow_provider_slshudi import objectstore, owners
 from airflow_provider_slshudi.exceptions import TableDenied, TableError, TableSilent, TimelineUnreadable
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 _DELETES_AT_ONCE = 16
 _LOOKS = 5
 """At a folder whose files go one by one."""
+_GLANCE_SECONDS = 0.05
 _LEAST_PART = 4 * 1024 * 1024
 """Bytes of content that no stream to a store sends before its end."""
 _BEFORE_PATH = re.compile(r"^(hdfs://[^/]+|[a-z0-9]+:(//)?)")
@@ -283,7 +287,7 @@ class Storage:
         try:
             if self.renames:
                 return self.filesystem.open_output_stream(self.full(path))
-            return _kept(self._in_parts.open_output_stream(self.full(path)))
+            return _kept(map(self._in_parts.open_output_stream, [self.full(path)]))
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -414,23 +418,42 @@ class Storage:
         themselves.
 
         A process asks that is left alone where it gets no answer: one that waits for a mount may be one that nobody can
-        end.
+        end. As long as it waits no other one is started.
 
         Raises:
             TableSilent: it has not answered after `seconds`.
+            TimelineUnreadable: no process could be started.
         """
         if not self.is_local:
             return
-        asks = subprocess.Popen(["test", "-e", f"{self.full('')}/.hoodie"], start_new_session=True)
+        folder = f"{self.full('')}/.hoodie"
         try:
-            asks.wait(seconds)
-        except subprocess.TimeoutExpired:
-            asks.kill()
-            # Python's own list of children would be waited for.
-            asks.returncode = 0
+            with _asking(folder, seconds) as kept:
+                # Where it is not ended, it keeps what it was given: none of ours, on whose end somebody may wait.
+                nothing = subprocess.DEVNULL
+                asks = subprocess.Popen(
+                    ["test", "-e", folder],
+                    stdin=nothing,
+                    stdout=nothing,
+                    stderr=nothing,
+                    start_new_session=True,
+                    pass_fds=kept,
+                )
+                try:
+                    asks.wait(seconds)
+                except subprocess.TimeoutExpired:
+                    asks.kill()
+                    raise TimeoutError from None
+        except TimeoutError:
             raise TableSilent(
-                f"{self.uri}: its file system, a mount perhaps, has not answered for {seconds:.0f} s", table=self.uri
+                f"{self.uri}: its file system, a mount perhaps, has not answered for {seconds:.0f} s. Nothing was "
+                f"begun. See whether `ls {self.full('')}` answers on this machine, and mount it anew if it does not",
+                table=self.uri,
             ) from None
+        except OSError as error:
+            raise TimelineUnreadable(
+                f"{self.uri}: no process could be started to ask its file system: {error}", table=self.uri
+            ) from error
 
     def require_owner(self) -> None:
         """Stops a user, as a rule root, who would leave files that the table's owner could not change.
@@ -466,12 +489,57 @@ class Storage:
         return TimelineUnreadable(f"{self.uri}/{path}: {error}", table=self.uri)
 
 
+@contextmanager
+def _asking(folder: str, seconds: float) -> Iterator[list[int]]:
+    """The right to ask for a folder on this machine: a file, as its number, that is locked while anybody has it open.
+
+    Several may ask at once; nobody else begins once somebody has asked for all of these seconds. Empty where there is
+    no place for the file. Raises TimeoutError: no turn came.
+    """
+    name = hashlib.sha256(folder.encode()).hexdigest()[:16]
+    try:
+        lock = (owners.private_folder() / f"{name}.asks").open("ab")
+    except OSError:
+        yield []
+        return
+    with lock:
+        until = time.monotonic() + seconds
+        while not (alone := _locked(lock, fcntl.LOCK_EX)):
+            if _is_young(lock, seconds) and _locked(lock, fcntl.LOCK_SH):
+                break
+            if time.monotonic() > until:
+                raise TimeoutError
+            time.sleep(_GLANCE_SECONDS)
+        if alone:
+            # The others' time begins with it.
+            os.utime(lock.fileno())
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        yield [lock.fileno()]
+
+
+def _is_young(file: IO[bytes], seconds: float) -> bool:
+    return time.time() - os.fstat(file.fileno()).st_mtime < seconds
+
+
+def _locked(file: IO[bytes], how: int) -> bool:
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 _held: set[int] = set()
 
 
-def _kept(stream: pa.NativeFile) -> pa.NativeFile:
-    """The stream, which lives until `_let_go`, also beyond the interpreter: Arrow completes what it takes away."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
+def _kept(opening: Iterator[pa.NativeFile]) -> pa.NativeFile:
+    """The stream that is opened; it lives until `_let_go`, also beyond the interpreter: Arrow completes what it frees.
+
+    As in `_put`, no instruction of Python is between its opening and its second owner.
+    """
+    first, second = tee(opening)
+    owned = map(ctypes.pythonapi.Py_IncRef, map(ctypes.py_object, second))
+    stream, _ = next(zip(first, owned, strict=True))
     _held.add(id(stream))
     return stream
 

@@ -195,6 +195,8 @@ def test_a_freshness_leaves_no_schedule_to_choose() -> None:
         ("quarantine", {"path": "s3a://lake/clicks/aside"}, "", "share a folder"),
         ("quarantine", {"path": "oss://lake/aside"}, "", "are in two object stores"),
         ("table.path", "oss://lake.oss-cn-hangzhou.aliyuncs.com/clicks", "table.path", "a bucket's name alone"),
+        ("table.path", "s3a://KEY:opensesame@lake/clicks", "table.path", "no user or key before lake"),
+        ("table.path", "hdfs://somebody@node:8020/clicks", "table.path", "no user or key before node:8020"),
         ("table.partition.bounds", {"rule": "fail"}, "table.partition.bounds", "give late, future or both"),
         ("table.partition.bounds", {"late": "soon"}, "table.partition.bounds.late", "expected a time like 30s"),
         ("checks", [{"name": "a"}], "checks[0]", "give one of every, batch, freshness"),

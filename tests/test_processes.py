@@ -110,6 +110,18 @@ def test_what_ran_before_this_machine_was_started_anew_is_gone(
     assert not is_gone(before), "nothing that it had is left"
 
 
+def test_cards_of_usb_are_no_part_of_a_machines_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A board's own one to its controller has one address on all boards of a kind."""
+    monkeypatch.setattr(processes, "_NETWORK", tmp_path / "net")
+    for name, bus in (("eth0", "pci"), ("usb0", "usb")):
+        device = tmp_path / "net" / name / "device"
+        device.mkdir(parents=True)
+        (tmp_path / "bus" / bus).mkdir(parents=True)
+        (device / "subsystem").symlink_to(tmp_path / "bus" / bus)
+    (tmp_path / "net" / "lo").mkdir()
+    assert [card.name for card in processes._cards()] == ["eth0"]
+
+
 def test_a_network_card_that_comes_makes_no_process_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
     before = this_process()
     monkeypatch.setattr(processes, "_machine", lambda: "another")

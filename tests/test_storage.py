@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_slshudi.exceptions import TimelineUnreadable
+from airflow_provider_slshudi import owners
+from airflow_provider_slshudi.exceptions import TableSilent, TimelineUnreadable
 from airflow_provider_slshudi.storage import Storage
 from tests.outage.proxy import Fault, Proxy
 from tests.services import s3_store
@@ -60,6 +63,36 @@ def test_a_file_that_could_not_be_written_leaves_nothing_behind(tmp_path: Path, 
 
 
 @pytest.mark.long
+def test_one_process_asks_a_mount_that_never_answers_and_holds_nothing_of_the_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that goes on sleeping stands for one that nobody can end."""
+    began = tmp_path / "began"
+    asker = tmp_path / "bin" / "test"
+    asker.parent.mkdir()
+    asker.write_text(
+        f"#!/bin/sh\nout=$(readlink /proc/$$/fd/1)\necho $out >> {began}\nsleep 600 &\necho $! > {tmp_path}/pid\nwait\n"
+    )
+    asker.chmod(0o755)
+    monkeypatch.setattr(owners, "private_folder", lambda: tmp_path)
+    table = Storage(f"file://{tmp_path}/table")
+    with monkeypatch.context() as stubbed:
+        stubbed.setenv("PATH", f"{asker.parent}:{os.environ['PATH']}")
+        # The first is given the time that a busy machine takes to start it.
+        for seconds in (5.0, 0.2, 0.2):
+            with pytest.raises(TableSilent, match=r"has not answered for .* Nothing was begun"):
+                table.require_answer(seconds)
+    assert began.read_text() == "/dev/null\n", "one process began, and nobody waits for the end of its output"
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    table.require_answer(60.0)
+
+
+def test_where_no_process_can_be_started_the_table_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(TimelineUnreadable, match=r"file:///table: no process could be started .*'test'"):
+        Storage("file:///table").require_answer(1.0)
+
+
 def test_a_small_object_takes_one_request(proxy: Proxy) -> None:
     storage = Storage("s3://lake/small")
     assert storage.read(CLAIM) is None

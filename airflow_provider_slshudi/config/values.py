@@ -78,6 +78,11 @@ def _check_path(value: str) -> str:
             f"expected a bucket's name alone, not {bucket}: the variable AWS_ENDPOINT_URL has the endpoint, like "
             "https://s3.oss-cn-hangzhou-internal.aliyuncs.com"
         )
+    if scheme != "file" and "@" in (host := place.partition("/")[0]):
+        raise ValueError(
+            f"expected no user or key before {host.rpartition('@')[2]}: every message about the table would show it, "
+            "and the machine's environment has them"
+        )
     if scheme == "hdfs" and ":" in place.partition("/")[2]:
         raise ValueError("expected no `:` in it: HDFS has no such names")
     if odd := sorted({letter for letter in path if letter in "*?[]{}\\" or not letter.isprintable()}):

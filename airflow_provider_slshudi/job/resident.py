@@ -26,7 +26,16 @@ from airflow_provider_slshudi.job.__main__ import control_context, is_own, last_
 from airflow_provider_slshudi.job.lean import without_pandas
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.processes import clock
-from airflow_provider_slshudi.spark.resident import GO, HANDSHAKE_SECONDS, READY, Outcome, receive, same_user, send
+from airflow_provider_slshudi.spark.resident import (
+    BEGUN,
+    GO,
+    HANDSHAKE_SECONDS,
+    READY,
+    Outcome,
+    receive,
+    same_user,
+    send,
+)
 from airflow_provider_slshudi.spark.runtime import leave
 
 if TYPE_CHECKING:
@@ -74,6 +83,8 @@ class Server:
             over = threading.Event()
             watched = connection.dup(), float(asked["deadline"]), over
             threading.Thread(target=_watch, args=watched, daemon=True).start()
+            # A client that stands still holds its job up until the deadline, and no part of a line is left out.
+            connection.settimeout(max(float(asked["deadline"]) - clock(), HANDSHAKE_SECONDS))
             lines, fit = _Lines(connection), True
             try:
                 with redirect_stdout(lines), redirect_stderr(lines):
@@ -85,14 +96,18 @@ class Server:
             ends = outcome is Outcome.FAILED and asked["verb"] == Verb.APPEND.value
             if not ends:
                 over.set()
+            connection.settimeout(HANDSHAKE_SECONDS)
             with redirect_stdout(lines):
                 show_cpu(self._spent())
-            with suppress(OSError):
+            try:
                 send(connection, {"outcome": outcome.value, "ends": ends})
+            except OSError:
+                lines.whole = False
             if ends:
                 # Spark lets the other tasks of a failed job go on, and what they write would come after a rollback.
                 os.killpg(os.getpgrp(), signal.SIGKILL)
-            return fit
+            # A client that does not know how its job ended may end this process when it wakes.
+            return fit and lines.whole
 
     def _spent(self) -> float | None:
         """CPU seconds since this was asked last: the first request pays for the start, each for the time before it."""
@@ -111,7 +126,11 @@ class Server:
                 send(connection, {"refused": "it serves another user, version or environment"})
                 return None
             send(connection, {"pid": os.getpid(), "group": os.getpgrp()})
-            return (asked, receive(requests)) if requests.readline() == GO else None
+            if requests.readline() != GO:
+                return None
+            secrets = receive(requests)
+            send(connection, BEGUN)
+            return asked, secrets
         except (OSError, ValueError, KeyError):
             return None
 
@@ -130,17 +149,20 @@ class Server:
 
 
 class _Lines(io.TextIOBase):
-    """Sends printed text to the client, line by line."""
+    """Sends printed text to the client, line by line; not `whole` once it could not."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self._connection, self._begun = connection, ""
+        self._connection, self._begun, self.whole = connection, "", True
 
     def write(self, text: str) -> int:
         *lines, self._begun = (self._begun + text).split("\n")
         for line in lines:
-            # The watcher deals with a client that is gone.
-            with suppress(OSError):
-                send(self._connection, {"line": line})
+            try:
+                if self.whole:
+                    send(self._connection, {"line": line})
+            except OSError:
+                # The watcher deals with a client that is gone.
+                self.whole = False
         return len(text)
 
 

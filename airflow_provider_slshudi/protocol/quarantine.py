@@ -40,14 +40,15 @@ def timeline_of(work: Work, instant: str | None = None) -> Timeline:
 
 
 def require_answer(work: Work, seconds: float) -> None:
-    """Checks that the file systems of the table, its quarantine, and former places of that answer.
+    """Checks that the file systems of the table and its quarantine answer, and those of former places of that, unless
+    the table is in an object store.
 
     Raises:
         TableSilent: see `Storage.require_answer`.
     """
     work.storage.require_answer(seconds)
-    # Neither a store nor HDFS is asked for former places before each step.
-    former = quarantine.places(work.storage) if work.storage.is_local else []
+    # Each request to a store costs money.
+    former = quarantine.places(work.storage) if work.storage.renames else []
     for uri in {work.pipeline.quarantine_path, *(place.storage.uri for place in former)}:
         Storage(uri).require_answer(seconds)
 

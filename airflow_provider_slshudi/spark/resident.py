@@ -2,9 +2,9 @@
 
 The first job that can use one starts it: one per user, machine and `identity`, a digest of all that a job's outcome may
 depend on. Clients ask it over a Unix socket that only its user can reach. Nothing begins before the client has read
-that it was accepted and says go: until then the job may as well run in a process of its own. From then on a lost
-connection means that the job's outcome is unknown, and the resident process ends itself if its client is gone or the
-deadline has passed (`job.resident`).
+that it was accepted, has said go, and could be told that this came in time: until then the job may as well run in a
+process of its own. From then on a lost connection means that the job's outcome is unknown, and the resident process
+ends itself if its client is gone or the deadline has passed (`job.resident`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import signal
 import socket
 import struct
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -40,6 +39,8 @@ IDLE_SECONDS = 600.0
 HANDSHAKE_SECONDS = 5.0
 READY = "slshudi resident process is ready"
 GO = b"go\n"
+BEGUN = {"begun": True}
+"""The answer to a go that came in time."""
 
 _START_SECONDS = 60.0
 _GLANCE_SECONDS = 0.5
@@ -132,7 +133,7 @@ class Resident:
         deadline = clock() + seconds
         asked = {"verb": verb.value, "order": asdict(order), "deadline": deadline}
         try:
-            place = Place(private_folder(), identity(conf, environment))
+            place = Place(owners.private_folder(), identity(conf, environment))
             try:
                 connection, accepted = self._accepted(place, conf, environment, asked)
             except ConnectionError:
@@ -148,8 +149,9 @@ class Resident:
                 connection.settimeout(_left(deadline))
                 try:
                     connection.sendall(GO + json.dumps(secrets).encode() + b"\n")
-                except OSError as error:
-                    # It begins nothing before it has read all of this, and may serve somebody else by now.
+                    receive(answers)
+                except ConnectionError as error:
+                    # It begins nothing before it has answered, and may serve somebody else by now.
                     _log.info("the resident process did not wait (%s), so the job has one of its own", error)
                     return Outcome.NOT_BEGUN
                 heard(f"slshudi {verb.value}: by resident process {accepted['pid']}")
@@ -206,7 +208,7 @@ def end_stopped() -> None:
     its job behind the back of whoever decides now.
     """
     with suppress(OSError):
-        for path in private_folder().glob("*.sock"):
+        for path in owners.private_folder().glob("*.sock"):
             with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
                 connection.settimeout(HANDSHAKE_SECONDS)
                 connection.connect(str(path))
@@ -259,21 +261,6 @@ def _stamps(paths: Iterable[Path]) -> list[tuple[str, int, int]]:
             stat = path.stat()
             found.append((str(path), stat.st_mtime_ns, stat.st_size))
     return sorted(found)
-
-
-def private_folder() -> Path:
-    """A folder of this user that nobody else can enter.
-
-    Raises:
-        PermissionError: there is something else in its place, or others can enter.
-    """
-    folder = Path(tempfile.gettempdir()) / f"slshudi-{os.geteuid()}"
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if found.st_uid != os.geteuid() or found.st_mode & 0o170077 != 0o040000:
-        raise PermissionError(f"{folder} is not a folder of this user that nobody else can enter")
-    return folder
 
 
 def same_user(connection: socket.socket) -> bool:

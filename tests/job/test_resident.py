@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import stat
@@ -13,19 +14,22 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.exceptions import JobFailed, TableError
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.extra import TRANSACTION_KEY
 from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.job import resident as job_resident
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.notes.handover import Claim, Manifest
@@ -157,7 +161,7 @@ def test_a_folder_that_others_can_enter_is_not_used(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / f"slshudi-{os.geteuid()}").mkdir(mode=0o755)
     with pytest.raises(PermissionError, match="nobody else can enter"):
-        resident.private_folder()
+        owners.private_folder()
     lines: list[str] = []
     SubprocessLauncher(say=lines.append, resident=True).run(Verb.OPEN, opening(tmp_path / "table"), {})
     assert not [line for line in lines if "by resident process" in line]
@@ -431,6 +435,50 @@ def test_a_task_that_came_too_late_with_its_go_begins_nothing_and_ends_nobody(
     outcome = Resident().run(made.conf, {**os.environ, **made.environment}, Verb.OPEN, order, {}, 60.0, print)
     assert outcome is Outcome.NOT_BEGUN and not (tmp_path / "b").exists()
     assert drivers(folder) == running
+
+
+def test_a_go_that_is_sent_and_never_read_begins_nothing_and_ends_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process gave its client up between the two, and serves somebody else by now."""
+    monkeypatch.setattr(owners, "private_folder", lambda: tmp_path)
+    monkeypatch.setattr(resident, "identity", lambda *_: "an-identity")
+    ended: list[int] = []
+    monkeypatch.setattr(resident, "_end", lambda group, _: ended.append(group))
+
+    def serve(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rb", buffering=0) as requests:
+            resident.receive(requests)
+            resident.send(connection, {"pid": 1, "group": 1})
+            until("the go", lambda: bool(select.select([connection], [], [], 0)[0]))
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(Place(tmp_path, "an-identity").socket))
+        listener.listen()
+        serving = threading.Thread(target=serve, args=(listener,))
+        serving.start()
+        outcome = Resident().run({}, {}, Verb.COMMIT, JobOrder({}), {}, 60.0, print)
+        serving.join()
+    assert outcome is Outcome.NOT_BEGUN and ended == []
+
+
+@pytest.mark.parametrize("lines, fit", [(3, True), (100_000, False)])
+def test_a_process_that_could_not_say_how_a_job_ended_serves_nobody_after_it(
+    lines: int, fit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client stood still, and may end it once awake."""
+    monkeypatch.setattr(Gateway, "of", lambda _: Mock(cpu_seconds=lambda: None))
+    monkeypatch.setattr(job_resident, "_watch", lambda *_: None)
+    monkeypatch.setattr(job_resident, "HANDSHAKE_SECONDS", 0.2)
+    monkeypatch.setitem(verbs.CONTROL, Verb.ARCHIVE, lambda *_: print("one more\n" * lines))
+    server = job_resident.Server(None, "an-identity")  # type: ignore[arg-type]
+    ours, theirs = socket.socketpair()
+    asked = {"identity": "an-identity", "verb": "archive", "order": asdict(JobOrder({})), "deadline": clock() + 0.2}
+    with ours, theirs:
+        resident.send(ours, asked)
+        ours.sendall(resident.GO + b"{}\n")
+        assert server._answer(theirs) is fit
 
 
 def test_those_who_wait_for_a_busy_process_do_not_take_it_for_gone(folder: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 from aliyun.log import LogItem, PutLogsRequest
@@ -20,6 +21,7 @@ from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import steps
 from airflow_provider_slshudi.protocol.abandon import abandon
 from airflow_provider_slshudi.protocol.maintain import archive, clean
+from airflow_provider_slshudi.protocol.quarantine import require_answer
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
@@ -261,3 +263,16 @@ def test_the_quarantine_is_archived_but_not_past_what_may_yet_come_to_it(scenari
     pipeline.batch("run-6")
     assert_each_once(pipeline, 70, 7)
     assert verify(pipeline.work).ok
+
+
+@pytest.mark.parametrize("table", ["file:///lake/events", "hdfs://node/lake/events", "s3a://lake/events"])
+def test_former_quarantines_on_a_mount_are_asked_before_a_step_reads_them(
+    table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(Storage, "require_answer", lambda self, _: asked.append(self.uri))
+    monkeypatch.setattr(Storage, "read", lambda *_: b"1 file:///mnt/former\nfile:///mnt/older")
+    work = Mock(storage=Storage(table), pipeline=Mock(quarantine_path=f"{table}_quarantine"))
+    require_answer(work, 1.0)
+    former = [] if table.startswith("s3a:") else ["file:///mnt/former", "file:///mnt/older"]
+    assert asked[0] == table and sorted(asked[1:]) == sorted([*former, f"{table}_quarantine"])

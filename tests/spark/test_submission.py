@@ -75,3 +75,12 @@ def test_what_a_pipeline_asks_for_comes_beside_what_tasks_need() -> None:
     assert made["spark.archives"] == f"{ARCHIVE}#slshudi,/mine.zip#mine"
     assert made["spark.executorEnv.PYTHONPATH"] == "slshudi:mine"
     assert (made["spark.python.daemon.module"], made["spark.python.use.daemon"]) == (DAEMON, "true")
+
+
+@pytest.mark.parametrize("verb", [Verb.COMMIT, Verb.APPEND, Verb.VERIFY])
+def test_a_quarantine_alone_in_a_store_brings_the_stores_jars(verb: Verb) -> None:
+    pipeline = ad_events(Path("/lake/ad_events"), quarantine={"path": "s3a://lake/aside"})
+    order = JobOrder(pipeline.model_dump(mode="json"), instant="20260101000000000")
+    made = submission(verb, order, "local[2]").conf
+    assert "hadoop-aws" in made["spark.driver.extraClassPath"]
+    assert any(key.startswith("spark.hadoop.fs.s3a") for key in made)

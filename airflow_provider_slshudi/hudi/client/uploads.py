@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from datetime import timedelta
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from airflow_provider_slshudi.exceptions import TimelineUnreadable
 from airflow_provider_slshudi.hudi import markers
@@ -25,6 +25,8 @@ OLD = timedelta(days=1)
 _GONE = "java.io.FileNotFoundException"
 _CANNOT = ("AccessDeniedException", "ClassNotFoundException", "No FileSystem for scheme")
 """Of errors that say for good that this key, or this Hadoop, does not list or end uploads."""
+_PASSES = ("ExpiredToken", "InvalidToken", "RequestTimeTooSkewed", "TokenRefreshRequired")
+"""Of refusals that S3A names as those are, and that end once the key was renewed or the clock set right."""
 
 
 def end_of(gateway: Gateway, storage: Storage, instant: str, written: Collection[str] | None = None) -> int:
@@ -56,9 +58,8 @@ def end_of(gateway: Gateway, storage: Storage, instant: str, written: Collection
                     ended += _ended(writer, upload)
     except Py4JError as error:
         why = f"{storage.uri}: uploads of instant {instant} could not be ended: {_reason(error)}"
-        cannot = not isinstance(error, Py4JJavaError) or any(name in str(error) for name in _CANNOT)
-        if not cannot:
-            raise TimelineUnreadable(why, table=storage.uri) from error
+        if _passes(error):
+            raise TimelineUnreadable(f"{why}. The next attempt asks again", table=storage.uri) from error
         why += ". Allow s3:ListBucketMultipartUploads and s3:AbortMultipartUpload, and use Hadoop's S3A"
         if written is not None:
             why += ": tasks that stood still may yet make files of them"
@@ -104,10 +105,14 @@ def _uploads(store: Any, prefix: str) -> Iterator[Any]:
 
 
 def _key(upload: Any) -> str:
-    try:
-        return str(upload.getKey())
-    except Py4JError:  # Hadoop from 3.4 on
-        return str(upload.key())
+    return str(upload.getKey())
+
+
+def _passes(error: Py4JError) -> bool:
+    """Whether another attempt may not meet this error any more; a Hadoop without these methods stays without them."""
+    if isinstance(error, Py4JJavaError):
+        return not any(name in str(error) for name in _CANNOT) or any(name in str(error) for name in _PASSES)
+    return isinstance(error, Py4JNetworkError)
 
 
 def _ended(writer: Any, upload: Any) -> bool:

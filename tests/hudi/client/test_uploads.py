@@ -6,7 +6,9 @@ import subprocess
 import sys
 
 import pytest
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
+from airflow_provider_slshudi.hudi.client import uploads
 from tests.services import s3_store
 
 pytestmark = pytest.mark.long
@@ -161,3 +163,30 @@ def test_old_uploads_of_a_table_are_ended_and_young_ones_and_other_tables_stay(
         assert subprocess.run([sys.executable, "-c", KILLED, *places]).returncode == 1
         ran = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True)
         assert ran.stdout.split()[-5:] == ["0", "2", "0", "1", "0"], ran.stdout + ran.stderr[-2000:]
+
+
+class Told(Py4JJavaError):  # type: ignore[misc]
+    """An error of the store's client, without a JVM."""
+
+    def __init__(self, text: str) -> None:
+        Exception.__init__(self, text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@pytest.mark.parametrize(
+    "error, passes",
+    [
+        (Told("java.nio.file.AccessDeniedException: s3a://lake/t: Access Denied (Status Code: 403)"), False),
+        (Told("java.nio.file.AccessDeniedException: the token is expired (Error Code: ExpiredToken)"), True),
+        (Told("java.nio.file.AccessDeniedException: too large a difference (Error Code: RequestTimeTooSkewed)"), True),
+        (Told("java.lang.ClassNotFoundException: org.apache.hadoop.fs.s3a.S3AFileSystem"), False),
+        (Told("java.net.SocketTimeoutException: Read timed out"), True),
+        (Py4JNetworkError("Answer from Java side is empty"), True),
+        (Py4JError("Method listUploads([class java.lang.String]) does not exist"), False),
+    ],
+)
+def test_what_may_be_gone_by_the_next_attempt_is_told_apart_from_what_stays(error: Py4JError, passes: bool) -> None:
+    assert uploads._passes(error) is passes
