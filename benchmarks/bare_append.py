@@ -17,7 +17,7 @@ from pyspark import SparkContext
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.hudi.client import commit, instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.job.access import granted
+from airflow_provider_slshudi.job.access import granted, served
 from airflow_provider_slshudi.job.append import AppendTask
 from airflow_provider_slshudi.job.reading import ReadSpec, read_limits
 from airflow_provider_slshudi.job.tasks import each
@@ -55,7 +55,7 @@ def main(order: str) -> None:
         density = {int(shard): Density(size, 0.0) for shard, size in given["density"].items()}
         ranges = [Range(*item) for item in given["ranges"]]
         work = split(ranges, density, spark.defaultParallelism, pipeline.batch.task_bytes)
-        with granted(spark, source, os.environ) as access:
+        with granted(spark, source, served(os.environ)) as access:
             task = AppendTask(
                 ReadSpec(access, pipeline.name, RowSpec.of(pipeline), read_limits(source, work)),
                 Unclaimed(storage, "", instant, 0),

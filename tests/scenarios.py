@@ -15,6 +15,7 @@ from aliyun.log import LogClient, LogItem, PutLogsRequest
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.timeline import FOLDER
 from airflow_provider_slshudi.job import verbs
+from airflow_provider_slshudi.job.access import served
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.notes.job import JobOrder, Verb, Where
 from airflow_provider_slshudi.points import FOLDER as POINTS
@@ -44,9 +45,9 @@ class SessionLauncher:
                 environment.setenv(name, value)
             match verb:
                 case Verb.APPEND:
-                    verbs.append(context, order, secrets)
+                    verbs.append(context, order, served(secrets))
                 case verb if verb.where is Where.SESSION:
-                    verbs.SESSION[verb](self._spark, order)
+                    verbs.SESSION[verb](self._spark, order, served(secrets))
                 case verb:
                     verbs.CONTROL[verb](Gateway.of(context), order)
 

@@ -6,29 +6,50 @@ import logging
 import os
 import re
 import signal
+import subprocess
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from contextlib import closing, suppress
+from queue import Empty, SimpleQueue
+from typing import IO, Any
 
+from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException
 
-from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
 from airflow_provider_slshudi.hooks.lookup import find_connection
-from airflow_provider_slshudi.notes.job import PAGE, REASON, JobOrder, Verb, cpu_told
+from airflow_provider_slshudi.notes.job import CPU, PAGE, REASON, JobOrder, Verb, cpu_told
 from airflow_provider_slshudi.processes import ends_with_parent
-from airflow_provider_slshudi.spark.launch import APPLICATION, TAIL_LINES, SubprocessLauncher, job_failed, submission
+from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.teller import Teller
+from airflow_provider_slshudi.spark.keyserver import PORT
+from airflow_provider_slshudi.spark.launch import (
+    APPLICATION,
+    TAIL_LINES,
+    Submission,
+    SubprocessLauncher,
+    job_failed,
+    likely,
+    submission,
+)
+from airflow_provider_slshudi.spark.office import HOST, Office
 
 _log = logging.getLogger(__name__)
+_GLANCE_SECONDS = 1.0
+_KILL_SECONDS = 20.0
+_UNTOLD = f"{REASON}spark-submit has ended well, but the driver has not said here that its work is done"
 
 
 class SparkLauncher:
-    """Runs distributed verbs by `SparkSubmitHook` under the connection's master, in client mode; runs the others, which
-    take seconds, on this machine, and small batches of a local master in a process that stays.
+    """Runs distributed verbs by `SparkSubmitHook` under the connection's master; runs the others, which take seconds,
+    on this machine, and small batches of a local master in a process that stays.
 
-    The driver is a child of this process, whatever the master. It gets secrets in its environment only: process lists
-    and Spark's web pages show arguments and configuration. A driver ends with the process that started it, if the
-    system can do that (Linux); a task's job in a resident process ends with the task's process too.
+    In client mode the driver is a child of this process, whatever the master. It gets secrets in its environment only:
+    process lists and Spark's web pages show arguments and configuration. A driver ends with the process that started
+    it, if the system can do that (Linux); a task's job in a resident process ends with the task's process too. In
+    cluster mode the driver runs on the cluster, and `spark.office` is its tie to this process.
 
     Args:
         conn_id: the connection.
@@ -39,6 +60,7 @@ class SparkLauncher:
         self._conn_id = conn_id
         self._show = show or (lambda page: None)
         self._hook: _Hook | None = None
+        self._office: Office | None = None
         self._control = SubprocessLauncher(say=_log.info, resident=True)
 
     def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> float | None:
@@ -50,7 +72,9 @@ class SparkLauncher:
         """
         if not verb.is_distributed:
             return self._control.run(verb, order, secrets)
-        master, tail = self.master(), deque[str](maxlen=TAIL_LINES)
+        (master, cluster), tail = self._target(), deque[str](maxlen=TAIL_LINES)
+        if cluster:
+            return self._submit_afar(verb, order, master, secrets)
         if self._control.by_resident(verb, order, master, secrets, tail):
             return cpu_told(tail)
         return self._submit(verb, order, master, secrets)
@@ -58,73 +82,182 @@ class SparkLauncher:
     def kill(self) -> None:
         """Ends the running driver, if there is one."""
         self._control.kill()
+        if self._office is not None:
+            self._office.close()
         if self._hook is not None:
             self._hook.on_kill()
 
     def _submit(self, verb: Verb, order: JobOrder, master: str, secrets: Mapping[str, str]) -> float | None:
         made = submission(verb, order, master)
-        hook = self._hook = _Hook(
-            self._show,
-            conf=made.conf,
-            conn_id=self._conn_id,
-            name=made.name,
-            application_args=made.arguments,
-            deploy_mode="client",
-        )
+        hook = _Hook(self._show, conn_id=self._conn_id, deploy_mode="client", **_of(made))
+        with order.as_input() as given:
+            return self._run(hook, made, verb, {**os.environ, **made.environment, **secrets}, given)
+
+    def _submit_afar(self, verb: Verb, order: JobOrder, master: str, secrets: Mapping[str, str]) -> float | None:
+        """In cluster mode: this process gives the order and the secrets, and no variable of it goes with the job."""
+        made = submission(verb, order, master, cluster=True)
+        teller = Teller(SlsConnection.from_env(secrets)) if secrets else None
+        if teller is not None:
+            try:
+                teller.first()
+            except OSError as error:
+                raise JobFailed(f"{made.name}: {error}", verb=verb.value, error="SourceUnavailable") from error
+        with closing(Office(order, teller, made.conf)) as office, office.file() as file:
+            # Spark takes `--files` in the place of the setting.
+            files = ",".join(filter(None, [made.conf.pop("spark.files", ""), str(file)]))
+            hook = _Hook(self._show, office, conn_id=self._conn_id, deploy_mode="cluster", files=files, **_of(made))
+            self._office = office
+            try:
+                cpu = self._run(hook, made, verb, {**os.environ, **made.environment}, subprocess.DEVNULL)
+            finally:
+                self._office = None
+            if not office.done:
+                raise job_failed(made.name, verb, None, [*hook.last_lines(), _UNTOLD])
+            return cpu
+
+    def _run(
+        self, hook: _Hook, made: Submission, verb: Verb, variables: dict[str, str], given: IO[bytes] | int
+    ) -> float | None:
+        self._hook = hook
         try:
             # Not `env_vars`, which become --conf on YARN and Kubernetes. Popen searches PATH in this environment.
-            with order.as_input() as given:
-                hook.submit(
-                    APPLICATION,
-                    stdin=given,
-                    env={**os.environ, **made.environment, **secrets},
-                    start_new_session=True,
-                    preexec_fn=ends_with_parent(signal.SIGKILL),
-                )
+            hook.submit(
+                APPLICATION,
+                stdin=given,
+                env=variables,
+                errors="replace",
+                start_new_session=True,
+                preexec_fn=ends_with_parent(signal.SIGKILL),
+            )
         except AirflowException as error:
-            code = re.search(r"Error code is: (-?\d+)", str(error))
-            raise job_failed(made.name, verb, int(code[1]) if code else None, hook.tail) from None
+            # On Kubernetes spark-submit succeeds, and the driver's own code comes after its.
+            codes = [int(code) for code in re.findall(r"code is: (-?\d+)", str(error))]
+            code = next(filter(None, codes), None)
+            raise job_failed(made.name, verb, code, hook.last_lines()) from None
+        except BaseException:
+            # The task's time may be over.
+            hook.on_kill()
+            raise
         finally:
             self._hook = None
-        return cpu_told(hook.tail)
+        return cpu_told(hook.last_lines())
 
     def master(self) -> str:
         """The master as SparkSubmitHook reads it; settings depend on it, and are made before the hook runs.
 
         Raises:
             ConnectionMissing: Airflow gives no such connection.
-            ConfigError: the connection is of another type, or asks for cluster mode.
+            ConfigError: the connection is of another type, asks for cluster mode where Spark has none for Python, or
+                for Kubernetes without its client.
         """
+        return self._target()[0]
+
+    def _target(self) -> tuple[str, bool]:
+        """The master, and whether drivers run in cluster mode."""
         found = find_connection(self._conn_id, "spark")
-        if found.extra_dejson.get("deploy-mode") == "cluster":
+        host = found.host or ""
+        master = host if "://" in host or not found.port else f"spark://{host}"
+        master = f"{master}:{found.port}" if found.port else master
+        cluster = found.extra_dejson.get("deploy-mode") == "cluster"
+        if cluster and master != "yarn" and not master.startswith("k8s://"):
             raise ConfigError(
-                f"connection {self._conn_id!r}: deploy-mode cluster would need the log service's secret on a command "
-                "line; use client",
+                f"connection {self._conn_id!r}: Spark has no deploy-mode cluster for Python under {master}, only on "
+                "YARN and Kubernetes; use client",
                 source=self._conn_id,
                 field="deploy-mode",
                 value="cluster",
             )
-        host = found.host or ""
-        master = host if "://" in host or not found.port else f"spark://{host}"
-        return f"{master}:{found.port}" if found.port else master
+        if master.startswith("k8s://") and getattr(spark_submit, "kube_client", None) is None:
+            raise ConfigError(
+                f"connection {self._conn_id!r}: {master} needs apache-airflow-providers-cncf-kubernetes where "
+                "Airflow's tasks run, with which the Spark provider deletes pods",
+                source=self._conn_id,
+                field="host",
+                value=master,
+            )
+        return master, cluster
+
+
+def _of(made: Submission) -> dict[str, Any]:
+    return {"conf": made.conf, "name": made.name, "application_args": made.arguments}
 
 
 class _Hook(SparkSubmitHook):
-    """Remembers the last lines of the log, which SparkSubmitHook's exception leaves out; shows the driver's page."""
+    """Remembers the last lines of the log, which SparkSubmitHook's exception leaves out; shows the driver's page.
 
-    def __init__(self, show: Callable[[str], None], **kwargs: Any) -> None:
+    Args:
+        office: where a driver in cluster mode reports; its lines are among those of spark-submit.
+    """
+
+    def __init__(self, show: Callable[[str], None], office: Office | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._show = show
-        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._show, self._office = show, office
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._kept: dict[str, str] = {}
+
+    def last_lines(self) -> list[str]:
+        """The last lines of the log, and what a driver told of its reason and CPU, whatever others said after it."""
+        return [*self._tail, *(line for line in self._kept.values() if line not in self._tail)]
+
+    def on_kill(self) -> None:
+        """Ends spark-submit, and a driver in cluster mode by its manager's own means, where this machine has them."""
+        ending = threading.Thread(target=self._end, daemon=True)
+        ending.start()
+        ending.join(_KILL_SECONDS)
+
+    def _end(self) -> None:
+        try:
+            super().on_kill()
+        except Exception as error:
+            _log.info("the driver's manager was not asked to end it (%s); it ends itself", error)
+
+    def _hear(self, line: str) -> bool:
+        """Remembers a line; whether it belongs into the log: a driver's reason becomes the error's text."""
+        self._tail.append(line)
+        for prefix in (REASON, CPU):
+            if line.startswith(prefix):
+                self._kept[prefix] = line
+        if line.startswith(PAGE):
+            self._show(line.removeprefix(PAGE).strip())
+        return not line.startswith(REASON)
+
+    def _beside(self, itr: Iterator[Any], office: Office) -> Iterator[str]:
+        """The lines of spark-submit; meanwhile logs the driver's. Raises AirflowException: the driver is lost."""
+        told = SimpleQueue[str | None]()
+
+        def read() -> None:
+            try:
+                for line in itr:
+                    told.put(str(line))
+            finally:
+                told.put(None)
+
+        threading.Thread(target=read, name="slshudi-submit", daemon=True).start()
+        line: str | None = ""
+        while line is not None:
+            with suppress(Empty):
+                line = told.get(timeout=_GLANCE_SECONDS)
+                if line is not None:
+                    yield line
+            for of_driver in office.heard():
+                if self._hear(of_driver):
+                    # Not by Airflow's hook, which looks for the manager's own words.
+                    _log.info("%s", of_driver)
+            if why := office.lost():
+                self._hear(f"{REASON}{why}")
+                self.on_kill()
+                raise AirflowException(why)
+        if place := office.unasked():
+            self._hear(
+                f"{REASON}no driver asked this task at {place} for its work. Either none began, or the cluster's "
+                f"machines do not reach that place: set {HOST} and {PORT} in the pipeline's spark.conf. The last that "
+                f"spark-submit said: {likely(self._tail)}"
+            )
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         def remembered() -> Iterator[Any]:
-            for line in itr:
-                self.tail.append(str(line).rstrip())
-                if str(line).startswith(PAGE):
-                    self._show(str(line).removeprefix(PAGE).strip())
-                # The reason becomes the error's text.
-                if not str(line).startswith(REASON):
+            for line in itr if self._office is None else self._beside(itr, self._office):
+                if self._hear(str(line).rstrip()):
                     yield line
 
         super()._process_spark_submit_log(remembered())

@@ -1,4 +1,7 @@
-"""The application of spark-submit: `VERB`, and an order on standard input (`notes.job`). Results become `notes`."""
+"""The application of spark-submit: `VERB`, and an order on standard input (`notes.job`). Results become `notes`.
+
+In cluster mode it is `VERB FILE`; the file says whom to ask for the order (`job.remote`).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi import owners
@@ -15,7 +19,7 @@ from airflow_provider_slshudi.exceptions import SlsHudiError
 from airflow_provider_slshudi.hudi.client.gateway import Gateway, driver_jvm, standard_input
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.job.lean import without_pandas
-from airflow_provider_slshudi.notes.job import CPU, PAGE, REASON, JobOrder, Verb, Where
+from airflow_provider_slshudi.notes.job import CPU, PAGE, REASON, JobOrder, Verb
 from airflow_provider_slshudi.processes import end_with_parent
 from airflow_provider_slshudi.spark import executors
 from airflow_provider_slshudi.spark.runtime import leave, quiet, require_world
@@ -24,42 +28,82 @@ from airflow_provider_slshudi.storage import denied
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+    from airflow_provider_slshudi.job.access import Keys
+
 _OWN = re.compile(r"airflow_provider_slshudi\.exceptions\.(\w+: .+)")
 
 
 def main(arguments: list[str]) -> None:
     """Runs one verb and ends the driver."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
     # The JVM that started this interpreter ends with the task; a stopped interpreter would not notice.
     end_with_parent()
     without_pandas()
+    verb = Verb(arguments[0])
+    if len(arguments) > 1:
+        return afar(verb, Path(arguments[1]))
     order = JobOrder.from_json(standard_input())
-    match Verb(arguments[0]):
-        case Verb.OPEN:
-            gateway = Gateway.without_context()
-            require_world(gateway.jvm)
-            verbs.CONTROL[Verb.OPEN](gateway, order)
-        case Verb.APPEND:
-            with SparkContext.getOrCreate() as spark:
-                gateway = Gateway.of(spark)
-                require_world(gateway.jvm)
-                show_page(spark)
-                verbs.append(spark, order, os.environ)
-        case verb if verb.where is Where.SESSION:
-            session = SparkSession.builder.getOrCreate()
-            gateway = Gateway.of(session.sparkContext)
-            require_world(gateway.jvm)
-            show_page(session.sparkContext)
-            verbs.SESSION[verb](session, order)
-            session.stop()
-        case verb:
-            with control_context() as spark:
-                gateway = Gateway.of(spark)
-                verbs.CONTROL[verb](gateway, order)
+    if verb.is_distributed:
+        from airflow_provider_slshudi.job.access import served
+
+        gateway = distributed(verb, order, served(os.environ))
+    elif verb is Verb.OPEN:
+        gateway = Gateway.without_context()
+        require_world(gateway.jvm)
+        verbs.CONTROL[verb](gateway, order)
+    else:
+        with control_context() as spark:
+            gateway = Gateway.of(spark)
+            verbs.CONTROL[verb](gateway, order)
     show_cpu(gateway.cpu_seconds())
     leave(gateway.jvm)
+
+
+def afar(verb: Verb, file: Path) -> None:
+    """Runs a verb where a cluster's manager put this driver, for the task that the file names.
+
+    Its JVM belongs to the manager, which takes one that is made to exit for a failed one.
+    """
+    from pyspark import __version__
+
+    from airflow_provider_slshudi.job.remote import Remote
+
+    remote = Remote(file)
+    done = False
+    try:
+        remote.start(driver_jvm())
+        executors.require_fit(os.environ, __version__)
+        gateway = distributed(verb, remote.order, lambda *_: nullcontext(remote.keys))
+        show_cpu(gateway.cpu_seconds())
+        done = True
+    except Exception as error:
+        print(last_words(error), flush=True)
+        sys.exit(1)
+    finally:
+        remote.close(done)
+
+
+def distributed(verb: Verb, order: JobOrder, keys: Keys) -> Gateway:
+    """Runs a verb whose work a cluster's executors do; returns the way to its JVM."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if verb is Verb.APPEND:
+        with SparkContext.getOrCreate() as spark:
+            gateway = _prepared(spark)
+            verbs.append(spark, order, keys)
+        return gateway
+    session = SparkSession.builder.getOrCreate()
+    gateway = _prepared(session.sparkContext)
+    verbs.SESSION[verb](session, order, keys)
+    session.stop()
+    return gateway
+
+
+def _prepared(spark: SparkContext) -> Gateway:
+    gateway = Gateway.of(spark)
+    require_world(gateway.jvm)
+    show_page(spark)
+    return gateway
 
 
 def show_cpu(seconds: float | None) -> None:

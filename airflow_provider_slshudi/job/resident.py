@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.job.__main__ import control_context, is_own, last_words, show_cpu
+from airflow_provider_slshudi.job.access import served
 from airflow_provider_slshudi.job.lean import without_pandas
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.processes import clock
@@ -141,7 +142,7 @@ class Server:
 
         in_time()
         if verb is Verb.APPEND:
-            verbs.append(self._spark, order, secrets, self._told)
+            verbs.append(self._spark, order, served(secrets), self._told)
         elif verb.is_distributed:
             raise ValueError(f"a resident process does no {verb.value}")
         else:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -48,6 +47,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    from airflow_provider_slshudi.job.access import Keys
+
 
 def open_instant(gateway: Gateway, order: JobOrder) -> None:
     """Puts a new instant of the transaction on the table's timeline; makes the table if nobody wrote one yet.
@@ -82,10 +83,11 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
     print(f"opened instant {instant} for transaction {order.transaction}")
 
 
-def append(spark: SparkContext, order: JobOrder, secrets: Mapping[str, str], cpu_before: float = 0.0) -> None:
+def append(spark: SparkContext, order: JobOrder, keys: Keys, cpu_before: float = 0.0) -> None:
     """Carries out the batch order that the transaction left on the table, with the pipeline as it was then.
 
-    `secrets` hold the connection to the log service. `cpu_before`: CPU seconds of this process that others told.
+    `keys` say where tasks are told the log service's credentials. `cpu_before`: CPU seconds of this process that others
+    told.
     """
     from airflow_provider_slshudi.job import dropping, replay
     from airflow_provider_slshudi.job.access import granted
@@ -104,7 +106,7 @@ def append(spark: SparkContext, order: JobOrder, secrets: Mapping[str, str], cpu
         manifest = dropping.drop(spark, gateway, storage, batch, batch.drop)
     else:
         write = append if pipeline.table.upsert is None else upsert
-        with granted(spark, pipeline.source, secrets) as access:
+        with granted(spark, pipeline.source, keys) as access:
             manifest = write(spark, gateway, storage, batch, access)
     reach(Point.APPEND_LEFT_MANIFEST)
     print(f"instant {order.instant}: {handover.rows_of(manifest.stats)} rows in {len(manifest.stats)} files")
@@ -233,7 +235,7 @@ class _Rewriting:
         self.service.plan(gateway, pipeline)
         reach(self.planned)
 
-    def write(self, spark: SparkSession, order: JobOrder) -> None:
+    def write(self, spark: SparkSession, order: JobOrder, _: Keys) -> None:
         """Writes the files that are planned, and leaves a manifest."""
         pipeline, storage = _table(order)
         inflight = partial(reach, self.inflight)
@@ -368,18 +370,18 @@ CONTROL: dict[Verb, _Act] = {
 """The code of the verbs that are not distributed."""
 
 
-def verify(spark: SparkSession, order: JobOrder) -> None:
+def verify(spark: SparkSession, order: JobOrder, keys: Keys) -> None:
     """Carries out the verification that the order names."""
     from airflow_provider_slshudi.job import verify
     from airflow_provider_slshudi.job.access import granted
 
     pipeline, storage = _table(order)
     asks = asks_service(storage, order.transaction)
-    with granted(spark.sparkContext, pipeline.source, os.environ) if asks else nullcontext() as access:
+    with granted(spark.sparkContext, pipeline.source, keys) if asks else nullcontext() as access:
         verify.verify(spark, pipeline, storage, order.transaction, access)
 
 
-SESSION: dict[Verb, Callable[[SparkSession, JobOrder], None]] = {
+SESSION: dict[Verb, Callable[[SparkSession, JobOrder, Keys], None]] = {
     Verb.VERIFY: verify,
     Verb.CLUSTER: _CLUSTERING.write,
     Verb.COMPACT: _COMPACTION.write,

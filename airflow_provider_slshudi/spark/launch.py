@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Protocol
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import JobDenied, JobFailed, TableDenied
 from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb, Where, cpu_told
+from airflow_provider_slshudi.notes.remote import FILE
 from airflow_provider_slshudi.objectstore import is_stored
 from airflow_provider_slshudi.points import stops_drivers
 from airflow_provider_slshudi.processes import clock, ends_with_parent
@@ -28,6 +29,7 @@ from airflow_provider_slshudi.spark.runtime import (
     cluster_conf,
     control_conf,
     environment,
+    in_cluster,
     session_conf,
     with_asked,
 )
@@ -71,13 +73,14 @@ class Submission:
     environment: dict[str, str]
 
 
-def submission(verb: Verb, order: JobOrder, master: str) -> Submission:
-    """The submission of a verb under a master."""
+def submission(verb: Verb, order: JobOrder, master: str, cluster: bool = False) -> Submission:
+    """The submission of a verb under a master; `cluster`: in cluster mode, where the order is asked for."""
     pipeline = Pipeline.model_validate(order.pipeline)
     # The quarantine's too where nothing goes there at the moment: an instant of before may have a part in it.
     store = next(filter(is_stored, (*pipeline.table_paths, pipeline.quarantine_path)), "")
     # A verb whose executors read the table's files by Spark needs Hudi's and the file system's jars there.
-    reads = verb.where is Where.SESSION or (verb is Verb.APPEND and bool(pipeline.checks))
+    # So does a driver that runs elsewhere.
+    reads = verb.where is Where.SESSION or (verb is Verb.APPEND and bool(pipeline.checks)) or cluster
     conf = session_conf(master, store) if reads else control_conf(store)
     if master == RESIDENT:
         # It outlives its jobs: a second attempt of a stage or task may write files after the commit.
@@ -93,11 +96,14 @@ def submission(verb: Verb, order: JobOrder, master: str) -> Submission:
             conf |= cluster_conf(master)
     if verb.is_distributed and not master.startswith("local"):
         conf |= executors.conf(pipeline.spark.archive, spark_version(spark_home()))
+    if cluster:
+        conf = in_cluster(master, conf)
     if verb.is_distributed:
         # A second attempt beside a running one would write files that the commit may not see in time to delete.
         conf = with_asked(conf, pipeline.spark.conf) | {"spark.speculation": "false"}
     here = LOCAL_ENVIRONMENT if master.startswith("local") else {}
-    return Submission(_name(verb, order, pipeline), conf, [verb.value], environment() | here)
+    arguments = [verb.value, FILE] if cluster else [verb.value]
+    return Submission(_name(verb, order, pipeline), conf, arguments, environment() | here)
 
 
 def stays(verb: Verb, order: JobOrder, master: str) -> bool:
@@ -251,7 +257,7 @@ def _kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def _likely(lines: Sequence[str]) -> str:
+def likely(lines: Iterable[str]) -> str:
     """The most telling line of a job that gave no reason: its last line with an error in it."""
     told = [" ".join(line.split()) for line in lines if line.strip() and not line.lstrip().startswith("at ")]
     errors = [line for line in told if "Error" in line or "Exception" in line]
@@ -272,10 +278,11 @@ def job_failed(
         ended += ", so it was killed"
     if timed_out:
         ended += " because its time was over: somebody else may decide about it by now"
-    said = f"{ended}: {reason or _likely(lines)}" if reason or returncode not in _KILLED else ended
+    said = f"{ended}: {reason or likely(lines)}" if reason or returncode not in _KILLED else ended
     if verb is Verb.APPEND:
         said = said.rstrip(".")
         said += ". Nothing of it is committed; the next run's settle decides it, and its ranges are read again"
     kind = JobDenied if reason and reason.startswith(f"{TableDenied.__name__}: ") else JobFailed
-    error = (reason or "").partition(": ")[0]
+    named = (reason or "").partition(": ")[0]
+    error = named if named.isidentifier() else ""
     return kind(said, verb=verb.value, returncode=returncode, tail="\n".join(lines), error=error)

@@ -52,6 +52,7 @@ __all__ = [
     "cluster_conf",
     "control_conf",
     "environment",
+    "in_cluster",
     "jars",
     "java_home",
     "leave",
@@ -70,8 +71,26 @@ _COLLECTOR = re.compile(r"-XX:\+Use\w+GC")
 _JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 _EXECUTOR_ENVIRONMENT = "spark.executorEnv."
 _DEPLOY_MODE = "spark.submit.deployMode"
-_KEPT = (_EXECUTOR_ENVIRONMENT, "spark.python.daemon.module", "spark.python.use.daemon", _DEPLOY_MODE)
-_LISTS = {"spark.archives": ",", f"{_EXECUTOR_ENVIRONMENT}PYTHONPATH": ":", "spark.driver.extraClassPath": os.pathsep}
+_OF_CLUSTER_MODE = {
+    _DEPLOY_MODE: "cluster",
+    # A second one would find its batch begun.
+    "spark.yarn.maxAppAttempts": "1",
+    "spark.yarn.submit.waitAppCompletion": "true",
+    "spark.kubernetes.submission.waitAppCompletion": "true",
+}
+_DRIVER_ENVIRONMENT = {"yarn": "spark.yarn.appMasterEnv.", "k8s": "spark.kubernetes.driverEnv."}
+_KEPT = (
+    _EXECUTOR_ENVIRONMENT,
+    *_DRIVER_ENVIRONMENT.values(),
+    "spark.python.daemon.module",
+    "spark.python.use.daemon",
+    *_OF_CLUSTER_MODE,
+)
+_LISTS = {
+    "spark.archives": ",",
+    **{f"{names}PYTHONPATH": ":" for names in (_EXECUTOR_ENVIRONMENT, *_DRIVER_ENVIRONMENT.values())},
+    "spark.driver.extraClassPath": os.pathsep,
+}
 _TRAIN_SECONDS = 300
 DAEMON = "airflow_provider_slshudi.job.daemon"
 """The module that Spark starts to fork Python workers (decision 0035)."""
@@ -141,6 +160,19 @@ def _conf(master: str, store: str, of_driver: Sequence[str], of_executors: Seque
         conf["spark.jars"] = ",".join(paths)
         conf |= cluster_conf(master)
     return conf | objectstore.hadoop_conf(store) if store else conf
+
+
+def in_cluster(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """`conf`, of `session_conf` and `executors.conf`, for a driver that a cluster's manager places (cluster mode).
+
+    Its environment is that of executors, and its Python theirs: nothing of this machine is there.
+    """
+    names = _DRIVER_ENVIRONMENT["yarn" if master == "yarn" else "k8s"]
+    made = {key: value for key, value in conf.items() if key != "spark.pyspark.driver.python"}
+    for key, value in conf.items():
+        if key.startswith(_EXECUTOR_ENVIRONMENT):
+            made[f"{names}{key.removeprefix(_EXECUTOR_ENVIRONMENT)}"] = value
+    return made | _OF_CLUSTER_MODE
 
 
 def with_asked(conf: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, str]:

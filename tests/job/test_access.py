@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.job import access, keyserver
-from airflow_provider_slshudi.job.access import _Driver, _Teller
-from airflow_provider_slshudi.job.keyserver import KeyServer
+from airflow_provider_slshudi.job.access import _Asked
+from airflow_provider_slshudi.sls import teller
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.credentials import EARLY, Keeper
+from airflow_provider_slshudi.sls.teller import Teller
+from airflow_provider_slshudi.spark import keyserver
+from airflow_provider_slshudi.spark.keyserver import KeyServer
 
 
 @pytest.fixture
@@ -29,10 +31,10 @@ def write(file: Path, key: str, seconds: float | None = None) -> None:
 
 
 @contextmanager
-def told(file: Path) -> Iterator[_Driver]:
-    server = KeyServer(_Teller(SlsConnection("host", "", "", credentials=f"file:{file}")), "127.0.0.1", "127.0.0.1")
+def told(file: Path) -> Iterator[_Asked]:
+    server = KeyServer(Teller(SlsConnection("host", "", "", credentials=f"file:{file}")), "127.0.0.1", "127.0.0.1")
     try:
-        yield _Driver(server.address, server.token)
+        yield _Asked(server.place.address, server.place.token)
     finally:
         server.close()
 
@@ -54,7 +56,7 @@ def test_refused_credentials_are_replaced_if_the_driver_finds_others(
         assert not keeper.refused(first)
         write(file, "second")
         assert not keeper.refused(first), "many are refused at once, and the provider is asked once in ten seconds"
-        monkeypatch.setattr(access, "_RENEW_SECONDS", 0.0)
+        monkeypatch.setattr(teller, "_RENEW_SECONDS", 0.0)
         assert keeper.refused(first)
         assert keeper.get().access_key_id == "second"
 
@@ -74,7 +76,7 @@ def test_others_are_asked_for_before_they_expire(file: Path, monkeypatch: pytest
 def test_a_driver_without_credentials_says_why(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyserver, "_PAUSE_SECONDS", 0.01)
     with told(file) as driver:
-        with pytest.raises(OSError, match=r"the driver gets no credentials: .*keys\.json"):
+        with pytest.raises(OSError, match=r"no credentials can be given: .*keys\.json"):
             driver()
         file.write_text("opensesame")
         with pytest.raises(ConfigError, match=r"keys\.json holds no credentials") as error:
@@ -85,7 +87,7 @@ def test_a_driver_without_credentials_says_why(file: Path, monkeypatch: pytest.M
 def test_an_asker_s_clock_may_be_wrong_by_days(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the asker's clock is ahead: what it is told lasts an hour, and it asks again when that is nearly over."""
     write(file, "first", 3600)
-    teller, asked, real = _Teller(SlsConnection("host", "", "", credentials=f"file:{file}")), list[str](), time.time
+    teller, asked, real = Teller(SlsConnection("host", "", "", credentials=f"file:{file}")), list[str](), time.time
     answer = teller("")
 
     class Address:
@@ -95,7 +97,7 @@ def test_an_asker_s_clock_may_be_wrong_by_days(file: Path, monkeypatch: pytest.M
 
     days = 2 * 86_400
     monkeypatch.setattr(time, "time", lambda: real() + days)
-    keeper = Keeper(_Driver(Address(), b""))  # type: ignore[arg-type]
+    keeper = Keeper(_Asked(Address(), b""))  # type: ignore[arg-type]
     assert keeper.get().access_key_id == keeper.get().access_key_id == "first"
     assert asked == [""]
     monkeypatch.setattr(time, "time", lambda: real() + days + 3600 - EARLY + 5)
@@ -114,6 +116,6 @@ def test_whatever_goes_wrong_in_the_driver_is_told_without_its_text(
 
     with told(file) as driver:
         monkeypatch.setattr(Keeper, "get", broken)
-        with pytest.raises(OSError, match="the driver gets no credentials: ZeroDivisionError") as error:
+        with pytest.raises(OSError, match="no credentials can be given: ZeroDivisionError") as error:
             driver()
     assert "opensesame" not in str(error.value)

@@ -255,7 +255,7 @@ class World:
         assert parent is not None
         body = {
             Verb.OPEN: lambda: verbs.open_instant(None, order),  # type: ignore[arg-type]
-            Verb.APPEND: lambda: verbs.append(_Spark(self), order, secrets),  # type: ignore[arg-type]
+            Verb.APPEND: lambda: verbs.append(_Spark(self), order, access.served(secrets)),  # type: ignore[arg-type]
             Verb.COMMIT: lambda: verbs.commit_instant(None, order),  # type: ignore[arg-type]
             Verb.ROLLBACK: lambda: verbs.roll_back(None, order),  # type: ignore[arg-type]
         }[verb]

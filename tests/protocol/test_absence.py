@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -152,9 +152,9 @@ def test_an_append_reads_the_source_of_its_order_whatever_the_file_says_by_now(
     read = []
     whole = access.granted
 
-    def granted(spark: Any, source: Source, environ: Mapping[str, str]) -> AbstractContextManager[Access]:
+    def granted(spark: Any, source: Source, keys: access.Keys) -> AbstractContextManager[Access]:
         read.append(source.logstore)
-        return whole(spark, source, environ)
+        return whole(spark, source, keys)
 
     monkeypatch.setattr(access, "granted", granted)
     order = changed.order(transaction=opened.id, token=opened.token, instant=str(opened.instant))

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.serializers import CloudPickleSerializer
 
-from airflow_provider_slshudi.job import access
-from airflow_provider_slshudi.job.access import _Teller
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.protocol import steps
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.teller import Teller
 from tests.scenarios import Scenario
 from tests.upserts import Change, put
 
@@ -119,15 +118,15 @@ def test_a_batch_whose_key_changes_between_driver_and_service_goes_on(
     right = made.work.connect().connection
     file = tmp_path / "keys.json"
     file.write_text(json.dumps({"AccessKeyId": "old", "AccessKeySecret": "old"}))
-    whole = access._Teller.__call__
+    whole = Teller.__call__
 
-    def answered(self: _Teller, question: str) -> bytes:
+    def answered(self: Teller, question: str) -> bytes:
         answer = whole(self, question)
         keys = {"AccessKeyId": right.access_key_id, "AccessKeySecret": right.access_key_secret}
         file.write_text(json.dumps(keys))
         return answer
 
-    monkeypatch.setattr(access._Teller, "__call__", answered)
+    monkeypatch.setattr(Teller, "__call__", answered)
     rotating = SlsConnection(right.endpoint, "", "", "", right.region, right.auth_version, f"file:{file}")
     opened = made.open(made.work)
     order = made.work.order(transaction=opened.id, token=opened.token, instant=str(opened.instant))

@@ -50,6 +50,7 @@ def test_all_that_tasks_import_is_packed() -> None:
     packed = {canonicalize_name(name) for name in (*executors.DISTRIBUTIONS, *executors.OPTIONAL)}
     root = Path(airflow_provider_slshudi.__file__).parent
     files = [path for room in ON_EXECUTORS for path in (root / room).rglob("*.py") if "client" not in path.parts]
+    files += [root / "spark" / name for name in ("executors.py", "keyserver.py")]
     found = set()
     for node in (node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))):
         if isinstance(node, ast.Import):
@@ -57,7 +58,7 @@ def test_all_that_tasks_import_is_packed() -> None:
         elif isinstance(node, ast.ImportFrom):
             found.add(str(node.module))
     tops = {name.split(".")[0] for name in found} - sys.stdlib_module_names - ON_DRIVERS_ALONE
-    # `cryptography` makes the certificate of a driver.
+    # `cryptography` makes the certificate of whoever tells keys.
     lacking = {top for top in tops if not {canonicalize_name(of) for of in names.get(top, ["?"])} & packed}
     assert lacking - {"slshudi_native"} == {"cryptography"}, "the native package may not be installed here"
     assert {"pyarrow", "pydantic", "ptars"} <= tops

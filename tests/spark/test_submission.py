@@ -18,13 +18,13 @@ STANDALONE, YARN, KUBERNETES = "spark://master:7077", "yarn", "k8s://https://mas
 SECRET = ("spark.authenticate", "spark.network.crypto.enabled")
 
 
-def asked(master: str, verb: Verb = Verb.APPEND, **spark: object) -> Submission:
+def asked(master: str, verb: Verb = Verb.APPEND, cluster: bool = False, **spark: object) -> Submission:
     described = ad_events(Path("/lake/ad_events"), spark=spark).model_dump(mode="json")
-    return submission(verb, JobOrder(described, instant="20260101000000000"), master)
+    return submission(verb, JobOrder(described, instant="20260101000000000"), master, cluster)
 
 
-def conf(master: str, verb: Verb = Verb.APPEND, **spark: object) -> dict[str, str]:
-    return asked(master, verb, **spark).conf
+def conf(master: str, verb: Verb = Verb.APPEND, cluster: bool = False, **spark: object) -> dict[str, str]:
+    return asked(master, verb, cluster, **spark).conf
 
 
 @pytest.mark.parametrize("verb", [Verb.APPEND, Verb.VERIFY, Verb.CLUSTER])
@@ -75,6 +75,45 @@ def test_what_a_pipeline_asks_for_comes_beside_what_tasks_need() -> None:
     assert made["spark.archives"] == f"{ARCHIVE}#slshudi,/mine.zip#mine"
     assert made["spark.executorEnv.PYTHONPATH"] == "slshudi:mine"
     assert (made["spark.python.daemon.module"], made["spark.python.use.daemon"]) == (DAEMON, "true")
+
+
+@pytest.mark.parametrize("verb", [Verb.APPEND, Verb.VERIFY, Verb.CLUSTER])
+@pytest.mark.parametrize(
+    "master, names", [(YARN, "spark.yarn.appMasterEnv."), (KUBERNETES, "spark.kubernetes.driverEnv.")]
+)
+def test_a_driver_in_cluster_mode_has_what_executors_have_and_nothing_of_this_machine(
+    master: str, names: str, verb: Verb
+) -> None:
+    made = asked(master, verb, cluster=True, archive=ARCHIVE)
+    conf = made.conf
+    assert made.arguments == [verb.value, "slshudi-office.json"]
+    of_driver = {key.removeprefix(names): value for key, value in conf.items() if key.startswith(names)}
+    of_executors = "spark.executorEnv."
+    assert of_driver == {
+        key.removeprefix(of_executors): value for key, value in conf.items() if key.startswith(of_executors)
+    }
+    assert {EXPECTED, "PYTHONPATH", "LC_ALL", "TZ"} <= set(of_driver)
+    assert conf["spark.submit.deployMode"] == "cluster" and conf["spark.yarn.maxAppAttempts"] == "1"
+    assert conf["spark.archives"] == f"{ARCHIVE}#slshudi" and "hudi" in conf["spark.jars"]
+    assert [conf.get(key) for key in SECRET] == ["true"] * 2
+    here = [key for key, value in conf.items() if sys.prefix in value or "SharedArchiveFile" in value]
+    assert here in ([], ["spark.jars"]), "spark-submit sends the jars along"
+    assert not [key for key in conf if key in ("spark.driver.host", "spark.driver.extraClassPath")]
+
+
+def test_a_pipeline_that_asks_for_client_mode_or_attempts_in_cluster_mode_does_not_get_them() -> None:
+    asked = {
+        "spark.submit.deployMode": "client",
+        "spark.yarn.maxAppAttempts": "4",
+        "spark.yarn.appMasterEnv.PYTHONPATH": "mine",
+        "spark.yarn.appMasterEnv.AWS_REGION": "eu",
+        "spark.jars": "hdfs:///apps/hudi.jar",
+    }
+    made = conf(YARN, cluster=True, archive=ARCHIVE, conf=asked)
+    assert (made["spark.submit.deployMode"], made["spark.yarn.maxAppAttempts"]) == ("cluster", "1")
+    assert made["spark.yarn.appMasterEnv.PYTHONPATH"] == "slshudi:mine"
+    assert made["spark.yarn.appMasterEnv.AWS_REGION"] == "eu"
+    assert made["spark.jars"] == "hdfs:///apps/hudi.jar", "a file that is there already is not sent each time"
 
 
 @pytest.mark.parametrize("verb", [Verb.COMMIT, Verb.APPEND, Verb.VERIFY])

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import psutil
 import pytest
+from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
@@ -100,9 +101,17 @@ def test_the_master_is_the_one_that_spark_submit_gets(given: str, monkeypatch: p
     assert SparkLauncher("spark_default").master() == SparkSubmitHook()._connection["master"]
 
 
-def test_cluster_mode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SPARK, connection("spark", host="yarn", extra={"deploy-mode": "cluster"}))
-    with pytest.raises(ConfigError, match="deploy-mode cluster"):
+@pytest.mark.parametrize("host", ["local[2]", "spark://master"])
+def test_cluster_mode_is_refused_where_spark_has_none(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SPARK, connection("spark", host=host, extra={"deploy-mode": "cluster"}))
+    with pytest.raises(ConfigError, match="no deploy-mode cluster for Python under"):
+        SparkLauncher("spark_default").run(Verb.APPEND, order_without_batch(Path("/none")), {})
+
+
+def test_kubernetes_without_airflows_package_for_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(spark_submit, "kube_client", raising=False)
+    monkeypatch.setenv(SPARK, connection("spark", host="k8s://https://api", port=6443))
+    with pytest.raises(ConfigError, match="k8s://https://api:6443 needs apache-airflow-providers-cncf-kubernetes"):
         SparkLauncher("spark_default").run(Verb.APPEND, order_without_batch(Path("/none")), {})
 
 

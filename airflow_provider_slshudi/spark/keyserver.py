@@ -1,12 +1,13 @@
-"""Tells a driver's tasks secrets, over TLS with a certificate that is made for it and known to nobody else.
+"""Tells processes of a job secrets, over TLS with a certificate that is made for it and known to nobody else.
 
-Whoever has the token is answered, as long as the driver serves.
+Whoever has the token is answered, as long as the server serves.
 """
 
 from __future__ import annotations
 
 import errno
 import hmac
+import json
 import os
 import secrets
 import socket
@@ -20,6 +21,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+from airflow_provider_slshudi.exceptions import ConfigError
+
+PORT = "spark.slshudi.access.port"
+"""Spark's setting for the first port at which a job's processes are told secrets; any that is free by default."""
 TOKEN_BYTES = 32
 SECONDS = 10.0
 """How long an asker waits for each part of the answer."""
@@ -29,6 +34,7 @@ _AT_ONCE = 256
 _PORTS = 17
 """So many ports are tried from one that is fixed, as Spark does for its own (`spark.port.maxRetries`)."""
 _LONGEST = 4096
+_LENGTH_BYTES = 4
 _TRIES = 3
 _PAUSE_SECONDS = 1.0
 
@@ -53,8 +59,8 @@ class Address:
             except OSError as error:
                 if not left:
                     raise OSError(
-                        f"the driver's port for credentials, {self.host}:{self.port} (spark.slshudi.access.port; any "
-                        f"port where it is not set), cannot be used from this executor: {error}"
+                        f"{self.host}:{self.port} ({PORT}; any port where it is not set) cannot be used from "
+                        f"{socket.gethostname()}: {error}"
                     ) from error
                 time.sleep(_PAUSE_SECONDS)
         raise AssertionError
@@ -74,32 +80,68 @@ class Address:
             told = answer.read()
         if not told:
             raise ConnectionError("it refused the token")
-        return told
+        # Python takes a connection that somebody cut for one that has ended.
+        if len(told) - _LENGTH_BYTES != int.from_bytes(told[:_LENGTH_BYTES], "big"):
+            raise ConnectionError("its answer was cut short")
+        return told[_LENGTH_BYTES:]
+
+
+@dataclass(frozen=True)
+class Place:
+    """An address, with the token that it wants."""
+
+    address: Address
+    token: bytes = field(repr=False)
+
+    def ask(self, question: str = "") -> bytes:
+        """As `Address.ask`."""
+        return self.address.ask(self.token, question)
+
+    def to_json(self) -> str:
+        """As text, which is a secret."""
+        return json.dumps({**vars(self.address), "token": self.token.hex()})
+
+    @classmethod
+    def from_json(cls, text: str) -> Place:
+        """The place that `to_json` wrote."""
+        told = json.loads(text)
+        token = bytes.fromhex(told.pop("token"))
+        return cls(Address(**told), token)
 
 
 class KeyServer:
-    """Answers whoever has `token`, from the start until `close`.
+    """Answers whoever has the token of its `place`, from the start until `close`.
 
     Args:
         answer: gives the answer, not empty, to a question; in a thread for each.
         host: the name by which others reach this machine.
         bind: the address to listen at.
         port: the first port to try, 0 for any that is free.
+        longest: the bytes of the longest question.
 
     Raises:
         OSError: no port is free.
     """
 
-    def __init__(self, answer: Callable[[str], bytes], host: str, bind: str, port: int = 0) -> None:
-        self.token = secrets.token_bytes(TOKEN_BYTES)
-        self._tell = answer
+    def __init__(
+        self, answer: Callable[[str], bytes], host: str, bind: str, port: int = 0, longest: int = _LONGEST
+    ) -> None:
+        self._longest = longest
         certificate, self._context = _identity()
         self._listener = _listener(bind, port)
-        self.address = Address(host, self._listener.getsockname()[1], certificate)
+        self._address = Address(host, self._listener.getsockname()[1], certificate)
+        self._answers: dict[bytes, Callable[[str], bytes]] = {}
+        self.place = self.also(answer)
         self._room = threading.BoundedSemaphore(_AT_ONCE)
         self._askers: set[ssl.SSLSocket] = set()
         self._closed = False
         threading.Thread(target=self._serve, name="slshudi-keys", daemon=True).start()
+
+    def also(self, answer: Callable[[str], bytes]) -> Place:
+        """Gives other answers to those with another token; returns where."""
+        token = secrets.token_bytes(TOKEN_BYTES)
+        self._answers[token] = answer
+        return Place(self._address, token)
 
     def close(self) -> None:
         """Tells nobody anything any more."""
@@ -138,18 +180,38 @@ class KeyServer:
         try:
             with asker, suppress(OSError):
                 asker.do_handshake()
-                given = _question(asker, time.monotonic() + _ASKED_SECONDS)
-                if hmac.compare_digest(given[:TOKEN_BYTES], self.token):
-                    told = self._tell(given[TOKEN_BYTES:].decode("utf-8", "replace"))
+                given = _question(asker, time.monotonic() + _ASKED_SECONDS, self._longest)
+                token, asked = given[:TOKEN_BYTES], given[TOKEN_BYTES:]
+                # All are compared, so the time that it takes tells nothing.
+                for answer in [kept for known, kept in self._answers.items() if hmac.compare_digest(token, known)]:
+                    told = answer(asked.decode("utf-8", "replace"))
                     if not self._closed:
                         asker.settimeout(SECONDS)
-                        asker.sendall(told)
+                        asker.sendall(len(told).to_bytes(_LENGTH_BYTES, "big") + told)
         finally:
             self._askers.discard(asker)
             self._room.release()
 
 
-def _question(connection: ssl.SSLSocket, deadline: float) -> bytes:
+def listening(answer: Callable[[str], bytes], host: str, bind: str, wanted: str, longest: int = _LONGEST) -> KeyServer:
+    """A KeyServer at the port that `PORT` names, or one of the next.
+
+    Raises:
+        ConfigError: the port cannot be used.
+    """
+    try:
+        return KeyServer(answer, host, bind, int(wanted), longest)
+    except (OSError, ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"this machine cannot listen at {bind}, port {wanted} or one of the next, to give a job's processes what "
+            f"they need: {error}",
+            source="spark.conf",
+            field=PORT,
+            value=wanted,
+        ) from error
+
+
+def _question(connection: ssl.SSLSocket, deadline: float, longest: int) -> bytes:
     """Token and question, without the end of the line. Raises OSError where they do not come in time."""
     given = b""
     # The token may hold any byte.
@@ -157,7 +219,7 @@ def _question(connection: ssl.SSLSocket, deadline: float) -> bytes:
         connection.settimeout(max(0.001, deadline - time.monotonic()))
         more = connection.recv(_LONGEST)
         given += more
-        if not more or len(given) > _LONGEST:
+        if not more or len(given) > TOKEN_BYTES + longest + 1:
             raise ConnectionError("no question")
     return given[: given.index(b"\n", TOKEN_BYTES)]
 
@@ -181,7 +243,7 @@ def _identity() -> tuple[str, ssl.SSLContext]:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "slshudi driver")])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "slshudi job")])
     # Clocks of a cluster's machines may differ by days, and a driver may work for days.
     now, around = datetime.now(timezone.utc), timedelta(days=366)
     number, from_, to = x509.random_serial_number(), now - around, now + around

@@ -1,0 +1,57 @@
+"""Tells a job's tasks the credentials that this process has; only it asks files and roles for them."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.credentials import Keeper
+
+_RENEW_SECONDS = 10.0
+
+
+class Teller:
+    """Answers tasks; the question is the id of the key with which the asker was refused, or empty.
+
+    The answer is JSON: `service` and `keys`, the arguments of SlsConnection, and `seconds`, how long they are good
+    for; or `missing`, why there are none for now; or `wrong`, why there are none at all.
+    """
+
+    def __init__(self, connection: SlsConnection) -> None:
+        self._connection, self._keeper = connection, Keeper(connection.provider())
+        self._renewed = float("-inf")
+        self._lock = threading.Lock()
+
+    def first(self) -> None:
+        """Fetches credentials before anybody asks for them. Raises OSError and ConfigError."""
+        self._keeper.get()
+
+    def __call__(self, question: str) -> bytes:
+        """Answers one question."""
+        try:
+            given = self._keeper.get()
+            if given.access_key_id == question and self._may_renew() and self._keeper.refused(given):
+                given = self._keeper.get()
+        except ConfigError as error:
+            return json.dumps({"wrong": str(error)}).encode()
+        except OSError as error:
+            return json.dumps({"missing": f"no credentials can be given: {error}"}).encode()
+        except Exception as error:  # its text may be anybody's
+            return json.dumps({"missing": f"no credentials can be given: {type(error).__name__}"}).encode()
+        known = self._connection
+        service = {"endpoint": known.endpoint, "region": known.region, "auth_version": known.auth_version}
+        keys = {name: getattr(given, name) for name in ("access_key_id", "access_key_secret", "security_token")}
+        seconds = None if given.expires is None else given.expires - time.time()
+        return json.dumps({"service": service, "keys": keys, "seconds": seconds}).encode()
+
+    def _may_renew(self) -> bool:
+        """Whether a refusal may lead to the provider again: many tasks are refused at once."""
+        with self._lock:
+            now = time.monotonic()
+            may = now - self._renewed > _RENEW_SECONDS
+            if may:
+                self._renewed = now
+            return may

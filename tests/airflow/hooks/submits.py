@@ -1,0 +1,47 @@
+"""Stands for spark-submit in cluster mode: what the manager says, and a driver that is this process."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from airflow_provider_slshudi.job.remote import Remote
+from airflow_provider_slshudi.notes.job import CPU, PAGE
+
+MANAGER = "INFO Client: Application report for application_1_0001 (state: RUNNING)"
+
+
+def main(case: str, file: Path) -> int:
+    """Acts as `case` says; returns the exit code."""
+    print(MANAGER, flush=True)
+    if case == "nobody comes":
+        print("SparkException: Application application_1_0001 finished with failed status")
+        return 1
+    if case == "does not wait":
+        return 0
+    driver = Remote(file)
+    driver.start(None)
+    lines = {
+        "well": ["4 rows in application_2_0002", f"{CPU}1.5"],
+        "fails": ["slshudi: TableDenied: it is somebody else's"],
+        "has a page": [f"{PAGE}http://node:4040"],
+    }
+    print(*lines.get(case, []), sep="\n", flush=True)
+    if case in ("falls silent", "has a page"):
+        driver._over.set()
+        driver._report()
+        time.sleep(600)
+    driver.close(done=case in ("well", "odd bytes"))
+    sys.stdout.flush()
+    if case == "odd bytes":
+        os.write(1, b"diagnostics: \xb4\xed\n")
+    for _ in range(60):
+        os.write(1, f"{MANAGER}\n".encode())
+    return int(case == "fails")
+
+
+if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    sys.exit(main(os.environ["CASE"], Path(arguments[arguments.index("--files") + 1].rpartition(",")[2])))

@@ -1,0 +1,121 @@
+"""A task and its driver in cluster mode; a program stands for spark-submit and the cluster (`submits`).
+
+The real ones are in tests/protocol/test_yarn.py and test_kubernetes.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+from airflow_provider_slshudi.exceptions import JobDenied, JobFailed
+from airflow_provider_slshudi.hooks import spark
+from airflow_provider_slshudi.hooks.spark import SparkLauncher
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
+from airflow_provider_slshudi.spark import office
+from airflow_provider_slshudi.spark.launch import Submission
+from airflow_provider_slshudi.spark.office import HOST
+from tests.machine import connection
+from tests.waiting import until
+
+Run = Callable[..., float | None]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs an append whose spark-submit acts as a case says."""
+    stub = tmp_path / "bin" / "spark-submit"
+    stub.parent.mkdir()
+    stub.write_text(f'#!/bin/sh\nexec {sys.executable} -m tests.airflow.hooks.submits "$@"\n')
+    stub.chmod(0o755)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection("spark", host="yarn", extra={"deploy-mode": "cluster"}))
+
+    def made(case: str, show: Callable[[str], None] | None = None) -> float | None:
+        variables = {"PATH": f"{stub.parent}:/usr/bin:/bin", "CASE": case}
+        conf = {HOST: "127.0.0.1", "spark.files": "/etc/krb5.conf"}
+        monkeypatch.setattr(spark, "submission", lambda *_, **__: Submission("slshudi append", conf, [], variables))
+        return SparkLauncher("spark_default", show).run(Verb.APPEND, JobOrder({"name": "ad_events"}), {})
+
+    return made
+
+
+def running() -> list[psutil.Process]:
+    """What stands for spark-submit and has not ended."""
+    children = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in children if "tests.airflow.hooks.submits" in child.cmdline()]
+
+
+def test_the_tasks_log_has_both_and_the_manager_is_asked_for_its_own_application_alone(
+    run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hooks: list[SparkSubmitHook] = []
+
+    class Kept(spark._Hook):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            hooks.append(self)
+
+    monkeypatch.setattr(spark, "_Hook", Kept)
+    with caplog.at_level(logging.INFO):
+        assert run("well") == 1.5, "sixty lines of the manager come after it"
+    assert caplog.messages.count("4 rows in application_2_0002") == 1
+    assert hooks[0]._yarn_application_id == "application_1_0001"
+    assert str(hooks[0]._files).startswith("/etc/krb5.conf,")
+
+
+def test_a_drivers_reason_is_the_tasks_error_whatever_its_manager_says_later(run: Run) -> None:
+    with pytest.raises(JobDenied, match="TableDenied: it is somebody else's") as failed:
+        run("fails")
+    assert failed.value.returncode == 1 and failed.value.error == "TableDenied"
+
+
+def test_bytes_of_another_encoding_end_as_they_should(run: Run) -> None:
+    run("odd bytes")
+
+
+def test_where_no_driver_comes_the_error_says_where_it_should_have_asked(run: Run) -> None:
+    with pytest.raises(
+        JobFailed, match=r"no driver asked this task at 127\.0\.0\.1:\d+ .*spark\.slshudi\.access\.host"
+    ) as failed:
+        run("nobody comes")
+    assert "finished with failed status" in str(failed.value) and failed.value.error == ""
+
+
+def test_a_spark_submit_that_does_not_wait_for_its_driver_has_done_nothing(run: Run) -> None:
+    with pytest.raises(JobFailed, match="has not said here that its work is done"):
+        run("does not wait")
+
+
+def test_a_driver_that_falls_silent_fails_the_task_whatever_its_manager_does(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(office, "LOST_SECONDS", 1.0)
+
+    def refuses(self: SparkSubmitHook) -> None:
+        killed(self)
+        raise ValueError("Missing the required parameter `namespace`")
+
+    killed = SparkSubmitHook.on_kill
+    monkeypatch.setattr(SparkSubmitHook, "on_kill", refuses)
+    with pytest.raises(JobFailed, match="was not heard of for 1 seconds"):
+        run("falls silent")
+    until("the end of spark-submit", lambda: not running())
+
+
+def test_a_task_whose_time_is_over_leaves_no_spark_submit(run: Run) -> None:
+    class Over(BaseException):
+        pass
+
+    def over(page: str) -> None:
+        raise Over(page)
+
+    with pytest.raises(Over, match="http://node:4040"):
+        run("has a page", over)
+    until("the end of spark-submit", lambda: not running())
