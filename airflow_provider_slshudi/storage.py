@@ -38,6 +38,8 @@ _DELETES_AT_ONCE = 16
 _LOOKS = 5
 """At a folder whose files go one by one."""
 _GLANCE_SECONDS = 0.05
+_MOUNTS = Path("/proc/self/mountinfo")
+_OCTAL = re.compile(r"\\(\d{3})")
 _LEAST_PART = 4 * 1024 * 1024
 """Bytes of content that no stream to a store sends before its end."""
 _BEFORE_PATH = re.compile(r"^(hdfs://[^/]+|[a-z0-9]+:(//)?)")
@@ -496,7 +498,8 @@ def _asking(folder: str, seconds: float) -> Iterator[list[int]]:
     Several may ask at once; nobody else begins once somebody has asked for all of these seconds. Empty where there is
     no place for the file. Raises TimeoutError: no turn came.
     """
-    name = hashlib.sha256(folder.encode()).hexdigest()[:16]
+    # Whoever asks an old mount for good is no reason not to ask the one that came in its place.
+    name = hashlib.sha256(f"{folder} {_mount_of(folder)}".encode()).hexdigest()[:16]
     try:
         lock = (owners.private_folder() / f"{name}.asks").open("ab")
     except OSError:
@@ -515,6 +518,24 @@ def _asking(folder: str, seconds: float) -> Iterator[list[int]]:
             os.utime(lock.fileno())
             fcntl.flock(lock, fcntl.LOCK_SH)
         yield [lock.fileno()]
+
+
+def _mount_of(folder: str) -> str:
+    """The number of the mount that a folder is on by its name, without asking the mount; empty where none is known.
+
+    https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html
+    """
+    try:
+        mounts = [line.split() for line in _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()]
+    except OSError:
+        return ""
+    found = (0, 0, "")
+    for at, (number, _, _, _, written, *_) in enumerate(mounts):
+        point = _OCTAL.sub(lambda code: chr(int(code[1], 8)), written).rstrip("/")
+        # Of several at one place the last is seen.
+        if f"{folder}/".startswith(f"{point}/"):
+            found = max(found, (len(point), at, number))
+    return found[2]
 
 
 def _is_young(file: IO[bytes], seconds: float) -> bool:

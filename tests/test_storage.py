@@ -7,17 +7,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from airflow_provider_slshudi import owners
+from airflow_provider_slshudi import owners, storage
 from airflow_provider_slshudi.exceptions import TableSilent, TimelineUnreadable
 from airflow_provider_slshudi.storage import Storage
 from tests.outage.proxy import Fault, Proxy
 from tests.services import s3_store
+from tests.waiting import until
 
 CLAIM = ".hoodie/slshudi/claim.json"
 FORGOTTEN = """
@@ -83,8 +85,40 @@ def test_one_process_asks_a_mount_that_never_answers_and_holds_nothing_of_the_ta
             with pytest.raises(TableSilent, match=r"has not answered for .* Nothing was begun"):
                 table.require_answer(seconds)
     assert began.read_text() == "/dev/null\n", "one process began, and nobody waits for the end of its output"
+    with monkeypatch.context() as mounted:
+        mounted.setattr(storage, "_mount_of", lambda _: "the one that came in its place")
+        table.require_answer(60.0)
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
     table.require_answer(60.0)
+
+
+def test_several_ask_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of the processes ends once it sees the other one."""
+    asker = tmp_path / "bin" / "test"
+    asker.parent.mkdir()
+    asker.write_text(f"#!/bin/sh\ntouch {tmp_path}/began.$$\nuntil [ -e {tmp_path}/both ]; do sleep 0.1; done\n")
+    asker.chmod(0o755)
+    monkeypatch.setattr(owners, "private_folder", lambda: tmp_path)
+    monkeypatch.setenv("PATH", f"{asker.parent}:{os.environ['PATH']}")
+    table = Storage(f"file://{tmp_path}/table")
+    with ThreadPoolExecutor(2) as pool:
+        answers = [pool.submit(table.require_answer, 300.0) for _ in range(2)]
+        until("both", lambda: len(list(tmp_path.glob("began.*"))) == 2)
+        (tmp_path / "both").touch()
+        for answer in answers:
+            answer.result()
+
+
+def test_a_folder_is_on_the_mount_with_the_longest_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "21 1 8:1 / / rw - ext4 /dev/sda rw\n"
+        "30 21 0:50 / /mnt/a\\040lake rw - fuse lake rw\n"
+        "31 21 0:51 / /mnt/a\\040lake rw - fuse lake rw\n"
+    )
+    monkeypatch.setattr(storage, "_MOUNTS", mounts)
+    found = [storage._mount_of(path) for path in ("/mnt/a lake/events", "/mnt/a lake", "/mnt/a lakeside", "/")]
+    assert found == ["31", "31", "21", "21"]
 
 
 def test_where_no_process_can_be_started_the_table_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,8 @@ from airflow_provider_slshudi.spark.office import HOST, Office
 _log = logging.getLogger(__name__)
 _GLANCE_SECONDS = 1.0
 _KILL_SECONDS = 20.0
+_MANAGER_SECONDS = 600.0
+"""How long a cluster's manager may take to tell of the end of a driver that has told of it."""
 _UNTOLD = f"{REASON}spark-submit has ended well, but the driver has not said here that its work is done"
 
 
@@ -108,12 +110,19 @@ class SparkLauncher:
             hook = _Hook(self._show, office, conn_id=self._conn_id, deploy_mode="cluster", files=files, **_of(made))
             self._office = office
             try:
-                cpu = self._run(hook, made, verb, {**os.environ, **made.environment}, subprocess.DEVNULL)
+                self._run(hook, made, verb, {**os.environ, **made.environment}, subprocess.DEVNULL)
+            except JobFailed as error:
+                # The driver knows it, whatever became of its manager's client.
+                if not office.done:
+                    raise
+                _log.warning("the driver has said that its work is done, and spark-submit failed after it: %s", error)
             finally:
                 self._office = None
+            lines = hook.last_lines()
             if not office.done:
-                raise job_failed(made.name, verb, None, [*hook.last_lines(), _UNTOLD])
-            return cpu
+                reasons = [line for line in lines if line.startswith(REASON)]
+                raise job_failed(made.name, verb, None, [*lines, *(() if reasons else [_UNTOLD])])
+            return cpu_told(lines)
 
     def _run(
         self, hook: _Hook, made: Submission, verb: Verb, variables: dict[str, str], given: IO[bytes] | int
@@ -186,7 +195,7 @@ class _Hook(SparkSubmitHook):
     """Remembers the last lines of the log, which SparkSubmitHook's exception leaves out; shows the driver's page.
 
     Args:
-        office: where a driver in cluster mode reports; its lines are among those of spark-submit.
+        office: where a driver in cluster mode reports; the log gets its lines, too.
     """
 
     def __init__(self, show: Callable[[str], None], office: Office | None = None, **kwargs: Any) -> None:
@@ -221,18 +230,21 @@ class _Hook(SparkSubmitHook):
             self._show(line.removeprefix(PAGE).strip())
         return not line.startswith(REASON)
 
+    def _read(self, itr: Iterator[Any], told: SimpleQueue[str | None]) -> None:
+        try:
+            for line in itr:
+                told.put(str(line))
+        except Exception:
+            # Nobody reads on, and it would wait for that.
+            self.on_kill()
+            raise
+        finally:
+            told.put(None)
+
     def _beside(self, itr: Iterator[Any], office: Office) -> Iterator[str]:
         """The lines of spark-submit; meanwhile logs the driver's. Raises AirflowException: the driver is lost."""
         told = SimpleQueue[str | None]()
-
-        def read() -> None:
-            try:
-                for line in itr:
-                    told.put(str(line))
-            finally:
-                told.put(None)
-
-        threading.Thread(target=read, name="slshudi-submit", daemon=True).start()
+        threading.Thread(target=self._read, args=(itr, told), name="slshudi-submit", daemon=True).start()
         line: str | None = ""
         while line is not None:
             with suppress(Empty):
@@ -247,6 +259,9 @@ class _Hook(SparkSubmitHook):
                 self._hear(f"{REASON}{why}")
                 self.on_kill()
                 raise AirflowException(why)
+            if office.ended_for() > _MANAGER_SECONDS:
+                self.on_kill()
+                raise AirflowException(f"spark-submit has not ended {_MANAGER_SECONDS:.0f} s after the driver")
         if place := office.unasked():
             self._hear(
                 f"{REASON}no driver asked this task at {place} for its work. Either none began, or the cluster's "

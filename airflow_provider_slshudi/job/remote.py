@@ -77,7 +77,9 @@ class Remote:
         """Reports for the last time, with the patience that every report has."""
         self._over.set()
         sys.stdout.flush()
-        while (end := self._attempt(done)) is None:
+        if isinstance(sys.stdout, _Heard):
+            sys.stdout.end()
+        while (end := self._attempt(done, last=True)) is None:
             time.sleep(BEAT_SECONDS)
         if end:
             print(f"the last report was not heard: {end}", file=sys.stderr, flush=True)
@@ -92,10 +94,10 @@ class Remote:
                 halting.join(_HALT_SECONDS)
                 os._exit(_STATUS)
 
-    def _attempt(self, done: bool = False) -> str | None:
+    def _attempt(self, done: bool = False, last: bool = False) -> str | None:
         """Reports; empty if it was heard, why this driver has to end if that is sure, None if neither."""
         try:
-            return self._report(done).end
+            return self._report(done, last).end
         except Exception as error:
             gone = isinstance(error, OSError) and isinstance(error.__cause__, _GONE)
             self._gone = min(self._gone, clock()) if gone else float("inf")
@@ -104,22 +106,22 @@ class Remote:
                 return None
             return f"nobody was reached for {clock() - self._reached:.0f} seconds: {error}"
 
-    def _report(self, done: bool = False, wants: bool = False) -> Reply:
+    def _report(self, done: bool = False, last: bool = False, wants: bool = False) -> Reply:
         """Sends all that was printed; raises OSError."""
         with self._turn:
             while True:
                 lines, size = list[str](), 0
                 while len(lines) < len(self._lines) and size < _FULL:
                     lines.append(self._lines[len(lines)])
-                    size += len(json.dumps(lines[-1]))
-                last = len(lines) == len(self._lines)
-                report = Report(self._me, self._host, self._sent, lines, done and last, wants)
+                    size += len(json.dumps(lines[-1])) + 2
+                whole = len(lines) == len(self._lines)
+                report = Report(self._me, self._host, self._sent, lines, done and whole, last and whole, wants)
                 reply = Reply.from_json(self._place.ask(report.to_json()).decode())
                 self._reached, self._gone = clock(), float("inf")
                 for _ in lines:
                     self._lines.popleft()
                 self._sent += len(lines)
-                if last or reply.end:
+                if whole or reply.end:
                     return reply
 
 
@@ -141,6 +143,11 @@ class _Heard:
 
     def flush(self) -> None:
         self._before.flush()
+
+    def end(self) -> None:
+        """Reports what was begun, too."""
+        if self._begun:
+            self.write("\n")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._before, name)

@@ -27,7 +27,8 @@ class Report:
         host: where it runs.
         first: how many lines it has sent before these.
         lines: what it has printed since.
-        done: whether its work is done, and this is its last report.
+        done: whether its work is done.
+        last: whether this is its last report.
         wants: whether it asks for its order.
     """
 
@@ -36,6 +37,7 @@ class Report:
     first: int = 0
     lines: list[str] = field(default_factory=list)
     done: bool = False
+    last: bool = False
     wants: bool = False
 
     def to_json(self) -> str:
@@ -46,8 +48,11 @@ class Report:
     def from_json(cls, text: str) -> Report:
         """The report that `to_json` wrote. Raises ValueError: it is none."""
         told = _known(cls, text)
-        if not {"driver", "host"} <= told.keys() or not isinstance(told.get("lines", []), list):
+        lines = told.get("lines", [])
+        if not {"driver", "host"} <= told.keys() or not isinstance(told.get("first", 0), int):
             raise ValueError("it is no report")
+        if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+            raise ValueError("its lines are no text")
         return cls(**told)
 
 

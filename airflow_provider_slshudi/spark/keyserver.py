@@ -31,6 +31,7 @@ SECONDS = 10.0
 _ASKED_SECONDS = 5.0
 """So long an asker may take for the whole of its question."""
 _AT_ONCE = 256
+_TURN_SECONDS = 2.0
 _PORTS = 17
 """So many ports are tried from one that is fixed, as Spark does for its own (`spark.port.maxRetries`)."""
 _LONGEST = 4096
@@ -79,7 +80,7 @@ class Address:
             connection.sendall(token + question.encode() + b"\n")
             told = answer.read()
         if not told:
-            raise ConnectionError("it refused the token")
+            raise ConnectionError("it refused the token, or is too busy")
         # Python takes a connection that somebody cut for one that has ended.
         if len(told) - _LENGTH_BYTES != int.from_bytes(told[:_LENGTH_BYTES], "big"):
             raise ConnectionError("its answer was cut short")
@@ -130,7 +131,7 @@ class KeyServer:
         certificate, self._context = _identity()
         self._listener = _listener(bind, port)
         self._address = Address(host, self._listener.getsockname()[1], certificate)
-        self._answers: dict[bytes, Callable[[str], bytes]] = {}
+        self._answers: dict[bytes, tuple[Callable[[str], bytes], threading.BoundedSemaphore]] = {}
         self.place = self.also(answer)
         self._room = threading.BoundedSemaphore(_AT_ONCE)
         self._askers: set[ssl.SSLSocket] = set()
@@ -140,7 +141,8 @@ class KeyServer:
     def also(self, answer: Callable[[str], bytes]) -> Place:
         """Gives other answers to those with another token; returns where."""
         token = secrets.token_bytes(TOKEN_BYTES)
-        self._answers[token] = answer
+        # So many may wait for one of the answers that the others have room.
+        self._answers[token] = answer, threading.BoundedSemaphore(_AT_ONCE // 2)
         return Place(self._address, token)
 
     def close(self) -> None:
@@ -183,8 +185,15 @@ class KeyServer:
                 given = _question(asker, time.monotonic() + _ASKED_SECONDS, self._longest)
                 token, asked = given[:TOKEN_BYTES], given[TOKEN_BYTES:]
                 # All are compared, so the time that it takes tells nothing.
-                for answer in [kept for known, kept in self._answers.items() if hmac.compare_digest(token, known)]:
-                    told = answer(asked.decode("utf-8", "replace"))
+                for answer, room in [
+                    kept for known, kept in self._answers.items() if hmac.compare_digest(token, known)
+                ]:
+                    if not room.acquire(timeout=_TURN_SECONDS):
+                        return
+                    try:
+                        told = answer(asked.decode("utf-8", "replace"))
+                    finally:
+                        room.release()
                     if not self._closed:
                         asker.settimeout(SECONDS)
                         asker.sendall(len(told).to_bytes(_LENGTH_BYTES, "big") + told)

@@ -43,7 +43,7 @@ class Office:
     """
 
     def __init__(self, order: JobOrder, keys: Callable[[str], bytes] | None, conf: Mapping[str, str]) -> None:
-        named, port = conf.get(HOST, ""), conf.get(PORT, "0")
+        named, port = conf.get(HOST, "").strip("[]"), conf.get(PORT, "0")
         host = named or _this_host()
         # Whoever names a host may mean a gateway's, or an address that containers do not see as their own.
         bind = _EVERYWHERE if named else host
@@ -51,6 +51,7 @@ class Office:
         self._lock = threading.Lock()
         self._lines = deque[str]()
         self._driver, self._host, self._heard, self._at = "", "", 0, 0.0
+        self._ended = float("inf")
         self.done = False
         """Whether the driver said that its work is done."""
         self._server = listening(self._answer, host, bind, port, LONGEST)
@@ -84,12 +85,16 @@ class Office:
     def lost(self) -> str:
         """What is known of a driver that began and was not heard of for too long; empty if it is not lost."""
         with self._lock:
-            if not self._driver or self.done or clock() - self._at < LOST_SECONDS:
+            if not self._driver or self._ended <= clock() or clock() - self._at < LOST_SECONDS:
                 return ""
             return (
                 f"its driver on {self._host} was not heard of for {LOST_SECONDS:.0f} seconds, so it ends itself or is "
                 "gone; its container's log says more"
             )
+
+    def ended_for(self) -> float:
+        """Seconds since the driver's last report; negative where that has not come."""
+        return clock() - self._ended
 
     def _answer(self, question: str) -> bytes:
         return self._reply(question).to_json().encode()
@@ -105,8 +110,11 @@ class Office:
                 self._lines.append(f"the driver runs on {report.host}")
             elif report.driver != self._driver:
                 return Reply(end=f"another driver, on {self._host}, has this work")
+            self._at = clock()
             # A report may have come to rest somewhere on its way, and be an older one.
-            self._at, self.done = clock(), self.done or report.done
+            self.done = self.done or report.done
+            if report.last:
+                self._ended = min(self._ended, self._at)
             # An answer may have been lost on its way, and the report come again.
             self._lines += report.lines[max(0, self._heard - report.first) :]
             self._heard = max(self._heard, report.first + len(report.lines))

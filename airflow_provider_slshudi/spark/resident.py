@@ -114,6 +114,7 @@ class Resident:
 
     def __init__(self) -> None:
         self._connection: socket.socket | None = None
+        self._killed = False
 
     def run(
         self,
@@ -146,11 +147,14 @@ class Resident:
             self._connection = connection
             try:
                 # The process ends itself at the deadline; if it cannot, this ends it a little later.
-                connection.settimeout(_left(deadline))
+                connection.settimeout(min(_left(deadline), _START_SECONDS))
                 try:
                     connection.sendall(GO + json.dumps(secrets).encode() + b"\n")
                     receive(answers)
                 except ConnectionError as error:
+                    if self._killed:
+                        heard(f"{REASON}the {verb.value} was ended before it began")
+                        return Outcome.UNKNOWN
                     # It begins nothing before it has answered, and may serve somebody else by now.
                     _log.info("the resident process did not wait (%s), so the job has one of its own", error)
                     return Outcome.NOT_BEGUN
@@ -166,7 +170,7 @@ class Resident:
 
     def kill(self) -> None:
         """Ends the running job, if there is one: its process ends itself once nobody listens."""
-        connection = self._connection
+        self._killed, connection = True, self._connection
         if connection is not None:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

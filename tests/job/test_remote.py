@@ -16,6 +16,7 @@ from airflow_provider_slshudi.job import remote
 from airflow_provider_slshudi.job.remote import Remote
 from airflow_provider_slshudi.notes.job import JobOrder
 from airflow_provider_slshudi.notes.remote import FILE, Reply, Report
+from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.spark import keyserver, office
 from airflow_provider_slshudi.spark.keyserver import KeyServer, Place
 from airflow_provider_slshudi.spark.office import HOST, Office
@@ -55,8 +56,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def end(status: int) -> None:
         found.append(status)
-        if len(found) == 2:
-            threading.Event().wait()  # as nothing comes after the end of a process
+        threading.Event().wait()  # as nothing comes after the end of a process
 
     monkeypatch.setattr("os._exit", end)
     return found
@@ -79,7 +79,7 @@ def test_a_driver_gets_its_order_and_where_its_tasks_ask_and_its_lines_arrive_on
     monkeypatch.setattr(sys, "stdout", sys.stdout)
     driver.start(None)
     lines = [f"line {number} \u65e5\U0001f600" * 100 for number in range(100)]
-    print("\n".join(lines))
+    print("\n".join(lines), end="")
     heard: list[str] = []
     until("the first line", lambda: gathered(task, heard) > 1)
     assert not task.done
@@ -138,11 +138,26 @@ def test_a_driver_whose_tasks_machine_does_not_answer_ends_itself_later(
         raise OSError("timed out")
 
     driver = Remote(file)
+    reached = clock()
     monkeypatch.setattr(Place, "ask", silent)
     driver.start(jvm(ended))
-    threading.Event().wait(0.5)
-    assert ended == []
     until("the end of the driver", lambda: len(ended) == 2)
+    assert clock() - reached >= 0.9
+
+
+def test_a_jvm_that_does_not_answer_keeps_no_driver(
+    task: Office, file: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", sys.stdout)
+    monkeypatch.setattr(remote, "GONE_SECONDS", 0.0)
+    monkeypatch.setattr(remote, "_HALT_SECONDS", 0.1)
+    runtime = SimpleNamespace(halt=lambda _: threading.Event().wait())
+    silent = SimpleNamespace(
+        java=SimpleNamespace(lang=SimpleNamespace(Runtime=SimpleNamespace(getRuntime=lambda: runtime)))
+    )
+    Remote(file).start(silent)
+    task.close()
+    until("the end of the driver's Python", lambda: len(ended) == 1)
 
 
 def test_hiccups_of_any_kind_end_no_driver(
@@ -186,6 +201,7 @@ def test_another_that_listens_at_its_port_is_not_the_task(
 ) -> None:
     monkeypatch.setattr(sys, "stdout", sys.stdout)
     monkeypatch.setattr(remote, "GONE_SECONDS", 0.5)
+    monkeypatch.setattr(remote, "LOST_SECONDS", 600.0)
     Remote(file).start(jvm(ended))
     port = Place.from_json(task_place(task)).address.port
     task.close()
@@ -209,10 +225,32 @@ def test_a_driver_that_falls_silent_is_lost_and_one_that_never_came_is_not(
     Remote(file)
     assert "was not heard of" in task.lost()
     monkeypatch.setattr(office, "LOST_SECONDS", 60.0)
-    assert task.lost() == ""
+    assert task.lost() == "" and task.ended_for() < 0
 
 
-@pytest.mark.parametrize("text", ["{}", "[]", "", "[" * 100_000, '{"driver": "d", "host": "h", "lines": 3}'])
+@pytest.mark.parametrize("done", [True, False])
+def test_a_driver_that_has_reported_for_the_last_time_is_not_lost_whatever_comes_late(
+    task: Office, file: Path, done: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(office, "LOST_SECONDS", 0.0)
+    place = Place.from_json(file.read_text())
+    place.ask(Report("me", "host", 0, ["said"], done=done, last=True).to_json())
+    place.ask(Report("me", "host", 0, []).to_json())
+    assert task.done is done and task.lost() == "" and task.ended_for() >= 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        "[]",
+        "",
+        "[" * 100_000,
+        '{"driver": "d", "host": "h", "lines": 3}',
+        '{"driver": "d", "host": "h", "lines": [1]}',
+        '{"driver": "d", "host": "h", "first": "a"}',
+    ],
+)
 def test_what_is_no_report_is_answered_and_changes_nothing(task: Office, file: Path, text: str) -> None:
     place = Place.from_json(file.read_text())
     assert b"did not understand" in place.ask(text)

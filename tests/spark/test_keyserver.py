@@ -55,6 +55,44 @@ def test_a_question_is_answered(server: KeyServer) -> None:
         server.place.ask("long" * 2000)
 
 
+def test_an_answer_that_is_cut_short_is_none(server: KeyServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = ssl.SSLSocket.sendall
+
+    def cut(self: ssl.SSLSocket, data: bytes, flags: int = 0) -> None:
+        whole(self, data[:-1] if SECRET in data else data, flags)
+
+    monkeypatch.setattr(ssl.SSLSocket, "sendall", cut)
+    with pytest.raises(OSError, match="its answer was cut short"):
+        server.place.ask()
+
+
+def test_those_who_wait_for_one_answer_leave_room_for_the_other(
+    server: KeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = threading.Event()
+
+    def never(_: str) -> bytes:
+        waits.wait()
+        return b"late"
+
+    other = server.also(never)
+    monkeypatch.setattr(keyserver, "_TRIES", 1)
+
+    def ask() -> None:
+        with suppress(OSError):
+            other.ask()
+
+    asking = [threading.Thread(target=ask) for _ in range(keyserver._AT_ONCE + 40)]
+    for thread in asking:
+        thread.start()
+    try:
+        assert until("an answer", lambda: server.place.ask()) == SECRET
+    finally:
+        waits.set()
+        for thread in asking:
+            thread.join()
+
+
 def test_nothing_that_passes_the_wire_is_the_secret_or_the_token(server: KeyServer) -> None:
     """Somebody who only listens, at the wire, has neither, not even with the certificate's file at hand."""
     seen = bytearray()

@@ -26,6 +26,7 @@ def main(case: str, file: Path) -> int:
     lines = {
         "well": ["4 rows in application_2_0002", f"{CPU}1.5"],
         "fails": ["slshudi: TableDenied: it is somebody else's"],
+        "fails and is told as well": ["slshudi: TableDenied: it is somebody else's"],
         "has a page": [f"{PAGE}http://node:4040"],
     }
     print(*lines.get(case, []), sep="\n", flush=True)
@@ -33,13 +34,13 @@ def main(case: str, file: Path) -> int:
         driver._over.set()
         driver._report()
         time.sleep(600)
-    driver.close(done=case in ("well", "odd bytes"))
+    driver.close(done=case in ("well", "odd bytes", "fails after it was done"))
     sys.stdout.flush()
     if case == "odd bytes":
-        os.write(1, b"diagnostics: \xb4\xed\n")
+        os.write(1, b"diagnostics: \xb4\xed\n" + f"{MANAGER}\n".encode() * 2000 + b"the last word\n")
     for _ in range(60):
         os.write(1, f"{MANAGER}\n".encode())
-    return int(case == "fails")
+    return int(case in ("fails", "fails after it was done"))
 
 
 if __name__ == "__main__":

@@ -70,14 +70,23 @@ def test_the_tasks_log_has_both_and_the_manager_is_asked_for_its_own_application
     assert str(hooks[0]._files).startswith("/etc/krb5.conf,")
 
 
-def test_a_drivers_reason_is_the_tasks_error_whatever_its_manager_says_later(run: Run) -> None:
+@pytest.mark.parametrize("case, code", [("fails", 1), ("fails and is told as well", None)])
+def test_a_drivers_reason_is_the_tasks_error_whatever_its_manager_says_later(
+    run: Run, case: str, code: int | None
+) -> None:
     with pytest.raises(JobDenied, match="TableDenied: it is somebody else's") as failed:
-        run("fails")
-    assert failed.value.returncode == 1 and failed.value.error == "TableDenied"
+        run(case)
+    assert failed.value.returncode == code and failed.value.error == "TableDenied"
 
 
-def test_bytes_of_another_encoding_end_as_they_should(run: Run) -> None:
+def test_a_driver_whose_work_is_done_needs_no_word_of_its_manager(run: Run) -> None:
+    run("fails after it was done")
+
+
+def test_what_comes_after_bytes_of_another_encoding_is_read(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     run("odd bytes")
+    told = capfd.readouterr()
+    assert "the last word" in told.out + told.err
 
 
 def test_where_no_driver_comes_the_error_says_where_it_should_have_asked(run: Run) -> None:
@@ -88,9 +97,18 @@ def test_where_no_driver_comes_the_error_says_where_it_should_have_asked(run: Ru
     assert "finished with failed status" in str(failed.value) and failed.value.error == ""
 
 
-def test_a_spark_submit_that_does_not_wait_for_its_driver_has_done_nothing(run: Run) -> None:
-    with pytest.raises(JobFailed, match="has not said here that its work is done"):
-        run("does not wait")
+@pytest.mark.parametrize(
+    "case, said",
+    [
+        ("does not wait", "no driver asked this task"),
+        ("ends without a word", "has not said here that its work is done"),
+    ],
+)
+def test_where_spark_submit_ends_well_only_the_driver_says_that_its_work_is_done(
+    run: Run, case: str, said: str
+) -> None:
+    with pytest.raises(JobFailed, match=said):
+        run(case)
 
 
 def test_a_driver_that_falls_silent_fails_the_task_whatever_its_manager_does(
