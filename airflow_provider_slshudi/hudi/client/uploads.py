@@ -23,8 +23,14 @@ from airflow_provider_slshudi.storage import Storage
 OLD = timedelta(days=1)
 """So long no file takes to write, whatever clocks say."""
 _GONE = "java.io.FileNotFoundException"
-_CANNOT = ("AccessDeniedException", "ClassNotFoundException", "No FileSystem for scheme")
-"""Of errors that say for good that this key, or this Hadoop, does not list or end uploads."""
+_CANNOT = (
+    "AccessDeniedException",
+    "ClassNotFoundException",
+    "MethodNotAllowed",
+    "No FileSystem for scheme",
+    "NotImplemented",
+)
+"""Of errors that say for good that this key, this store or this Hadoop does not list or end uploads."""
 _PASSES = ("ExpiredToken", "InvalidToken", "RequestTimeTooSkewed", "TokenRefreshRequired")
 """Of refusals that S3A names as those are, and that end once the key was renewed or the clock set right."""
 

@@ -183,6 +183,7 @@ class Told(Py4JJavaError):  # type: ignore[misc]
         (Told("java.nio.file.AccessDeniedException: the token is expired (Error Code: ExpiredToken)"), True),
         (Told("java.nio.file.AccessDeniedException: too large a difference (Error Code: RequestTimeTooSkewed)"), True),
         (Told("java.lang.ClassNotFoundException: org.apache.hadoop.fs.s3a.S3AFileSystem"), False),
+        (Told("org.apache.hadoop.fs.s3a.AWSServiceIOException: A header implies (Error Code: NotImplemented)"), False),
         (Told("java.net.SocketTimeoutException: Read timed out"), True),
         (Py4JNetworkError("Answer from Java side is empty"), True),
         (Py4JError("Method listUploads([class java.lang.String]) does not exist"), False),
