@@ -84,6 +84,8 @@ def hadoop(nodes: int = 2) -> Iterator[Hadoop]:
                 "yarn.nodemanager.delete.debug-delay-sec": "600",
                 "yarn.scheduler.minimum-allocation-mb": "256",
                 "yarn.nodemanager.disk-health-checker.enable": "false",
+                # By default it uses no disk that is more than nine tenths full.
+                "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "100",
             }.items():
                 conf.set(name, value)
             dfs = jvm.MiniDFSCluster.Builder(conf).numDataNodes(1).build()
