@@ -62,7 +62,6 @@ class SparkLauncher:
         self._conn_id = conn_id
         self._show = show or (lambda page: None)
         self._hook: _Hook | None = None
-        self._office: Office | None = None
         self._control = SubprocessLauncher(say=_log.info, resident=True)
 
     def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> float | None:
@@ -84,8 +83,6 @@ class SparkLauncher:
     def kill(self) -> None:
         """Ends the running driver, if there is one."""
         self._control.kill()
-        if self._office is not None:
-            self._office.close()
         if self._hook is not None:
             self._hook.on_kill()
 
@@ -93,7 +90,8 @@ class SparkLauncher:
         made = submission(verb, order, master)
         hook = _Hook(self._show, conn_id=self._conn_id, deploy_mode="client", **_of(made))
         with order.as_input() as given:
-            return self._run(hook, made, verb, {**os.environ, **made.environment, **secrets}, given)
+            self._run(hook, made, verb, {**os.environ, **made.environment, **secrets}, given)
+        return cpu_told(hook.last_lines())
 
     def _submit_afar(self, verb: Verb, order: JobOrder, master: str, secrets: Mapping[str, str]) -> float | None:
         """In cluster mode: this process gives the order and the secrets, and no variable of it goes with the job."""
@@ -108,7 +106,6 @@ class SparkLauncher:
             # Spark takes `--files` in the place of the setting.
             files = ",".join(filter(None, [made.conf.pop("spark.files", ""), str(file)]))
             hook = _Hook(self._show, office, conn_id=self._conn_id, deploy_mode="cluster", files=files, **_of(made))
-            self._office = office
             try:
                 self._run(hook, made, verb, {**os.environ, **made.environment}, subprocess.DEVNULL)
             except JobFailed as error:
@@ -116,8 +113,6 @@ class SparkLauncher:
                 if not office.done:
                     raise
                 _log.warning("the driver has said that its work is done, and spark-submit failed after it: %s", error)
-            finally:
-                self._office = None
             lines = hook.last_lines()
             if not office.done:
                 reasons = [line for line in lines if line.startswith(REASON)]
@@ -126,7 +121,7 @@ class SparkLauncher:
 
     def _run(
         self, hook: _Hook, made: Submission, verb: Verb, variables: dict[str, str], given: IO[bytes] | int
-    ) -> float | None:
+    ) -> None:
         self._hook = hook
         try:
             # Not `env_vars`, which become --conf on YARN and Kubernetes. Popen searches PATH in this environment.
@@ -149,7 +144,6 @@ class SparkLauncher:
             raise
         finally:
             self._hook = None
-        return cpu_told(hook.last_lines())
 
     def master(self) -> str:
         """The master as SparkSubmitHook reads it; settings depend on it, and are made before the hook runs.
@@ -209,7 +203,9 @@ class _Hook(SparkSubmitHook):
         return [*self._tail, *(line for line in self._kept.values() if line not in self._tail)]
 
     def on_kill(self) -> None:
-        """Ends spark-submit, and a driver in cluster mode by its manager's own means, where this machine has them."""
+        """Ends spark-submit; a driver in cluster mode ends itself, or by its manager's own means, if they are here."""
+        if self._office is not None:
+            self._office.close()
         ending = threading.Thread(target=self._end, daemon=True)
         ending.start()
         ending.join(_KILL_SECONDS)

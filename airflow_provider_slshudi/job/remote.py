@@ -16,6 +16,7 @@ from typing import IO, Any
 from uuid import uuid4
 
 from airflow_provider_slshudi.exceptions import JobFailed
+from airflow_provider_slshudi.job.printed import Printed
 from airflow_provider_slshudi.notes.job import JobOrder
 from airflow_provider_slshudi.notes.remote import BEAT_SECONDS, GONE_SECONDS, LONGEST, LOST_SECONDS, Reply, Report
 from airflow_provider_slshudi.processes import clock
@@ -130,15 +131,17 @@ def _halt(jvm: Any) -> None:
         jvm.java.lang.Runtime.getRuntime().halt(_STATUS)
 
 
-class _Heard:
+class _Heard(Printed):
     """Standard output whose lines are reported, too."""
 
     def __init__(self, before: IO[str], lines: deque[str]) -> None:
-        self._before, self._lines, self._begun = before, lines, ""
+        self._before, self._lines = before, lines
+
+    def take(self, line: str) -> None:
+        self._lines.append(line[:_LONGEST_LINE])
 
     def write(self, text: str) -> int:
-        *whole, self._begun = (self._begun + text).split("\n")
-        self._lines.extend(line[:_LONGEST_LINE] for line in whole)
+        super().write(text)
         return self._before.write(text)
 
     def flush(self) -> None:
@@ -148,6 +151,3 @@ class _Heard:
         """Reports what was begun, too."""
         if self._begun:
             self.write("\n")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._before, name)

@@ -25,6 +25,7 @@ from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.job.__main__ import control_context, is_own, last_words, show_cpu
 from airflow_provider_slshudi.job.access import served
 from airflow_provider_slshudi.job.lean import without_pandas
+from airflow_provider_slshudi.job.printed import Printed
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.spark.resident import (
@@ -149,22 +150,19 @@ class Server:
             verbs.CONTROL[verb](self._gateway, order)
 
 
-class _Lines(io.TextIOBase):
-    """Sends printed text to the client, line by line; not `whole` once it could not."""
+class _Lines(Printed):
+    """Sends printed lines to the client; not `whole` once it could not."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self._connection, self._begun, self.whole = connection, "", True
+        self._connection, self.whole = connection, True
 
-    def write(self, text: str) -> int:
-        *lines, self._begun = (self._begun + text).split("\n")
-        for line in lines:
-            try:
-                if self.whole:
-                    send(self._connection, {"line": line})
-            except OSError:
-                # The watcher deals with a client that is gone.
-                self.whole = False
-        return len(text)
+    def take(self, line: str) -> None:
+        try:
+            if self.whole:
+                send(self._connection, {"line": line})
+        except OSError:
+            # The watcher deals with a client that is gone.
+            self.whole = False
 
 
 def _watch(connection: socket.socket, deadline: float, over: threading.Event) -> None:

@@ -182,24 +182,26 @@ class KeyServer:
         try:
             with asker, suppress(OSError):
                 asker.do_handshake()
-                given = _question(asker, time.monotonic() + _ASKED_SECONDS, self._longest)
-                token, asked = given[:TOKEN_BYTES], given[TOKEN_BYTES:]
-                # All are compared, so the time that it takes tells nothing.
-                for answer, room in [
-                    kept for known, kept in self._answers.items() if hmac.compare_digest(token, known)
-                ]:
-                    if not room.acquire(timeout=_TURN_SECONDS):
-                        return
-                    try:
-                        told = answer(asked.decode("utf-8", "replace"))
-                    finally:
-                        room.release()
-                    if not self._closed:
-                        asker.settimeout(SECONDS)
-                        asker.sendall(len(told).to_bytes(_LENGTH_BYTES, "big") + told)
+                told = self._told(_question(asker, time.monotonic() + _ASKED_SECONDS, self._longest))
+                if told and not self._closed:
+                    asker.settimeout(SECONDS)
+                    asker.sendall(len(told).to_bytes(_LENGTH_BYTES, "big") + told)
         finally:
             self._askers.discard(asker)
             self._room.release()
+
+    def _told(self, given: bytes) -> bytes:
+        """The answer to a question after its token; empty where nobody has that token, or too many wait already."""
+        token, asked = given[:TOKEN_BYTES], given[TOKEN_BYTES:]
+        # All are compared, so the time that it takes tells nothing.
+        found = [kept for known, kept in self._answers.items() if hmac.compare_digest(token, known)]
+        for answer, room in found:
+            if room.acquire(timeout=_TURN_SECONDS):
+                try:
+                    return answer(asked.decode("utf-8", "replace"))
+                finally:
+                    room.release()
+        return b""
 
 
 def listening(answer: Callable[[str], bytes], host: str, bind: str, wanted: str, longest: int = _LONGEST) -> KeyServer:

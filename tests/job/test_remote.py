@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +30,8 @@ ORDER = JobOrder({"name": "ad_events"}, "t-1", 3, "20260101000000000")
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyserver, "_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(remote, "BEAT_SECONDS", 0.05)
+    # A driver puts another one in its place.
+    monkeypatch.setattr(sys, "stdout", sys.stdout)
 
 
 @pytest.fixture
@@ -62,11 +65,23 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def jvm(ended: list[int]) -> Any:
-    runtime = SimpleNamespace(halt=ended.append)
+def jvm(halt: Callable[[int], object]) -> Any:
+    runtime = SimpleNamespace(halt=halt)
     return SimpleNamespace(
         java=SimpleNamespace(lang=SimpleNamespace(Runtime=SimpleNamespace(getRuntime=lambda: runtime)))
     )
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, errors: Iterable[Exception]) -> None:
+    """The next questions fail with these errors."""
+    whole, left = Place.ask, iter(errors)
+
+    def ask(self: Place, question: str = "") -> bytes:
+        for error in left:
+            raise error
+        return whole(self, question)
+
+    monkeypatch.setattr(Place, "ask", ask)
 
 
 def test_a_driver_gets_its_order_and_where_its_tasks_ask_and_its_lines_arrive_once(
@@ -76,7 +91,6 @@ def test_a_driver_gets_its_order_and_where_its_tasks_ask_and_its_lines_arrive_on
     assert driver.order == ORDER
     assert driver.keys.ask("who?") == b"keys who?"
     assert not file.exists(), "no executor's Python needs it"
-    monkeypatch.setattr(sys, "stdout", sys.stdout)
     driver.start(None)
     lines = [f"line {number} \u65e5\U0001f600" * 100 for number in range(100)]
     print("\n".join(lines), end="")
@@ -118,9 +132,8 @@ def test_a_driver_that_comes_when_the_task_is_gone_does_nothing(task: Office, fi
 def test_a_driver_ends_itself_and_its_jvm_once_the_task_is_gone(
     task: Office, file: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stdout", sys.stdout)
     monkeypatch.setattr(remote, "GONE_SECONDS", 0.5)
-    Remote(file).start(jvm(ended))
+    Remote(file).start(jvm(ended.append))
     threading.Event().wait(0.7)
     assert ended == []
     task.close()
@@ -130,17 +143,13 @@ def test_a_driver_ends_itself_and_its_jvm_once_the_task_is_gone(
 def test_a_driver_whose_tasks_machine_does_not_answer_ends_itself_later(
     task: Office, file: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stdout", sys.stdout)
     monkeypatch.setattr(remote, "GONE_SECONDS", 0.0)
     monkeypatch.setattr(remote, "LOST_SECONDS", 1.0)
 
-    def silent(self: Place, question: str = "") -> bytes:
-        raise OSError("timed out")
-
     driver = Remote(file)
     reached = clock()
-    monkeypatch.setattr(Place, "ask", silent)
-    driver.start(jvm(ended))
+    failing(monkeypatch, repeat(OSError("timed out")))
+    driver.start(jvm(ended.append))
     until("the end of the driver", lambda: len(ended) == 2)
     assert clock() - reached >= 0.9
 
@@ -148,14 +157,9 @@ def test_a_driver_whose_tasks_machine_does_not_answer_ends_itself_later(
 def test_a_jvm_that_does_not_answer_keeps_no_driver(
     task: Office, file: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stdout", sys.stdout)
     monkeypatch.setattr(remote, "GONE_SECONDS", 0.0)
     monkeypatch.setattr(remote, "_HALT_SECONDS", 0.1)
-    runtime = SimpleNamespace(halt=lambda _: threading.Event().wait())
-    silent = SimpleNamespace(
-        java=SimpleNamespace(lang=SimpleNamespace(Runtime=SimpleNamespace(getRuntime=lambda: runtime)))
-    )
-    Remote(file).start(silent)
+    Remote(file).start(jvm(lambda _: threading.Event().wait()))
     task.close()
     until("the end of the driver's Python", lambda: len(ended) == 1)
 
@@ -163,17 +167,9 @@ def test_a_jvm_that_does_not_answer_keeps_no_driver(
 def test_hiccups_of_any_kind_end_no_driver(
     task: Office, file: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stdout", sys.stdout)
-    whole, faults = Place.ask, [ConnectionError("cut"), ValueError("no JSON"), RuntimeError("anything")]
-
-    def ask(self: Place, question: str = "") -> bytes:
-        if faults:
-            raise faults.pop()
-        return whole(self, question)
-
     driver = Remote(file)
-    monkeypatch.setattr(Place, "ask", ask)
-    driver.start(jvm(ended))
+    failing(monkeypatch, [RuntimeError("anything"), ValueError("no JSON"), ConnectionError("cut")])
+    driver.start(jvm(ended.append))
     print("said after all")
     until("the line", lambda: "said after all" in task.heard())
     driver.close(done=True)
@@ -183,15 +179,8 @@ def test_hiccups_of_any_kind_end_no_driver(
 def test_the_last_report_has_the_patience_of_the_others(
     task: Office, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, faults = Place.ask, [OSError("no route")] * 5
-
-    def ask(self: Place, question: str = "") -> bytes:
-        if faults:
-            raise faults.pop()
-        return whole(self, question)
-
     driver = Remote(file)
-    monkeypatch.setattr(Place, "ask", ask)
+    failing(monkeypatch, [OSError("no route")] * 5)
     driver.close(done=True)
     assert task.done
 
@@ -199,10 +188,9 @@ def test_the_last_report_has_the_patience_of_the_others(
 def test_another_that_listens_at_its_port_is_not_the_task(
     task: Office, file: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stdout", sys.stdout)
     monkeypatch.setattr(remote, "GONE_SECONDS", 0.5)
     monkeypatch.setattr(remote, "LOST_SECONDS", 600.0)
-    Remote(file).start(jvm(ended))
+    Remote(file).start(jvm(ended.append))
     port = Place.from_json(task_place(task)).address.port
     task.close()
     other = KeyServer(lambda _: b"{}", "127.0.0.1", "127.0.0.1", port)

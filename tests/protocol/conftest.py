@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,6 +21,7 @@ from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.spark import executors
 from airflow_provider_slshudi.spark.launch import Launcher
 from tests.ledgers import engine_in, ledger_in
 from tests.local.sdk import by_ip
@@ -34,6 +37,24 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSls]:
     with LocalSls(tmp_path_factory.mktemp("sls")) as running:
         by_ip(running.connection()).create_project(PROJECT, "tests")
         yield running
+
+
+@pytest.fixture(scope="session")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A Python of this version in which nothing is installed."""
+    place = tmp_path_factory.mktemp("bare")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
+    return str(place / "bin" / "python")
+
+
+@pytest.fixture(scope="session")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What `slshudi pack` makes, at less cost."""
+    target = tmp_path_factory.mktemp("pack") / "slshudi.tar.gz"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(executors, "_COMPRESSION", 1)
+        executors.pack(target)
+    return str(target)
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +11,6 @@ import pytest
 from airflow_provider_slshudi.exceptions import ExecutorUnfit, JobFailed
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol.verify import verify
-from airflow_provider_slshudi.spark import executors
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from tests.scenarios import Scenario
 from tests.services import SparkCluster, spark_cluster
@@ -23,23 +20,6 @@ pytestmark = pytest.mark.long
 BARE = "spark.pyspark.python"
 ONE = {"spark.cores.max": "1"}
 """One executor: each unpacks the archive, which takes ten seconds."""
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A Python of this version in which nothing is installed."""
-    place = tmp_path_factory.mktemp("bare")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
-    return str(place / "bin" / "python")
-
-
-@pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> str:
-    target = tmp_path_factory.mktemp("pack") / "slshudi.tar.gz"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(executors, "_COMPRESSION", 1)
-        executors.pack(target)
-    return str(target)
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
@@ -26,14 +24,11 @@ pytestmark = pytest.mark.long
 
 
 def test_a_batch_by_a_driver_and_executors_in_pods(
-    scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, archive: str, python: str
 ) -> None:
     # Airflow's hook wants the client's package, with which it kills pods.
     monkeypatch.setattr(spark_submit, "kube_client", Mock(), raising=False)
-    monkeypatch.setattr(executors, "_COMPRESSION", 1)
-    archive, uploads = tmp_path / "slshudi.tar.gz", tmp_path / "uploads"
-    executors.pack(archive)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    uploads = tmp_path / "uploads"
     with kubernetes() as cluster:
         host, _, port = cluster.address.rpartition(":")
         given = connection("spark", host=f"k8s://{host}", port=int(port), extra={"deploy-mode": "cluster"})
@@ -41,16 +36,14 @@ def test_a_batch_by_a_driver_and_executors_in_pods(
         conf = {
             "spark.kubernetes.container.image": "any",
             "spark.kubernetes.file.upload.path": f"file://{uploads}",
-            "spark.pyspark.python": str(tmp_path / "bare" / "bin" / "python"),
+            "spark.pyspark.python": python,
             "spark.executor.instances": "2",
             "spark.executor.extraJavaOptions": BRIEF,
             "spark.driver.extraJavaOptions": BRIEF,
             "spark.executor.memory": "512m",
             "spark.driver.memory": "512m",
         }
-        made = scenario(
-            shards=4, launcher=SparkLauncher("spark_default"), spark={"archive": str(archive), "conf": conf}
-        )
+        made = scenario(shards=4, launcher=SparkLauncher("spark_default"), spark={"archive": archive, "conf": conf})
         made.put(400)
         try:
             batch = made.batch("run-1")

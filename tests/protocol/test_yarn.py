@@ -19,7 +19,7 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.points import FOLDER, Point
 from airflow_provider_slshudi.protocol.verify import verify
-from airflow_provider_slshudi.spark import executors, packages
+from airflow_provider_slshudi.spark import packages
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from tests.crash.held import Holds
 from tests.hadoop import Hadoop, hadoop
@@ -47,15 +47,11 @@ def cluster() -> Iterator[Hadoop]:
 
 
 @pytest.fixture
-def yarn(cluster: Hadoop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+def yarn(cluster: Hadoop, monkeypatch: pytest.MonkeyPatch, archive: str, python: str) -> dict[str, Any]:
     """The part `spark` of a pipeline's file whose containers have a Python with nothing else."""
     monkeypatch.setenv("HADOOP_CONF_DIR", str(cluster.settings))
-    monkeypatch.setattr(executors, "_COMPRESSION", 1)
-    archive = tmp_path / "slshudi.tar.gz"
-    executors.pack(archive)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
     conf = {
-        "spark.pyspark.python": str(tmp_path / "bare" / "bin" / "python"),
+        "spark.pyspark.python": python,
         # Nothing is sent that lies on this machine already.
         "spark.yarn.jars": f"local:{packages.spark_home()}/jars/*",
         "spark.executor.instances": "2",
@@ -64,7 +60,7 @@ def yarn(cluster: Hadoop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> di
         "spark.executor.memory": "512m",
         "spark.yarn.am.memory": "512m",
     }
-    return {"archive": str(archive), "conf": conf}
+    return {"archive": archive, "conf": conf}
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def end_of(gateway: Gateway, storage: Storage, instant: str, written: Collection
         writer = store.getWriteOperationHelper()
         for asked in (prefix, *(f"{prefix}{path}" for path in left)):
             for upload in _uploads(store, asked):
-                if instant_of(_key(upload)) == instant:
+                if instant_of(str(upload.getKey())) == instant:
                     ended += _ended(writer, upload)
     except Py4JError as error:
         why = f"{storage.uri}: uploads of instant {instant} could not be ended: {_reason(error)}"
@@ -91,7 +91,7 @@ def end_old(gateway: Gateway, storage: Storage, older: timedelta = OLD) -> int:
                 try:
                     ended += _ended(writer, upload)
                 except Py4JError as error:
-                    key, why = _key(upload), _reason(error)
+                    key, why = str(upload.getKey()), _reason(error)
                     print(f"{key}: an upload that nobody goes on with could not be ended, and stays: {why}")
     except Py4JError as error:
         print(f"{storage.uri}: uploads that nobody goes on with could not be looked for, and stay: {_reason(error)}")
@@ -108,10 +108,6 @@ def _uploads(store: Any, prefix: str) -> Iterator[Any]:
     found = store.listUploads(prefix)
     while found.hasNext():
         yield found.next()
-
-
-def _key(upload: Any) -> str:
-    return str(upload.getKey())
 
 
 def _passes(error: Py4JError) -> bool:
