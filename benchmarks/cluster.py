@@ -25,8 +25,9 @@ from exactness import Bench, spread
 from replay import Replay, replay
 
 from airflow_provider_slshudi.storage import Storage
+from tests.databases import postgres
 from tests.machine import variables
-from tests.services import postgres, s3_store, spark_cluster
+from tests.services import s3_store, spark_cluster
 
 BAR = 0.8
 BUCKET = "lake"

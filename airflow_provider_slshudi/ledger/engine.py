@@ -64,6 +64,8 @@ _MYSQL_SESSION = (
 # MySQL's driver has one type for servers that are gone and for statements that no server would take: what is there
 # already, is not there, may not be done. https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
 _MYSQL_REFUSES = {1050, 1054, 1060, 1061, 1064, 1091, 1142, 1143, 1227, 1364}
+# Numbers in MySQL, words in newer MariaDB.
+_OFF = {"0", "OFF"}
 VERSION = "0010"
 """Of the tables that this package reads and writes: what a process began with, whatever is installed meanwhile."""
 _DRIVERS = {
@@ -116,6 +118,12 @@ def open_engine(url: str, writes: bool = True) -> Engine:
             f"the ledger {shown(target)} needs the Python module {error.name!r}: install that driver; it comes with "
             "`pip install 'airflow-provider-slshudi[postgres]'`, or `[mysql]`"
         ) from error
+    _listen(engine, writes)
+    return engine
+
+
+def _listen(engine: Engine, writes: bool) -> None:
+    backend = engine.dialect.name
     if backend == "sqlite":
         event.listen(engine, "connect", _set_up_sqlite)
         event.listen(engine, "checkout", _require_file)
@@ -123,9 +131,11 @@ def open_engine(url: str, writes: bool = True) -> Engine:
     elif backend == "postgresql":
         event.listen(engine, "connect", _set_up_postgresql)
         event.listen(engine, "handle_error", _leave_replica)
-        if not writes and _TARGET not in target.query and _has_several_hosts(target):
+        if not writes and _TARGET not in engine.url.query and _has_several_hosts(engine.url):
             event.listen(engine, "do_connect", _find_writer)
-    return engine
+    elif backend == "mysql" and writes:
+        event.listen(engine, "connect", _refuse_mysql_replica)
+        event.listen(engine, "checkout", _leave_mysql_replica)
 
 
 def _parse(url: str) -> URL:
@@ -233,6 +243,25 @@ def _leave_replica(context: ExceptionContext) -> None:
     """A server that takes no changes any more is another's replica: the next connection finds the one that does."""
     if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
         context.is_disconnect = True
+
+
+def _refuse_mysql_replica(connection: Any, _: object) -> None:
+    """MySQL's driver does not ask whether a server is a replica that nobody has promoted yet."""
+    if _takes_no_changes(connection):
+        connection.close()
+        raise connection.OperationalError("it is read-only: a replica, which knows less than the server that writes")
+
+
+def _leave_mysql_replica(connection: Any, *_: object) -> None:
+    """A server that becomes another's replica keeps its connections: the next one finds the one that writes."""
+    if _takes_no_changes(connection):
+        raise DisconnectionError("the ledger's server became a replica")
+
+
+def _takes_no_changes(connection: Any) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@GLOBAL.read_only, @@GLOBAL.innodb_read_only")
+        return not _OFF.issuperset(map(str, cursor.fetchone()))
 
 
 def _in_time(connection: Any, exchange: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:

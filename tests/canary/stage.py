@@ -23,10 +23,11 @@ from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.spark import executors
 from tests.airflows import SupervisedAirflow
+from tests.databases import postgres_server
 from tests.local.sdk import by_ip
 from tests.machine import event, variables
 from tests.pipelines import ad_events, customers
-from tests.services import SparkCluster, postgres_server, s3_store, spark_cluster
+from tests.services import SparkCluster, s3_store, spark_cluster
 
 PROJECT, BUCKET = "canary", "canary"
 RUN_SECONDS = 600.0

@@ -9,11 +9,20 @@ import pytest
 
 from airflow_provider_slshudi.doctor.finding import Check, Finding, run
 from airflow_provider_slshudi.local import LocalSls
-from tests.ledger.conftest import engine, mariadb_engine, postgres_engine, postgres_url, sqlite_template, url
+from tests.ledger.conftest import engine, mariadb, mariadb_engine, postgres_engine, postgres_url, sqlite_template, url
 from tests.local.sdk import by_ip, make_logstore
 from tests.sls.conftest import local_sls
 
-__all__ = ["engine", "local_sls", "mariadb_engine", "postgres_engine", "postgres_url", "sqlite_template", "url"]
+__all__ = [
+    "engine",
+    "local_sls",
+    "mariadb",
+    "mariadb_engine",
+    "postgres_engine",
+    "postgres_url",
+    "sqlite_template",
+    "url",
+]
 
 Looked = Callable[[list[Check]], dict[str, Finding]]
 

@@ -24,10 +24,10 @@ from tests.crash.cases import SERVICES, Step, all_cases
 from tests.crash.counts import faults
 from tests.crash.held import NotAsPlanned
 from tests.crash.world import Line, World
+from tests.databases import postgres_server
 from tests.hosts.machine import Machine, machine
 from tests.local.sdk import by_ip
 from tests.scenarios import PROJECT
-from tests.services import postgres_server
 from tests.waiting import until
 from tests.worlds.draw import BATCH
 from tests.worlds.host import Steps, Told

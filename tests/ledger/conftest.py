@@ -12,7 +12,7 @@ from sqlalchemy import Engine, text
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.models import metadata
-from tests.services import has_mariadb, mariadb, postgres
+from tests.databases import MariadbServer, mariadb_server, postgres
 
 PIPELINE = "clicks"
 
@@ -41,14 +41,17 @@ def postgres_engine(postgres_url: str) -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="session")
-def mariadb_engine() -> Iterator[Engine]:
-    if not has_mariadb():
-        pytest.skip("needs Debian's MariaDB")
-    with mariadb() as url:
-        engine = open_engine(url)
-        migrate(engine)
-        yield engine
-        engine.dispose()
+def mariadb() -> Iterator[MariadbServer]:
+    with mariadb_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_engine(mariadb: MariadbServer) -> Iterator[Engine]:
+    engine = open_engine(mariadb.url)
+    migrate(engine)
+    yield engine
+    engine.dispose()
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "mysql"])

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy import Connection, Engine, event, make_url, text
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
@@ -31,6 +31,7 @@ from airflow_provider_slshudi.ledger.engine import (
 )
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.models import metadata
+from tests.databases import MariadbServer
 from tests.users import NOBODY, open_folder, run_as
 
 PASSWORD = "s3cret-word"
@@ -250,19 +251,13 @@ def test_a_ledger_of_a_newer_version_is_left_alone(tmp_path: Path, sqlite_templa
 
 
 @pytest.fixture
-def fresh_mariadb(mariadb_engine: Engine) -> Iterator[Engine]:
+def fresh_mariadb(mariadb: MariadbServer) -> Iterator[Engine]:
     """An empty database on a server that is not strict."""
-    with mariadb_engine.execution_options(isolation_level="AUTOCOMMIT").connect() as admin:
-        strict = admin.execute(text("SELECT @@GLOBAL.sql_mode")).scalar_one()
-        for statement in ("DROP DATABASE IF EXISTS slshudi_fresh", "CREATE DATABASE slshudi_fresh"):
-            admin.execute(text(statement))
-        admin.execute(text("SET GLOBAL sql_mode = ''"))
-    engine = open_engine(mariadb_engine.url.set(database="slshudi_fresh").render_as_string(hide_password=False))
+    mariadb.execute("DROP DATABASE IF EXISTS ledger_fresh", "CREATE DATABASE ledger_fresh", "SET GLOBAL sql_mode = ''")
+    engine = open_engine(make_url(mariadb.url).set(database="ledger_fresh").render_as_string(hide_password=False))
     yield engine
     engine.dispose()
-    # Another connection: the server ends one that is idle for as long as a test may take.
-    with mariadb_engine.connect() as admin:
-        admin.execute(text("SET GLOBAL sql_mode = :strict"), {"strict": strict})
+    mariadb.execute("SET GLOBAL sql_mode = DEFAULT")
 
 
 class _Killed(BaseException):
@@ -283,8 +278,8 @@ def test_a_migration_on_mysql_that_is_killed_at_any_statement_is_ended_by_the_ne
 
     def empty() -> None:
         with fresh_mariadb.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
-            connection.execute(text("DROP DATABASE slshudi_fresh"))
-            connection.execute(text("CREATE DATABASE slshudi_fresh"))
+            connection.execute(text("DROP DATABASE ledger_fresh"))
+            connection.execute(text("CREATE DATABASE ledger_fresh"))
         fresh_mariadb.dispose()
 
     event.listen(fresh_mariadb, "before_cursor_execute", kill)
@@ -341,9 +336,9 @@ def test_several_processes_migrate_an_empty_database_at_once(
         server = "postgres_engine" if backend == "postgresql" else "mariadb_engine"
         admin = request.getfixturevalue(server).execution_options(isolation_level="AUTOCOMMIT")
         with admin.connect() as connection:
-            connection.execute(text("DROP DATABASE IF EXISTS slshudi_test_fresh"))
-            connection.execute(text("CREATE DATABASE slshudi_test_fresh"))
-        url = admin.url.set(database="slshudi_test_fresh").render_as_string(hide_password=False)
+            connection.execute(text("DROP DATABASE IF EXISTS ledger_test_fresh"))
+            connection.execute(text("CREATE DATABASE ledger_test_fresh"))
+        url = admin.url.set(database="ledger_test_fresh").render_as_string(hide_password=False)
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload([Ledger.__module__])
     start, results = processes.Barrier(3), processes.Queue()

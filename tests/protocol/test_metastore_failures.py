@@ -35,9 +35,9 @@ from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.protocol.work import Work
+from tests.databases import PostgresServer, postgres_server
 from tests.protocol.checks import NAME, assert_exact, phase
 from tests.scenarios import Scenario
-from tests.services import PostgresServer, postgres_server
 from tests.wire import Fault, Wire, wire_to
 
 Make = Callable[..., Scenario]

@@ -15,8 +15,9 @@ from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
+from tests.databases import postgres
 from tests.scenarios import DyingLauncher, Scenario
-from tests.services import postgres, s3_store, spark_cluster
+from tests.services import s3_store, spark_cluster
 
 
 @pytest.mark.capability("PostgreSQL, a cluster and S3")

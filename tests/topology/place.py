@@ -14,9 +14,10 @@ from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.protocol.work import LEASE_SECONDS
 from tests.chaos.place import HABITS, QUICK, Habits, Line, Place, Served, change, log_service, write_line
+from tests.databases import postgres_server
 from tests.machine import connection, environment, variables
 from tests.pipelines import customers
-from tests.services import BRIEF, postgres_server, redis_server, s3_server, spark_cluster
+from tests.services import BRIEF, redis_server, s3_server, spark_cluster
 from tests.topology.airflow import CeleryAirflow
 
 BUCKET = "lake"

@@ -9,8 +9,8 @@ from airflow_provider_slshudi.views.advice import advice
 from tests.browser.errors.play import Scenarios
 from tests.browser.errors.stage import Stage
 from tests.browser.errors.world import World
+from tests.databases import PostgresServer
 from tests.ledgers import ledger_in
-from tests.services import PostgresServer
 from tests.waiting import until
 from tests.worlds.host import clock_library
 

@@ -19,9 +19,9 @@ from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.local import LocalSls
 from tests.airflows import SupervisedAirflow
+from tests.databases import PostgresServer, postgres_server
 from tests.local.sdk import by_ip
 from tests.machine import connection
-from tests.services import PostgresServer, postgres_server
 from tests.sessions import java_options, start_spark
 from tests.users import ordinary
 
