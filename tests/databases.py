@@ -10,7 +10,7 @@ import stat
 import subprocess
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,14 +31,20 @@ class DatabaseServer(ABC):
 
     Args:
         directory: where its data are to be.
+        primary: whose replica it is, until it is promoted.
     """
 
     url: str
     """Of an empty database."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, primary: Self | None = None) -> None:
         self._directory, self._owner = directory, _unprivileged(directory)
         self._data, self._log, self.port = str(directory / "data"), directory / "log", free_port()
+        self._make(primary)
+
+    @abstractmethod
+    def _make(self, primary: Self | None) -> None:
+        """Makes its data and starts it."""
 
     @abstractmethod
     def start(self) -> None:
@@ -91,16 +97,10 @@ class DatabaseServer(ABC):
 
 
 class PostgresServer(DatabaseServer):
-    """A PostgreSQL, of a wheel.
+    """A PostgreSQL, of a wheel."""
 
-    Args:
-        directory: where its data are to be.
-        primary: whose replica it is, until it is promoted.
-    """
-
-    def __init__(self, directory: Path, primary: PostgresServer | None = None) -> None:
-        super().__init__(directory)
-        self._programs = _programs(directory)
+    def _make(self, primary: Self | None) -> None:
+        self._programs = _programs(self._directory)
         if primary is None:
             self._ask("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
         else:
@@ -129,22 +129,16 @@ class PostgresServer(DatabaseServer):
 
 
 class MariadbServer(DatabaseServer):
-    """A MariaDB (Debian's package), which stands for MySQL.
+    """A MariaDB (Debian's package), which stands for MySQL."""
 
-    Args:
-        directory: where its data are to be.
-        primary: whose replica it is, until it is promoted.
-    """
-
-    def __init__(self, directory: Path, primary: MariadbServer | None = None) -> None:
-        super().__init__(directory)
+    def _make(self, primary: Self | None) -> None:
         # The folder for temporary files may be one that its user cannot write.
-        self._owner["env"] = {**os.environ, "TMPDIR": str(directory)}
+        self._owner["env"] = {**os.environ, "TMPDIR": str(self._directory)}
         self._options = ["--no-defaults", f"--datadir={self._data}"]
         # Who asks for a password-less root gets one who may come by TCP.
         root = ["--skip-test-db", "--auth-root-authentication-method=normal"]
         self._run("mariadb-install-db", *self._options, *root)
-        self._options += [f"--port={self.port}", f"--socket={directory}/socket", "--bind-address=127.0.0.1"]
+        self._options += [f"--port={self.port}", f"--socket={self._directory}/socket", "--bind-address=127.0.0.1"]
         self._options += ["--skip-name-resolve", "--innodb-flush-log-at-trx-commit=2"]
         self._options += ["--log-bin=changes", f"--server-id={self.port}"]
         self.url = self.at(self.port)
@@ -155,7 +149,8 @@ class MariadbServer(DatabaseServer):
             self.execute(
                 "CREATE DATABASE ledger",
                 "CREATE USER ledger@127.0.0.1",
-                "GRANT ALL ON `ledger%`.* TO ledger@127.0.0.1",
+                # Of all databases, but nothing that an administrator may do.
+                "GRANT ALL ON `%`.* TO ledger@127.0.0.1",
             )
         else:
             self._options.append("--read-only")
@@ -215,7 +210,7 @@ def postgres() -> Iterator[str]:
 @contextmanager
 def postgres_server(primary: PostgresServer | None = None) -> Iterator[PostgresServer]:
     """A server of our own with an empty database, or a replica of another one."""
-    with _kept("postgres", lambda directory: PostgresServer(directory, primary)) as server:
+    with _kept(PostgresServer, primary) as server:
         yield server
 
 
@@ -224,15 +219,15 @@ def mariadb_server(primary: MariadbServer | None = None) -> Iterator[MariadbServ
     """The same; skips the test where the package is not installed."""
     if not Path(_mariadbd()).is_file():
         pytest.skip("needs Debian's MariaDB")
-    with _kept("mariadb", lambda directory: MariadbServer(directory, primary)) as server:
+    with _kept(MariadbServer, primary) as server:
         yield server
 
 
 @contextmanager
-def _kept(name: str, make: Callable[[Path], Server]) -> Iterator[Server]:
-    directory = Path(tempfile.mkdtemp(prefix=f"slshudi-{name}-"))
+def _kept(kind: type[Server], primary: Server | None) -> Iterator[Server]:
+    directory = Path(tempfile.mkdtemp(prefix="slshudi-database-"))
     try:
-        server = make(directory)
+        server = kind(directory, primary)
         try:
             yield server
         finally:

@@ -164,7 +164,7 @@ class World:
     """A log service, a Spark session for what is healthy, and a template of a pipeline to copy.
 
     A tenth of the logs does not fit: unless rows have keys, every case is one of two tables. Tables lie in `folder`, or
-    below `lake` in an object store; ledgers in files, or in databases of the PostgreSQL server of the URL `database`.
+    below `lake` in an object store; ledgers in files, or in databases of the server of the URL `database`.
     Held steps let a `resident` process do their jobs, where one can.
     """
 
@@ -203,8 +203,7 @@ class World:
         for table in tables(self._template.work):
             _copy(table, table.uri.replace(f"/{_TEMPLATE}/", f"/{name}/"))
         if self._database:
-            # As it comes, a replica's sequences fall behind the copied rows.
-            self._create(name, f' TEMPLATE "{_TEMPLATE}" STRATEGY FILE_COPY')
+            self._create(name, like=_TEMPLATE)
         else:
             shutil.copy(self._template.folder / "ledger.db", folder / "ledger.db")
         with self._line(name) as line:
@@ -226,9 +225,19 @@ class World:
 
     def _create(self, name: str, like: str = "") -> None:
         server = create_engine(self._database, isolation_level="AUTOCOMMIT")
+        copies, quoted = server.dialect.name == "postgresql", server.dialect.identifier_preparer.quote_identifier
+        # As it comes, a replica's sequences fall behind the copied rows.
+        template = f" TEMPLATE {quoted(like)} STRATEGY FILE_COPY" if like and copies else ""
         with server.connect() as connection:
-            connection.execute(text(f'CREATE DATABASE "{name}"{like}'))
+            connection.execute(text(f"CREATE DATABASE {quoted(name)}{template}"))
         server.dispose()
+        if like and not copies:
+            engine = open_engine(self._url(name))
+            migrate(engine)
+            with engine.begin() as connection:
+                for table in map(quoted, (table.name for table in models.metadata.sorted_tables)):
+                    connection.execute(text(f"INSERT INTO {table} SELECT * FROM {quoted(like)}.{table}"))  # noqa: S608
+            engine.dispose()
 
     @contextmanager
     def _line(self, name: str) -> Iterator[Line]:

@@ -253,8 +253,9 @@ def test_a_ledger_of_a_newer_version_is_left_alone(tmp_path: Path, sqlite_templa
 @pytest.fixture
 def fresh_mariadb(mariadb: MariadbServer) -> Iterator[Engine]:
     """An empty database on a server that is not strict."""
-    mariadb.execute("DROP DATABASE IF EXISTS ledger_fresh", "CREATE DATABASE ledger_fresh", "SET GLOBAL sql_mode = ''")
-    engine = open_engine(make_url(mariadb.url).set(database="ledger_fresh").render_as_string(hide_password=False))
+    made = [f"{verb} slshudi_fresh" for verb in ("DROP DATABASE IF EXISTS", "CREATE DATABASE")]
+    mariadb.execute(*made, "SET GLOBAL sql_mode = ''")
+    engine = open_engine(make_url(mariadb.url).set(database="slshudi_fresh").render_as_string(hide_password=False))
     yield engine
     engine.dispose()
     mariadb.execute("SET GLOBAL sql_mode = DEFAULT")
@@ -278,8 +279,8 @@ def test_a_migration_on_mysql_that_is_killed_at_any_statement_is_ended_by_the_ne
 
     def empty() -> None:
         with fresh_mariadb.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
-            connection.execute(text("DROP DATABASE ledger_fresh"))
-            connection.execute(text("CREATE DATABASE ledger_fresh"))
+            connection.execute(text("DROP DATABASE slshudi_fresh"))
+            connection.execute(text("CREATE DATABASE slshudi_fresh"))
         fresh_mariadb.dispose()
 
     event.listen(fresh_mariadb, "before_cursor_execute", kill)
@@ -336,9 +337,9 @@ def test_several_processes_migrate_an_empty_database_at_once(
         server = "postgres_engine" if backend == "postgresql" else "mariadb_engine"
         admin = request.getfixturevalue(server).execution_options(isolation_level="AUTOCOMMIT")
         with admin.connect() as connection:
-            connection.execute(text("DROP DATABASE IF EXISTS ledger_test_fresh"))
-            connection.execute(text("CREATE DATABASE ledger_test_fresh"))
-        url = admin.url.set(database="ledger_test_fresh").render_as_string(hide_password=False)
+            connection.execute(text("DROP DATABASE IF EXISTS slshudi_test_fresh"))
+            connection.execute(text("CREATE DATABASE slshudi_test_fresh"))
+        url = admin.url.set(database="slshudi_test_fresh").render_as_string(hide_password=False)
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload([Ledger.__module__])
     start, results = processes.Barrier(3), processes.Queue()

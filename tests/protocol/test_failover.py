@@ -7,7 +7,9 @@ leads to the other one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,32 +17,35 @@ from airflow_provider_slshudi.exceptions import LedgerError, LedgerLost, LedgerU
 from airflow_provider_slshudi.ledger.engine import open_engine, transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol import steps
-from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.rebuild import rebuild
-from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
+from tests.crash.cases import Step
+from tests.crash.world import Line, World
 from tests.databases import DatabaseServer, MariadbServer, PostgresServer, mariadb_server, postgres_server
 from tests.scenarios import Scenario
 from tests.waiting import until
-from tests.wire import wire_to
+from tests.wire import Wire, wire_to
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_slshudi.local.process import LocalSls
 
 pytestmark = pytest.mark.long
 
 
 class Ledgers:
-    """A ledger's two servers, of which the second takes over.
+    """A pipeline's ledger on two servers, of which the second takes over.
 
     Args:
-        url: of the ledger, whichever server has it.
-        primary: the first one.
+        line: the pipeline.
+        primary: the first server.
         replica: the second one.
-        lead: leads new connections to a server's port.
+        way: leads to the one that has the ledger, where clients know one address alone.
     """
 
-    def __init__(
-        self, url: str, primary: DatabaseServer, replica: DatabaseServer, lead: Callable[[int], object]
-    ) -> None:
-        self.url, self._primary, self._replica, self._lead = url, primary, replica, lead
+    def __init__(self, line: Line, primary: DatabaseServer, replica: DatabaseServer, way: Wire | None) -> None:
+        self.line, self._primary, self._replica, self._way = line, primary, replica, way
 
     def cut_off(self) -> None:
         """What is committed from now on does not reach the replica."""
@@ -52,54 +57,45 @@ class Ledgers:
         self._primary.kill()
         self._replica.start()
         self._replica.promote()
-        self._lead(self._replica.port)
+        if self._way is not None:
+            self._way.leads_to = self._replica.port
 
 
-class Story:
-    """A pipeline with one batch committed and logs waiting, whose ledger is about to fail over."""
-
-    def __init__(self, made: Scenario, ledgers: Ledgers) -> None:
-        self.made, self.ledgers, self._put = made, ledgers, 0
-        self._put_more()
-        made.batch("run-0")
-        self._put_more()
-
-    def settle(self, run_id: str) -> list[Decision | None]:
-        """What a run's settle decides."""
-        return [item.decision for item in settle(self.made.by(run_id), lambda run: True)]
-
-    def ends_well(self) -> None:
-        """One more batch, and all that was put is there once."""
-        self._put_more()
-        self.made.batch("run-last")
-        assert verify(self.made.work, source=True).rows == self._put
-
-    def _put_more(self) -> None:
-        self.made.put(20, first=self._put)
-        self._put += 20
+@pytest.fixture(params=["postgresql", "mysql"])
+def ledgers(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession, server: LocalSls) -> Iterator[Ledgers]:
+    way: Wire | None = None
+    primary: DatabaseServer
+    replica: DatabaseServer
+    with ExitStack() as stack:
+        if request.param == "postgresql":
+            primary, replica = pair = stack.enter_context(postgresql_pair())
+            url = _url(*pair)
+        else:
+            first, replica = stack.enter_context(mariadb_pair())
+            primary, way = first, stack.enter_context(wire_to(first.port))
+            url = first.at(way.port)
+        world = World(tmp_path, spark, server, tmp_path.name.replace("_", "-"), database=url)
+        yield Ledgers(stack.enter_context(world.line("line")), primary, replica, way)
 
 
 @contextmanager
-def of_postgresql() -> Iterator[Ledgers]:
+def postgresql_pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
+    """A server and its replica."""
     with postgres_server() as primary, postgres_server(primary) as replica:
-        yield Ledgers(_url(primary, replica), primary, replica, lambda port: None)
+        yield primary, replica
 
 
 @contextmanager
-def of_mysql() -> Iterator[Ledgers]:
-    with mariadb_server() as primary, mariadb_server(primary) as replica, wire_to(primary.port) as way:
-        yield Ledgers(primary.at(way.port), primary, replica, lambda port: setattr(way, "leads_to", port))
+def mariadb_pair() -> Iterator[tuple[MariadbServer, MariadbServer]]:
+    """A server and its replica, which has its databases."""
+    with mariadb_server() as primary, mariadb_server(primary) as replica:
+        until("the replica has all", lambda: replica.has_all_of(primary))
+        yield primary, replica
 
 
 def _url(*servers: PostgresServer) -> str:
     hosts = "&".join(f"host=127.0.0.1:{server.port}" for server in servers)
     return f"postgresql+psycopg://postgres@/postgres?{hosts}"
-
-
-@pytest.fixture(params=[of_postgresql, of_mysql], ids=["postgresql", "mysql"])
-def story(request: pytest.FixtureRequest, scenario: Callable[..., Scenario]) -> Iterator[Story]:
-    with request.param() as ledgers:
-        yield Story(scenario(ledger_url=ledgers.url), ledgers)
 
 
 def again(act: Callable[[], object]) -> None:
@@ -110,40 +106,43 @@ def again(act: Callable[[], object]) -> None:
         act()
 
 
-def test_a_replica_that_lacks_the_last_mark_finds_the_commit_on_the_table(story: Story) -> None:
-    made = story.made
-    prepared = made.prepare(made.by("run-1"))
-    story.ledgers.cut_off()
-    steps.commit(made.by("run-1"), prepared.id, prepared.token)
-    story.ledgers.fail_over()
-    until("the ledger answers", lambda: made.work.ledger.get(prepared.id).state is State.PREPARED)
-    assert story.settle("run-2") == [Decision.MARK_COMMITTED]
-    story.ends_well()
+def test_a_replica_that_lacks_the_last_mark_finds_the_commit_on_the_table(ledgers: Ledgers) -> None:
+    line = ledgers.line
+    prepared = line.before(Step.COMMIT)
+    assert prepared is not None
+    ledgers.cut_off()
+    steps.commit(line.work, prepared.id, prepared.token)
+    ledgers.fail_over()
+    until("the ledger answers", lambda: line.work.ledger.get(prepared.id).state is State.PREPARED)
+    assert line.settle("run-2") == ["MARK_COMMITTED"]
+    line.ends_well()
 
 
-def test_a_replica_that_never_heard_of_a_committed_batch_is_refused_until_it_is_rebuilt(story: Story) -> None:
-    story.ledgers.cut_off()
-    story.made.batch("run-1")
-    story.ledgers.fail_over()
+def test_a_replica_that_never_heard_of_a_committed_batch_is_refused_until_it_is_rebuilt(ledgers: Ledgers) -> None:
+    line = ledgers.line
+    ledgers.cut_off()
+    line.next_run("run-1")
+    ledgers.fail_over()
     with pytest.raises(LedgerLost, match="slshudi ledger rebuild"):
-        again(lambda: story.settle("run-2"))
-    rebuild(story.made.work)
-    story.ends_well()
+        again(lambda: line.settle("run-2"))
+    rebuild(line.work)
+    line.ends_well()
 
 
-def test_a_batch_under_way_that_the_replica_never_heard_of_is_read_again_once_it_is_rebuilt(story: Story) -> None:
-    made, mine = story.made, story.made.by("run-1")
-    story.ledgers.cut_off()
-    opened = made.open(mine)
-    steps.append(mine, opened.id, opened.token)
-    story.ledgers.fail_over()
+def test_a_batch_under_way_that_the_replica_never_heard_of_is_read_again_once_it_is_rebuilt(ledgers: Ledgers) -> None:
+    line = ledgers.line
+    ledgers.cut_off()
+    opened = line.before(Step.APPEND)
+    assert opened is not None
+    steps.append(line.work, opened.id, opened.token)
+    ledgers.fail_over()
     with pytest.raises(LedgerError, match=opened.id):
-        again(lambda: steps.record(mine, opened.id, opened.token))
+        again(lambda: steps.record(line.work, opened.id, opened.token))
     # The instant may be one of another ledger, which goes on.
     with pytest.raises(LedgerLost, match="slshudi ledger rebuild"):
-        story.settle("run-2")
-    rebuild(made.work)
-    story.ends_well()
+        line.settle("run-2")
+    rebuild(line.work)
+    line.ends_well()
 
 
 def test_who_looks_sees_the_server_that_writes_and_a_replica_only_where_there_is_none() -> None:
@@ -156,24 +155,16 @@ def test_who_looks_sees_the_server_that_writes_and_a_replica_only_where_there_is
         finally:
             engine.dispose()
 
-    with postgres_server() as primary, postgres_server(primary) as replica:
+    with postgresql_pair() as (primary, replica):
         assert look() == primary.port
         primary.kill()
         assert look() == replica.port
 
 
-@pytest.fixture
-def pair() -> Iterator[tuple[MariadbServer, MariadbServer]]:
-    with mariadb_server() as primary, mariadb_server(primary) as replica:
-        until("the replica has all", lambda: replica.has_all_of(primary))
-        yield primary, replica
-
-
 def test_mysql_is_left_where_it_becomes_a_replica_though_its_sessions_go_on(
-    pair: tuple[MariadbServer, MariadbServer], scenario: Callable[..., Scenario]
+    scenario: Callable[..., Scenario],
 ) -> None:
-    primary, replica = pair
-    with wire_to(primary.port) as way:
+    with mariadb_pair() as (primary, replica), wire_to(primary.port) as way:
         made = scenario(ledger_url=primary.at(way.port))
         made.put(20)
         prepared = made.prepare(made.by("run-1"))
@@ -190,12 +181,12 @@ def test_mysql_is_left_where_it_becomes_a_replica_though_its_sessions_go_on(
         assert made.work.ledger.get(prepared.id).state is State.COMMITTED
 
 
-def test_mysql_that_takes_no_changes_is_for_those_who_look(pair: tuple[MariadbServer, MariadbServer]) -> None:
-    _, replica = pair
-    for url in (replica.url, replica.at(replica.port, "root")):
-        writing, looking = open_engine(url), open_engine(url, writes=False)
-        with pytest.raises(LedgerUnavailable, match="read-only"), transaction(writing, write=False):
-            pass
-        with transaction(looking, write=False) as connection:
-            assert connection.exec_driver_sql("SELECT @@read_only").scalar_one() == 1
-        looking.dispose()
+def test_mysql_that_takes_no_changes_is_for_those_who_look() -> None:
+    with mariadb_pair() as (_, replica):
+        for url in (replica.url, replica.at(replica.port, "root")):
+            writing, looking = open_engine(url), open_engine(url, writes=False)
+            with pytest.raises(LedgerUnavailable, match="read-only"), transaction(writing, write=False):
+                pass
+            with transaction(looking, write=False) as connection:
+                assert connection.exec_driver_sql("SELECT @@read_only").scalar_one() == 1
+            looking.dispose()
