@@ -40,7 +40,12 @@ class DatabaseServer(ABC):
     def __init__(self, directory: Path, primary: Self | None = None) -> None:
         self._directory, self._owner = directory, _unprivileged(directory)
         self._data, self._log, self.port = str(directory / "data"), directory / "log", free_port()
-        self._make(primary)
+        try:
+            self._make(primary)
+        except BaseException:
+            if hasattr(self, "_server"):
+                self.kill()
+            raise
 
     @abstractmethod
     def _make(self, primary: Self | None) -> None:

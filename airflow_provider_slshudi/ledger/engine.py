@@ -43,6 +43,7 @@ VERSION_TABLE = f"{PREFIX}alembic_version"
 
 _WRITE = "slshudi_write"
 _FILE = "slshudi_file"
+_USED = "slshudi_used"
 _TARGET = "target_session_attrs"
 _WRITER = "read-write"
 _READ_ONLY = "25006"
@@ -95,6 +96,9 @@ def open_engine(url: str, writes: bool = True) -> Engine:
         options["connect_args"] = {"timeout": _LOCK_SECONDS}
     else:
         options |= {"isolation_level": "READ COMMITTED", "connect_args": {"connect_timeout": _CONNECT_SECONDS}}
+        if not writes:
+            # So long a look may last at a replica that lags.
+            options["pool_recycle"] = _LOOK_SECONDS
     if backend == "postgresql":
         # A host that vanished without closing is noticed within about half a minute.
         options["connect_args"] |= {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
@@ -102,9 +106,6 @@ def open_engine(url: str, writes: bool = True) -> Engine:
         if writes and _TARGET not in target.query:
             # Of several hosts the one that writes; a replica that nobody has promoted yet does not answer.
             options["connect_args"][_TARGET] = _WRITER
-        elif not writes:
-            # So long a look may last at a replica that lags.
-            options["pool_recycle"] = _LOOK_SECONDS
     elif backend == "mysql":
         options["connect_args"] |= {
             "read_timeout": _ANSWER_SECONDS,
@@ -133,9 +134,10 @@ def _listen(engine: Engine, writes: bool) -> None:
         event.listen(engine, "handle_error", _leave_replica)
         if not writes and _TARGET not in engine.url.query and _has_several_hosts(engine.url):
             event.listen(engine, "do_connect", _find_writer)
-    elif backend == "mysql" and writes:
-        event.listen(engine, "connect", _refuse_mysql_replica)
-        event.listen(engine, "checkout", _leave_mysql_replica)
+    elif backend == "mysql":
+        event.listen(engine, "handle_error", _leave_replica)
+        if writes:
+            event.listen(engine, "checkout", _leave_mysql_replica)
 
 
 def _parse(url: str) -> URL:
@@ -245,23 +247,17 @@ def _leave_replica(context: ExceptionContext) -> None:
         context.is_disconnect = True
 
 
-def _refuse_mysql_replica(connection: Any, _: object) -> None:
-    """MySQL's driver does not ask whether a server is a replica that nobody has promoted yet."""
-    if _takes_no_changes(connection):
-        connection.close()
-        raise connection.OperationalError("it is read-only: a replica, which knows less than the server that writes")
-
-
-def _leave_mysql_replica(connection: Any, *_: object) -> None:
-    """A server that becomes another's replica keeps its connections: the next one finds the one that writes."""
-    if _takes_no_changes(connection):
-        raise DisconnectionError("the ledger's server became a replica")
-
-
-def _takes_no_changes(connection: Any) -> bool:
+def _leave_mysql_replica(connection: Any, record: ConnectionPoolEntry, _: object) -> None:
+    """MySQL's driver does not ask whether a server is a replica, and one that becomes so keeps its connections."""
+    was_used = record.info.get(_USED, False)
+    record.info[_USED] = True
     with connection.cursor() as cursor:
         cursor.execute("SELECT @@GLOBAL.read_only, @@GLOBAL.innodb_read_only")
-        return not _OFF.issuperset(map(str, cursor.fetchone()))
+        if _OFF.issuperset(map(str, cursor.fetchone())):
+            return
+    text = "it is read-only: a replica, which knows less than the server that writes"
+    # The pool tries a connection once more where a used one is of no use.
+    raise DisconnectionError(text) if was_used else connection.OperationalError(text)
 
 
 def _in_time(connection: Any, exchange: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:

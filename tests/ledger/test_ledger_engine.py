@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import socket
 import sqlite3
 import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, Engine, event, make_url, text
 from sqlalchemy.dialects import mysql
+from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from airflow_provider_slshudi.exceptions import ConfigError, LedgerError, LedgerUnavailable, RuntimeMissing
@@ -173,21 +178,66 @@ def test_a_server_that_ends_the_connection_is_unavailable_and_then_reached_again
         assert isinstance(Ledger(postgres_engine).pipelines(), list)
 
 
-def test_a_server_that_takes_no_changes_any_more_is_left_for_one_that_does(postgres_engine: Engine) -> None:
+@pytest.mark.parametrize(
+    ("server", "own", "forbid", "told"),
+    [
+        ("postgres_engine", "pg_backend_pid()", "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", "read-only"),
+        ("mariadb_engine", "connection_id()", "SET SESSION TRANSACTION READ ONLY", "READ ONLY"),
+    ],
+    ids=["postgresql", "mysql"],
+)
+def test_a_server_that_takes_no_changes_any_more_is_left_for_one_that_does(
+    server: str, own: str, forbid: str, told: str, request: pytest.FixtureRequest
+) -> None:
     """As an old primary goes on as a replica of the new one, and keeps its connections."""
-    engine = open_engine(postgres_engine.url.render_as_string(hide_password=False))
+    engine = open_engine(request.getfixturevalue(server).url.render_as_string(hide_password=False))
 
     def session() -> int:
         with transaction(engine, write=False) as connection:
-            return int(connection.execute(text("SELECT pg_backend_pid()")).scalar_one())
+            return int(connection.execute(text(f"SELECT {own}")).scalar_one())
 
     first = session()
     with transaction(engine, write=False) as connection:
-        connection.execute(text("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"))
-    with pytest.raises(LedgerUnavailable, match="read-only"), transaction(engine, write=True) as connection:
+        connection.execute(text(forbid))
+    with pytest.raises(LedgerUnavailable, match=told), transaction(engine, write=True) as connection:
         connection.execute(text("CREATE TABLE slshudi_nothing (id int)"))
     assert session() != first
     engine.dispose()
+
+
+class _Fault(Exception):
+    """Of a driver's."""
+
+
+class _Mysql:
+    """A connection to a server with these variables."""
+
+    OperationalError = _Fault
+
+    def __init__(self, **variables: object) -> None:
+        self._variables = {"read_only": 0, "innodb_read_only": 0, **variables}
+        self._asked: list[str] = []
+
+    @contextmanager
+    def cursor(self) -> Iterator[_Mysql]:
+        yield self
+
+    def execute(self, query: str) -> None:
+        self._asked = re.findall(r"@@GLOBAL\.(\w+)", query)
+
+    def fetchone(self) -> list[object]:
+        return [self._variables[name] for name in self._asked]
+
+
+@pytest.mark.parametrize("variable", ["read_only", "innodb_read_only"])
+@pytest.mark.parametrize(("on", "off"), [(1, 0), ("ON", "OFF"), ("NO_LOCK_NO_ADMIN", "OFF")])
+def test_mysql_says_in_numbers_or_words_that_it_takes_no_changes(variable: str, on: object, off: object) -> None:
+    record: Any = SimpleNamespace(info={})
+    # A new session is refused, a used one is left for a new one.
+    for error in (_Fault, DisconnectionError):
+        with pytest.raises(error, match="knows less"):
+            ledger_engine._leave_mysql_replica(_Mysql(**{variable: on}), record, None)
+    ledger_engine._leave_mysql_replica(_Mysql(**{variable: off}), record, None)
 
 
 def test_a_process_that_is_older_than_the_installed_package_does_not_write(

@@ -162,31 +162,41 @@ def test_who_looks_sees_the_server_that_writes_and_a_replica_only_where_there_is
 
 
 def test_mysql_is_left_where_it_becomes_a_replica_though_its_sessions_go_on(
-    scenario: Callable[..., Scenario],
+    scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("airflow_provider_slshudi.ledger.engine._LOOK_SECONDS", 0)
+
+    def look() -> int:
+        with transaction(looking, write=False) as connection:
+            return int(connection.exec_driver_sql("SELECT @@port").scalar_one())
+
     with mariadb_pair() as (primary, replica), wire_to(primary.port) as way:
-        made = scenario(ledger_url=primary.at(way.port))
+        made, looking = scenario(ledger_url=primary.at(way.port)), open_engine(primary.at(way.port), writes=False)
+        assert look() == primary.port
         made.put(20)
         prepared = made.prepare(made.by("run-1"))
         until("the replica has all", lambda: replica.has_all_of(primary))
         primary.demote()
         # Nobody is led elsewhere yet.
-        with pytest.raises(LedgerUnavailable, match="read-only"):
+        with pytest.raises(LedgerUnavailable, match="knows less"):
             steps.commit(made.by("run-1"), prepared.id, prepared.token)
         replica.promote()
         way.leads_to = replica.port
-        # In the same process, whose pool has sessions of the old server.
+        # In the same process, whose pools have sessions of the old server.
+        assert look() == replica.port
         steps.commit(made.by("run-1"), prepared.id, prepared.token)
         assert verify(made.work, source=True).rows == 20
         assert made.work.ledger.get(prepared.id).state is State.COMMITTED
+        looking.dispose()
 
 
-def test_mysql_that_takes_no_changes_is_for_those_who_look() -> None:
+def test_mysql_that_takes_no_changes_is_for_those_who_look(caplog: pytest.LogCaptureFixture) -> None:
     with mariadb_pair() as (_, replica):
         for url in (replica.url, replica.at(replica.port, "root")):
             writing, looking = open_engine(url), open_engine(url, writes=False)
-            with pytest.raises(LedgerUnavailable, match="read-only"), transaction(writing, write=False):
+            with pytest.raises(LedgerUnavailable, match="knows less"), transaction(writing, write=False):
                 pass
             with transaction(looking, write=False) as connection:
                 assert connection.exec_driver_sql("SELECT @@read_only").scalar_one() == 1
             looking.dispose()
+    assert not caplog.records
