@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from airflow_provider_slshudi.config.load import load_pipeline, parse_pipeline
 from airflow_provider_slshudi.config.maintenance import Clustering
-from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.pipeline import Pipeline, Spark
 from airflow_provider_slshudi.config.values import parse_size
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.hudi.files.merge import PLACE
@@ -493,3 +494,31 @@ def _bounded(options: dict[str, str], upsert: dict[str, Any] | None) -> Pipeline
             "maintenance": {"clustering": {"sort": ["n", "s", "at", "price"]}},
         }
     )
+
+
+PLACES = [
+    "spark.kubernetes.container.image.pullSecrets",
+    "spark.kubernetes.driver.secretKeyRef.AWS_SECRET_ACCESS_KEY",
+    "spark.kubernetes.executor.secrets.oss-key",
+    "spark.kubernetes.kerberos.tokenSecret.name",
+    "spark.kubernetes.authenticate.submission.oauthTokenFile",
+    "spark.authenticate.secret.driver.file",
+]
+SECRETS = [
+    "spark.authenticate.secret",
+    "spark.kubernetes.authenticate.submission.oauthToken",
+    "spark.kubernetes.driverEnv.AWS_SECRET_ACCESS_KEY",
+    "spark.hadoop.fs.s3a.secret.key",
+    "spark.kubernetes.secretKeyRef.AWS_SECRET_ACCESS_KEY",
+]
+
+
+@pytest.mark.parametrize("key", PLACES)
+def test_where_a_secret_is_may_stand_in_a_file(key: str) -> None:
+    assert Spark(conf={key: "there"}).conf == {key: "there"}
+
+
+@pytest.mark.parametrize("key", SECRETS)
+def test_a_secret_itself_may_not(key: str) -> None:
+    with pytest.raises(ValidationError, match="use a connection"):
+        Spark(conf={key: "there"})

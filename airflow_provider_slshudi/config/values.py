@@ -135,9 +135,18 @@ def _check_json_path(value: str) -> str:
     return value
 
 
+_PLACE = re.compile(
+    r"spark\.kubernetes\.(container\.image\.pullSecrets|(driver|executor)\.(secretKeyRef|secrets)\..+"
+    r"|kerberos\.tokenSecret\.(name|itemKey))|.*(\.f|F)ile"
+)
+
+
 def refuse_secret(key: str) -> None:
-    """Raises ValueError if the name of a setting sounds like a secret."""
-    if re.search(r"secret|password|token|access\.?key", key, re.IGNORECASE):
+    """Raises ValueError if the name of a setting sounds like a secret, and not like the place of one.
+
+    Places are files, and secrets of Kubernetes by their names (Spark's page "Running on Kubernetes").
+    """
+    if re.search(r"secret|password|token|access\.?key", key, re.IGNORECASE) and not _PLACE.fullmatch(key):
         raise ValueError(f"{key} looks like a secret, which does not belong into a file: use a connection")
 
 
