@@ -268,6 +268,9 @@ class _Hook(SparkSubmitHook):
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         def remembered() -> Iterator[Any]:
             for line in itr if self._office is None else self._beside(itr, self._office):
+                # Beside the pod's name; Airflow's hook deletes it in a namespace that somebody has set.
+                if self._is_kubernetes and (found := re.fullmatch(r"\s*namespace: (\S+)\s*", str(line))):
+                    self._connection["namespace"] = found[1]
                 if self._hear(str(line).rstrip()):
                     yield line
 

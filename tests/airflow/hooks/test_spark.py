@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import psutil
@@ -16,7 +17,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
 from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
-from airflow_provider_slshudi.hooks.spark import SparkLauncher
+from airflow_provider_slshudi.hooks.spark import SparkLauncher, _Hook
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from tests.machine import connection
 from tests.pipelines import wide
@@ -113,6 +114,26 @@ def test_kubernetes_without_airflows_package_for_it_is_refused(monkeypatch: pyte
     monkeypatch.setenv(SPARK, connection("spark", host="k8s://https://api", port=6443))
     with pytest.raises(ConfigError, match="k8s://https://api:6443 needs apache-airflow-providers-cncf-kubernetes"):
         SparkLauncher("spark_default").run(Verb.APPEND, order_without_batch(Path("/none")), {})
+
+
+def test_a_drivers_pod_is_deleted_in_the_namespace_that_spark_submit_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, provider = Mock(), Mock(ApiException=OSError)
+    provider.get_kube_client.return_value = client
+    monkeypatch.setattr(spark_submit, "kube_client", provider, raising=False)
+    monkeypatch.setitem(sys.modules, "kubernetes", Mock())
+    given = connection("spark", host="k8s://https://api", port=6443, extra={"deploy-mode": "cluster"})
+    monkeypatch.setenv(SPARK, given)
+    hook = _Hook(lambda page: None)
+    hook._submit_sp = Mock(**{"poll.return_value": None})
+    said = [
+        "State changed, new state: ",
+        "\t pod name: slshudi-append-a-0123-driver",
+        "\t namespace: lake",
+        "\t labels: ",
+    ]
+    hook._process_spark_submit_log(iter(said))
+    hook.on_kill()
+    assert client.delete_namespaced_pod.call_args.args == ("slshudi-append-a-0123-driver", "lake")
 
 
 def test_without_a_connection_nothing_is_submitted_to_a_default_master(monkeypatch: pytest.MonkeyPatch) -> None:
