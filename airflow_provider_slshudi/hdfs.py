@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _ATTEMPTS = {"dfs.client.failover.max.attempts": "6"}
 """About 20 seconds, as a client of an object store asks. Its own 15 are four minutes."""
+_PROVIDER = "dfs.client.failover.proxy.provider"
+_ACTIVE = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
 _ANSWER_SECONDS = 300.0
 """For what the client itself waits without an end."""
 _NO_HOST = "No NameNode hosts found"
@@ -67,7 +69,9 @@ def _user() -> int:
 def _client(url: str) -> Client:
     from hdfs_native import Client
 
-    return _asked(lambda: Client(url, _ATTEMPTS))
+    # Whatever Hadoop's settings say: of a name node that observes, this client takes the past for the present.
+    active = {f"{_PROVIDER}.{url.partition('://')[2]}": _ACTIVE}
+    return _asked(lambda: Client(url, _ATTEMPTS | active))
 
 
 class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types

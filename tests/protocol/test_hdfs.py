@@ -177,6 +177,30 @@ def test_a_name_node_that_does_not_answer_leaves_a_task_its_signals(monkeypatch:
         ends_with_its_time(lambda: storage.read("a"))
 
 
+def test_no_observer_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdfs, "_ANSWER_SECONDS", 5.0)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        ha = "org.apache.hadoop.hdfs.server.namenode.ha"
+        settings = {
+            "dfs.nameservices": "observed",
+            "dfs.ha.namenodes.observed": "a,b",
+            "dfs.client.failover.proxy.provider.observed": f"{ha}.ObserverReadProxyProvider",
+            **{f"dfs.namenode.rpc-address.observed.{node}": f"127.0.0.1:{mute.getsockname()[1]}" for node in "ab"},
+        }
+        told = "".join(
+            f"<property><name>{key}</name><value>{value}</value></property>" for key, value in settings.items()
+        )
+        (tmp_path / "hdfs-site.xml").write_text(f"<configuration>{told}</configuration>")
+        with pytest.raises(TimelineUnreadable, match="has not answered for 5 s"):
+            Storage("hdfs://observed/lake/table").read("a")
+        asked, _ = mute.accept()
+        with asked:
+            said = asked.recv(65_536)
+    assert b"getFileInfo" in said or b"getBlockLocations" in said
+    assert b"getHAServiceState" not in said
+
+
 def test_a_name_that_no_setting_knows_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     with pytest.raises(TimelineUnreadable, match=r"HADOOP_CONF_DIR, which is not set, .* needs its port"):
