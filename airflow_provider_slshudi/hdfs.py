@@ -14,13 +14,14 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs
 
-from airflow_provider_slshudi import owners
+from airflow_provider_slshudi import namenodes, owners
 from airflow_provider_slshudi.exceptions import RuntimeMissing
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from hdfs_native._internal import RawFileWriter
 
 T = TypeVar("T")
-_ATTEMPTS = {"dfs.client.failover.max.attempts": "6"}
-"""About 20 seconds, as a client of an object store asks. Its own 15 are four minutes."""
 _PROVIDER = "dfs.client.failover.proxy.provider"
 _ACTIVE = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
 _ANSWER_SECONDS = 300.0
@@ -69,9 +68,10 @@ def _user() -> int:
 def _client(url: str) -> Client:
     from hdfs_native import Client
 
+    service = url.partition("://")[2]
     # Whatever Hadoop's settings say: of a name node that observes, this client takes the past for the present.
-    active = {f"{_PROVIDER}.{url.partition('://')[2]}": _ACTIVE}
-    return _asked(lambda: Client(url, _ATTEMPTS | active))
+    active = {f"{_PROVIDER}.{service}": _ACTIVE}
+    return _asked(lambda: Client(url, namenodes.settings(service) | active))
 
 
 class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
@@ -110,14 +110,22 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no ty
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
         try:
-            found = _asked(lambda: [*self._client.list_status(selector.base_dir, selector.recursive)])
+            found = self._within(selector.base_dir)
         except FileNotFoundError:
             if selector.allow_not_found:
                 return []
             raise
         if len(found) == 1 and found[0].path == selector.base_dir:
             raise NotADirectoryError(f"{selector.base_dir} is a file")
+        if selector.recursive:
+            # It grows by what folders within it have. The client's own way ends where one of them vanishes meanwhile.
+            for status in found:
+                with suppress(FileNotFoundError):
+                    found += self._within(status.path) if status.isdir else []
         return [_info(status) for status in found]
+
+    def _within(self, folder: str) -> list[FileStatus]:
+        return _asked(lambda: [*self._client.list_status(folder, False)])
 
     def create_dir(self, path: str, recursive: bool) -> None:
         _asked(lambda: self._client.mkdirs(path, _mode(0o777), recursive))

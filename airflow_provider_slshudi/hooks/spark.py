@@ -238,15 +238,21 @@ class _Hook(SparkSubmitHook):
             told.put(None)
 
     def _beside(self, itr: Iterator[Any], office: Office) -> Iterator[str]:
-        """The lines of spark-submit; meanwhile logs the driver's. Raises AirflowException: the driver is lost."""
+        """The lines of spark-submit; meanwhile, and as long as it works after that, logs the driver's.
+
+        Raises AirflowException: the driver is lost.
+        """
         told = SimpleQueue[str | None]()
         threading.Thread(target=self._read, args=(itr, told), name="slshudi-submit", daemon=True).start()
         line: str | None = ""
-        while line is not None:
+        goes_on = True
+        while goes_on:
             with suppress(Empty):
                 line = told.get(timeout=_GLANCE_SECONDS)
                 if line is not None:
                     yield line
+            # A manager that does not answer ends spark-submit, and not the driver.
+            goes_on = line is not None or office.works()
             for of_driver in office.heard():
                 if self._hear(of_driver):
                     # Not by Airflow's hook, which looks for the manager's own words.

@@ -16,18 +16,21 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from ipaddress import ip_address
 from pathlib import Path
 
 from airflow_provider_slshudi.notes.job import JobOrder
-from airflow_provider_slshudi.notes.remote import FILE, LONGEST, LOST_SECONDS, Reply, Report
+from airflow_provider_slshudi.notes.remote import BEAT_SECONDS, FILE, LONGEST, LOST_SECONDS, Reply, Report
 from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.spark.keyserver import PORT, Place, listening
 
 HOST = "spark.slshudi.access.host"
 """Spark's setting for the name by which a cluster reaches the machine of a task; its own address by default."""
+_SILENT_SECONDS = 5 * BEAT_SECONDS
 _EVERYWHERE = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104
-# Nothing is sent there: the system only says from which of its addresses it would be (RFC 5737).
-_ANYWHERE = "192.0.2.1", 9
+# Nothing is sent there: the system only says from which of its addresses it would be (RFC 5737, RFC 3849).
+_ANYWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
+_DISCARD = 9
 
 
 class Office:
@@ -92,6 +95,11 @@ class Office:
                 "gone; its container's log says more"
             )
 
+    def works(self) -> bool:
+        """Whether a driver has begun, has not ended, and was heard of a moment ago."""
+        with self._lock:
+            return bool(self._driver) and self._ended > clock() and clock() - self._at < _SILENT_SECONDS
+
     def ended_for(self) -> float:
         """Seconds since the driver's last report; negative where that has not come."""
         return clock() - self._ended
@@ -124,10 +132,20 @@ class Office:
 
 
 def _this_host() -> str:
-    """This machine's address on the way to others."""
-    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as anywhere:
-        anywhere.connect(_ANYWHERE)
-        return str(anywhere.getsockname()[0])
+    """This machine's address on the way to others; loopback where it has no other."""
+    for family, anywhere in _ANYWHERE.items():
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asked:
+            asked.connect((anywhere, _DISCARD))
+            if _is_reached(found := str(asked.getsockname()[0])):
+                return found
     with suppress(OSError):
-        return socket.gethostbyname(socket.gethostname())
+        found = socket.gethostbyname(socket.gethostname())
+        if _is_reached(found):
+            return found
     return "127.0.0.1"
+
+
+def _is_reached(address: str) -> bool:
+    """Whether others may reach an address, and not this machine or its link alone (as pods of EKS have one)."""
+    known = ip_address(address)
+    return not known.is_loopback and not known.is_link_local

@@ -6,7 +6,7 @@ import gc
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_slshudi import hdfs
+from airflow_provider_slshudi import hdfs, namenodes
 from airflow_provider_slshudi.doctor.table import Place
 from airflow_provider_slshudi.exceptions import RuntimeMissing, TableDenied, TimelineUnreadable
 from airflow_provider_slshudi.hudi import markers
@@ -66,6 +66,18 @@ def tried(act: Callable[[], Any]) -> Any:
         return act()
     except Exception as error:
         return type(error)
+
+
+def tell(folder: Path, settings: Mapping[str, str]) -> None:
+    """Writes settings as Hadoop reads them."""
+    told = "".join(f"<property><name>{key}</name><value>{value}</value></property>" for key, value in settings.items())
+    (folder / "hdfs-site.xml").write_text(f"<configuration>{told}</configuration>")
+
+
+def service(name: str, nodes: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a name service with nodes at these addresses."""
+    addresses = {f"dfs.namenode.rpc-address.{name}.{node}": address for node, address in nodes.items()}
+    return {"dfs.nameservices": name, f"dfs.ha.namenodes.{name}": ",".join(nodes), **addresses}
 
 
 def created(storage: Storage, path: str, content: bytes) -> int:
@@ -162,7 +174,7 @@ def test_the_doctor_leaves_nothing_where_a_table_will_be(table: Storage) -> None
 
 
 def test_a_name_node_that_is_gone_is_no_missing_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hdfs, "_ATTEMPTS", {"dfs.client.failover.max.attempts": "1"})
+    monkeypatch.setattr(namenodes, "_ROUNDS", 1)
     with pytest.raises(TimelineUnreadable, match="Connection refused"):
         Storage("hdfs://127.0.0.1:1/lake/table").read("a")
 
@@ -182,23 +194,35 @@ def test_no_observer_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     with socket.create_server(("127.0.0.1", 0)) as mute:
         ha = "org.apache.hadoop.hdfs.server.namenode.ha"
-        settings = {
-            "dfs.nameservices": "observed",
-            "dfs.ha.namenodes.observed": "a,b",
-            "dfs.client.failover.proxy.provider.observed": f"{ha}.ObserverReadProxyProvider",
-            **{f"dfs.namenode.rpc-address.observed.{node}": f"127.0.0.1:{mute.getsockname()[1]}" for node in "ab"},
-        }
-        told = "".join(
-            f"<property><name>{key}</name><value>{value}</value></property>" for key, value in settings.items()
-        )
-        (tmp_path / "hdfs-site.xml").write_text(f"<configuration>{told}</configuration>")
+        provider = {"dfs.client.failover.proxy.provider.observed": f"{ha}.ObserverReadProxyProvider"}
+        address = f"127.0.0.1:{mute.getsockname()[1]}"
+        tell(tmp_path, service("observed", {"a": address, "b": address}) | provider)
         with pytest.raises(TimelineUnreadable, match="has not answered for 5 s"):
             Storage("hdfs://observed/lake/table").read("a")
-        asked, _ = mute.accept()
-        with asked:
-            said = asked.recv(65_536)
+        said = b""
+        # Who looks whether a node listens says nothing.
+        while not said:
+            asked, _ = mute.accept()
+            with asked:
+                said = asked.recv(65_536)
     assert b"getFileInfo" in said or b"getBlockLocations" in said
     assert b"getHAServiceState" not in said
+
+
+def test_a_folder_that_vanishes_while_a_tree_is_listed_takes_nothing_else_along(
+    table: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a/b/one", "a/c/two", "d"):
+        created(table, name, b"")
+    ask = hdfs._Handler._within
+
+    def asked(handler: hdfs._Handler, folder: str) -> Any:
+        if folder.endswith("/a/b"):
+            table.delete_folder("a/b")
+        return ask(handler, folder)
+
+    monkeypatch.setattr(hdfs._Handler, "_within", asked)
+    assert sorted(name for name, _ in table.walk()) == ["a/c/two", "d"]
 
 
 def test_a_name_that_no_setting_knows_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

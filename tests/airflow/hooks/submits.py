@@ -22,7 +22,18 @@ def main(case: str, file: Path) -> int:
     if case == "does not wait":
         return 0
     driver = Remote(file)
+    if case.startswith("ends before its driver"):
+        if os.fork():
+            return int("with an error" in case)
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, 1)
+        os.dup2(nothing, 2)
     driver.start(None)
+    if case.startswith("ends before its driver"):
+        time.sleep(5)
+        print(f"4 rows in application_1_0001\n{CPU}2.5", flush=True)
+        driver.close(done=True)
+        os._exit(0)
     lines = {
         "well": ["4 rows in application_2_0002", f"{CPU}1.5"],
         "fails": ["slshudi: TableDenied: it is somebody else's"],

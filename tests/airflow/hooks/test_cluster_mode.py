@@ -83,6 +83,15 @@ def test_a_driver_whose_work_is_done_needs_no_word_of_its_manager(run: Run) -> N
     run("fails after it was done")
 
 
+@pytest.mark.parametrize("case", ["ends before its driver", "ends before its driver with an error"])
+def test_a_driver_that_works_is_waited_for_after_the_end_of_spark_submit(
+    run: Run, case: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        assert run(case) == 2.5
+    assert caplog.messages.count("4 rows in application_1_0001") == 1
+
+
 def test_what_comes_after_bytes_of_another_encoding_is_read(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     run("odd bytes")
     told = capfd.readouterr()
