@@ -71,8 +71,7 @@ hosts: setup ## Two machines of namespaces (root): one vanishes, stands still or
 outage: setup ## The S3 store refuses, cuts off, does not answer, is gone: at every third request of a commit
 	@$(VENV)/bin/python -m tests.outage --every 3
 
-kubernetes: setup ## Batches on Kubernetes' own API server, which is built once (Go, Debian's etcd-server): 10 minutes of CPU
-	@command -v etcd >/dev/null || { echo "kubernetes: install Debian's etcd-server first" >&2; exit 1; }
+kubernetes: setup ## Batches on Kubernetes' own API server, which is built once with Go: 10 minutes of CPU
 	@$(VENV)/bin/python tools/apiserver.py
 	@$(VENV)/bin/pytest tests/protocol/test_kubernetes.py
 

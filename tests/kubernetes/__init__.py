@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kubernetes.access import Json
+from tests.kubernetes.access import Access, Json
 from tests.kubernetes.apiserver import Programs, apiserver
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.memory import memory
@@ -22,9 +22,9 @@ from tests.kubernetes.memory import memory
 
 @dataclass(frozen=True)
 class Kubernetes:
-    """A running cluster: the address of its API server, the file with which clients find and ask it, and its pods."""
+    """A running cluster: how its administrator asks, the file with which clients find and ask it, and its pods."""
 
-    address: str
+    access: Access
     config: Path
     kubelet: Kubelet
 
@@ -46,4 +46,4 @@ def kubernetes(programs: Programs | None) -> Iterator[Kubernetes]:
         config, pods = folder / "config", folder / "pods"
         config.write_text(json.dumps(tasks.kubeconfig()))
         pods.mkdir()
-        yield Kubernetes(tasks.address, config, stack.enter_context(Kubelet(access, pods).running()))
+        yield Kubernetes(access, config, stack.enter_context(Kubelet(access, pods).running()))

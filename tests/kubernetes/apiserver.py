@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -24,10 +23,11 @@ _RULES: list[Json] = [
     {
         "apiGroups": [""],
         "resources": ["pods", "services", "configmaps", "persistentvolumeclaims"],
-        "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+        "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "watch"],
     },
 ]
 _RBAC = "rbac.authorization.k8s.io"
+_ROLES = f"/apis/{_RBAC}/v1/namespaces/default"
 _NAME = {"metadata": {"name": "spark"}}
 
 
@@ -40,10 +40,9 @@ class Programs:
 
 
 def programs() -> Programs | None:
-    """Those beside Python or on the search path; None where one is missing."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    etcd, apiserver = (shutil.which(name, path=path) for name in ("etcd", "kube-apiserver"))
-    return Programs(etcd, apiserver) if etcd and apiserver else None
+    """Those that `make kubernetes` builds; None where one is missing."""
+    etcd, apiserver = (Path(sys.executable).with_name(name) for name in ("etcd", "kube-apiserver"))
+    return Programs(str(etcd), str(apiserver)) if etcd.exists() and apiserver.exists() else None
 
 
 @contextmanager
@@ -118,11 +117,20 @@ def _ready(access: Access) -> bool:
 def _admit(access: Access) -> None:
     """Makes the account of drivers, and lets it and Airflow's tasks do what Spark needs."""
     access.ask("POST", "serviceaccounts", {"metadata": {"name": "default"}})
-    roles = f"/apis/{_RBAC}/v1/namespaces/default"
-    access.ask("POST", f"{roles}/roles", _NAME | {"rules": _RULES})
+    access.ask("POST", f"{_ROLES}/roles", _NAME | {"rules": _RULES})
+    allow(access)
+
+
+def allow(access: Access) -> None:
+    """Gives drivers and Airflow's tasks their role."""
     subjects = [
         {"kind": "ServiceAccount", "name": "default", "namespace": "default"},
         {"kind": "User", "name": "airflow", "apiGroup": _RBAC},
     ]
     role = {"kind": "Role", "name": "spark", "apiGroup": _RBAC}
-    access.ask("POST", f"{roles}/rolebindings", _NAME | {"roleRef": role, "subjects": subjects})
+    access.ask("POST", f"{_ROLES}/rolebindings", _NAME | {"roleRef": role, "subjects": subjects})
+
+
+def forbid(access: Access) -> None:
+    """Takes it from them."""
+    access.ask("DELETE", f"{_ROLES}/rolebindings/spark")

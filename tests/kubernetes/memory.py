@@ -83,7 +83,8 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(body, list):
             body = {}
         body["metadata"] = {**body.get("metadata", {}), "name": name}
-        if (kind, name) in self.server.objects:
+        # By a server-side apply, which makes what is not there.
+        if (kind, name) in self.server.objects or "apply" in self.headers["Content-Type"]:
             self._answer(200, self.server.keep(kind, body))
         else:
             self._missing()

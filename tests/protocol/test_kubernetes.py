@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -16,7 +17,7 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes.remote import FILE
 from airflow_provider_slshudi.spark import executors
 from tests.kubernetes import Kubernetes, kubernetes
-from tests.kubernetes.apiserver import programs
+from tests.kubernetes.apiserver import allow, forbid, programs
 from tests.machine import connection
 from tests.scenarios import Scenario
 from tests.services import BRIEF
@@ -30,28 +31,20 @@ NAME = f"Ad_events.with-{'a' * 75}-long.name"
 def cluster(request: pytest.FixtureRequest) -> Iterator[Kubernetes]:
     found = programs() if request.param == "kubernetes" else None
     if request.param == "kubernetes" and found is None:
-        pytest.skip("etcd and kube-apiserver are not on the search path: make kubernetes")
+        pytest.skip("Kubernetes' API server is not here: make kubernetes")
     with kubernetes(found) as made:
         yield made
 
 
-@pytest.mark.parametrize("mode", ["client", "cluster"])
-def test_a_batch_by_executors_in_pods_and_a_driver_here_or_in_one(
-    scenario: Callable[..., Scenario],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    archive: str,
-    python: str,
-    cluster: Kubernetes,
-    mode: str,
-) -> None:
-    # Airflow's hook wants the client's package, with which it kills pods.
-    monkeypatch.setattr(spark_submit, "kube_client", Mock(), raising=False)
-    monkeypatch.setenv("KUBECONFIG", str(cluster.config))
-    uploads = tmp_path / "uploads"
-    host, _, port = cluster.address.rpartition(":")
-    given = connection("spark", host=f"k8s://{host}", port=int(port), extra={"deploy-mode": mode})
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", given)
+@pytest.fixture
+def uploads(tmp_path: Path) -> Path:
+    """The folder through which spark-submit hands files to pods."""
+    return tmp_path / "uploads"
+
+
+@pytest.fixture
+def spark_settings(uploads: Path, archive: str, python: str) -> dict[str, Any]:
+    """A pipeline's `spark`."""
     conf = {
         "spark.kubernetes.container.image": "any",
         "spark.kubernetes.file.upload.path": f"file://{uploads}",
@@ -60,11 +53,33 @@ def test_a_batch_by_executors_in_pods_and_a_driver_here_or_in_one(
         "spark.executor.extraJavaOptions": BRIEF,
         "spark.driver.extraJavaOptions": BRIEF,
         "spark.executor.memory": "512m",
-        "spark.driver.memory": "512m",
+        "spark.driver.memory": "1g",
     }
-    launcher = SparkLauncher("spark_default")
+    return {"archive": archive, "conf": conf}
+
+
+@pytest.fixture
+def launcher(cluster: Kubernetes, mode: str, monkeypatch: pytest.MonkeyPatch) -> SparkLauncher:
+    # Airflow's hook wants the client's package, with which it kills pods.
+    monkeypatch.setattr(spark_submit, "kube_client", Mock(), raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(cluster.config))
+    host, _, port = cluster.access.address.rpartition(":")
+    given = connection("spark", host=f"k8s://{host}", port=int(port), extra={"deploy-mode": mode})
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", given)
+    return SparkLauncher("spark_default")
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_a_batch_by_executors_in_pods_and_a_driver_here_or_in_one(
+    scenario: Callable[..., Scenario],
+    uploads: Path,
+    spark_settings: dict[str, Any],
+    launcher: SparkLauncher,
+    cluster: Kubernetes,
+    mode: str,
+) -> None:
     # Of the longest name that a pipeline may have.
-    made = scenario(name=NAME, shards=4, launcher=launcher, spark={"archive": archive, "conf": conf})
+    made = scenario(name=NAME, shards=4, launcher=launcher, spark=spark_settings)
     made.put(400)
     try:
         batch = made.batch("run-1")
@@ -87,3 +102,18 @@ def test_a_batch_by_executors_in_pods_and_a_driver_here_or_in_one(
     # What a person finds who may read the cluster's objects, and its logs.
     seen = json.dumps(cluster.kubelet.seen) + cluster.kubelet.said()
     assert not [secret for secret in secrets if secret in seen]
+
+
+@pytest.mark.parametrize("cluster, mode", [("kubernetes", "cluster")], indirect=["cluster"])
+def test_whom_no_role_lets_make_pods_is_told_so_and_goes_on_with_one(
+    scenario: Callable[..., Scenario], spark_settings: dict[str, Any], launcher: SparkLauncher, cluster: Kubernetes
+) -> None:
+    made = scenario(name=NAME, shards=4, launcher=launcher, spark=spark_settings)
+    made.put(4)
+    forbid(cluster.access)
+    with pytest.raises(JobFailed, match='User "airflow" cannot'):
+        made.batch("run-1")
+    assert not cluster.pods("driver")
+    allow(cluster.access)
+    batch = made.batch("run-2")
+    assert batch.state is State.COMMITTED and batch.rows == 4
