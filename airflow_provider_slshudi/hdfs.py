@@ -34,6 +34,7 @@ _ACTIVE = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProv
 _ANSWER_SECONDS = 300.0
 """For what the client itself waits without an end."""
 _NO_HOST = "No NameNode hosts found"
+_NO_FOLDER = "(is not a directory)"
 # How the client shows what it has no exception for: the name node's class, and its words with a trace behind them.
 _REFUSED = re.compile(r'RPCError\("(?P<kind>[\w.$]+)", "(?P<text>.*)"\)', re.DOTALL)
 _KINDS: dict[str, type[OSError]] = {
@@ -105,7 +106,7 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no ty
     def _info(self, path: str) -> fs.FileInfo:
         try:
             return _info(_asked(lambda: self._client.get_file_info(path)))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return fs.FileInfo(path, fs.FileType.NotFound)
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
@@ -120,8 +121,9 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no ty
         if selector.recursive:
             # It grows by what folders within it have. The client's own way ends where one of them vanishes meanwhile.
             for status in found:
-                with suppress(FileNotFoundError):
-                    found += self._within(status.path) if status.isdir else []
+                with suppress(FileNotFoundError, NotADirectoryError):
+                    within = self._within(status.path) if status.isdir else []
+                    found += [one for one in within if one.path != status.path]
         return [_info(status) for status in found]
 
     def _within(self, folder: str) -> list[FileStatus]:
@@ -265,7 +267,9 @@ def _as_os_error(text: str) -> OSError:
         return OSError(_first(text))
     kind = known["kind"].rpartition(".")[2]
     words = _first(known["text"].replace("\\n", "\n").replace('\\"', '"'))
-    return _KINDS.get(kind, OSError)(f"{kind}: {words}")
+    # Whoever may not read what is below a file is told of that first.
+    known_as = NotADirectoryError if words.endswith(_NO_FOLDER) else _KINDS.get(kind, OSError)
+    return known_as(f"{kind}: {words}")
 
 
 def _first(text: str) -> str:

@@ -1,12 +1,15 @@
 """Which name nodes a name service of HDFS has, as `hdfs_native` takes them.
 
 It connects to the first one without a time limit, so a machine that is switched off would keep each process for two
-minutes before it asks the next; and of Hadoop's settings it takes names and addresses as they are written.
+minutes before it asks the next; and of Hadoop's settings it takes names and addresses as they are written. Where these
+are in a form that only it or Java reads, they are left to it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import random
 import re
 import socket
 from collections.abc import Mapping
@@ -15,71 +18,108 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 FILES = "core-site.xml", "hdfs-site.xml"
+_log = logging.getLogger(__name__)
 _CONNECT_SECONDS = 2.0
 _ROUNDS = 6
 """About 40 seconds, nearly as a client of an object store asks. Its own 15 are four minutes."""
 _VARIABLE = re.compile(r"\$\{([^}$\s]+)\}")
-_DEEPEST = 20
+_ELSEWHERE = re.compile(r"<!ENTITY|include\b")
+"""Parts of settings that are in other files."""
+
+
+class _Unknown(Exception):
+    """A variable is none of Hadoop's settings."""
 
 
 def settings(service: str) -> dict[str, str]:
     """Settings of hdfs_native for a name service or a host and port: those nodes first that can be reached now.
 
     Raises:
-        OSError: an address has a variable that Hadoop's settings do not explain.
+        OSError: no node has an address without variables that Hadoop's settings do not explain.
     """
-    nodes = _nodes(service)
+    told = {} if ":" in service else _told()
+    names = [name for name in re.split(r"[,\s]+", told.get(f"dfs.ha.namenodes.{service}", "")) if name]
+    nodes = _addresses(told, service, names)
     made = {"dfs.client.failover.max.attempts": str(_ROUNDS * max(1, len(nodes)))}
     if nodes:
-        reached = sorted(nodes, key=lambda node: not _listens(nodes[node]))
-        made[f"dfs.ha.namenodes.{service}"] = ",".join(reached)
-        # It would draw lots.
-        made[f"dfs.client.failover.random.order.{service}"] = "false"
-        made |= {f"dfs.namenode.rpc-address.{service}.{node}": address for node, address in nodes.items()}
+        order = list(nodes)
+        draws = f"dfs.client.failover.random.order.{service}"
+        if told.get(draws, "").strip().lower() == "true":
+            random.shuffle(order)
+        made[draws] = "false"
+        order.sort(key=lambda name: not _listens(nodes[name]))
+        made[f"dfs.ha.namenodes.{service}"] = ",".join(order)
+        made |= {_key(service, name): address for name, address in nodes.items()}
     return made
 
 
-def _nodes(service: str) -> dict[str, str]:
-    """The addresses of a name service's nodes by their names, in the order of Hadoop's settings; empty without any."""
-    told = _told()
-    names = [name.strip() for name in _value(told, f"dfs.ha.namenodes.{service}").split(",")]
-    addresses = {name: _value(told, f"dfs.namenode.rpc-address.{service}.{name}") for name in names}
-    return {name: address for name, address in addresses.items() if address}
+def _key(service: str, name: str) -> str:
+    return f"dfs.namenode.rpc-address.{service}.{name}"
+
+
+def _addresses(told: Mapping[str, str], service: str, names: list[str]) -> dict[str, str]:
+    """The nodes of these names that have an address. Raises OSError: none has, for the want of a variable."""
+    found, wrong = dict[str, str](), ""
+    for name in names:
+        key = _key(service, name)
+        try:
+            if address := _value(told, key):
+                found[name] = address
+        except _Unknown as unknown:
+            wrong = (
+                f"{key} in Hadoop's settings is {told[key].strip()!r}, and Python's client does not know {unknown}, "
+                "as Java may: write the value itself"
+            )
+            _log.warning("%s. Until then nothing works while this node is the active one", wrong)
+    if wrong and not found:
+        raise OSError(wrong)
+    return found
 
 
 def _told() -> dict[str, str]:
-    """Hadoop's settings where the client looks for them; what is no settings at all it tells itself."""
+    """Hadoop's settings where the client looks for them; empty where it may read more, or less, than this does."""
     home = os.environ.get("HADOOP_HOME")
     folder = os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop") or ""
-    told = dict[str, str]()
+    told, final = dict[str, str](), set[str]()
     for file in FILES if folder else ():
         try:
-            found = ElementTree.parse(Path(folder, file)).getroot().iter("property")  # noqa: S314  # the cluster's own
-        except (OSError, ElementTree.ParseError):
+            # As the client does, whatever encoding the file says that it has.
+            text = Path(folder, file).read_text(encoding="utf-8-sig")
+            properties = ElementTree.fromstring(text).findall(".//{*}property")  # noqa: S314  # the cluster's own
+        except FileNotFoundError:
             continue
-        told |= {(item.findtext("name") or "").strip(): item.findtext("value") or "" for item in found}
+        except (OSError, ValueError, ElementTree.ParseError):
+            return {}
+        if _ELSEWHERE.search(text):
+            return {}
+        for item in properties:
+            key, value = (item.findtext("{*}name") or "").strip(), item.findtext("{*}value")
+            if value and key not in final:
+                told[key] = value
+                if (item.findtext("{*}final") or "").strip() == "true":
+                    final.add(key)
     return told
 
 
 def _value(told: Mapping[str, str], key: str) -> str:
-    """A setting with its variables, as Hadoop reads it; empty where it is not given."""
-    value = told.get(key, "")
-    for _ in range(_DEEPEST):
-        if not (found := _VARIABLE.search(value)):
-            break
-        if found[1] not in told:
-            raise OSError(
-                f"{key} in Hadoop's settings is {told[key].strip()!r}, and {found[1]} is none of these settings. "
-                "Java may know it, and Python's client does not: write the value itself"
-            )
+    """A setting with its variables, as Hadoop reads it; empty where it is not given. Raises _Unknown."""
+    value, seen = told.get(key, ""), set[str]()
+    while found := _VARIABLE.search(value):
+        if found[1] in seen or found[1] not in told:
+            raise _Unknown(found[0])
+        seen.add(found[1])
         value = value.replace(found[0], told[found[1]])
     return value.strip()
 
 
 def _listens(address: str) -> bool:
+    """Whether somebody takes connections at the first of an address's places, which is where the client tries."""
     host, _, port = address.rpartition(":")
     try:
-        with closing(socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS)):
+        family, kind, _, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+        with closing(socket.socket(family, kind)) as asked:
+            asked.settimeout(_CONNECT_SECONDS)
+            asked.connect(place)
             return True
-    except (OSError, ValueError):
+    except (OSError, ValueError, OverflowError):
         return False

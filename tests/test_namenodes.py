@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -73,20 +74,81 @@ def test_blanks_and_variables_are_read_as_java_reads_them(folder: Path, listens:
     tell(folder, "core-site.xml", my_host=host, my_port=" ${my.other} ", my_other=port)
     tell(
         folder,
-        dfs_ha_namenodes_lake=" a ,\n b ",
+        dfs_ha_namenodes_lake=" a\n b ,",
         **{"dfs_namenode_rpc-address_lake_a": NOBODY, "dfs_namenode_rpc-address_lake_b": " ${my.host}:${my.other}\n"},
     )
     assert order() == ["b", "a"]
     assert namenodes.settings("lake")["dfs.namenode.rpc-address.lake.b"] == listens
 
 
-def test_a_variable_that_java_alone_knows_is_told_with_its_setting(folder: Path) -> None:
-    tell(folder, dfs_ha_namenodes_lake="a", **{"dfs_namenode_rpc-address_lake_a": "${env.NODE}:8020"})
-    with pytest.raises(OSError, match=r"rpc-address\.lake\.a .* is '\$\{env.NODE\}:8020', and env.NODE is none of"):
+def test_a_node_whose_address_java_alone_knows_is_left_out(
+    folder: Path, listens: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    unknown = {"dfs_namenode_rpc-address_lake_a": "${env.NODE}:8020"}
+    tell(folder, dfs_ha_namenodes_lake="a,b", **unknown, **{"dfs_namenode_rpc-address_lake_b": listens})
+    assert order() == ["b"]
+    assert "rpc-address.lake.a in Hadoop's settings is '${env.NODE}:8020'" in caplog.text
+    tell(folder, dfs_ha_namenodes_lake="a", **unknown)
+    with pytest.raises(OSError, match=r"client does not know \$\{env.NODE\}, as Java may: write the value itself"):
+        namenodes.settings("lake")
+    tell(folder, dfs_ha_namenodes_lake="a", **{"dfs_namenode_rpc-address_lake_a": "${x}", "x": "${y}${y}", "y": "${x}"})
+    with pytest.raises(OSError, match=r"does not know \$\{x\}"):
         namenodes.settings("lake")
 
 
-@pytest.mark.parametrize("content", ["", "<configuration", "<configuration><property/></configuration>"])
-def test_what_is_no_settings_is_left_to_the_client(folder: Path, content: str) -> None:
-    (folder / "hdfs-site.xml").write_text(content)
+def test_what_is_final_stays_and_what_has_no_value_changes_nothing(folder: Path, listens: str) -> None:
+    final = f"<value>{listens}</value><final>true</final>"
+    site = "<property><name>dfs.namenode.rpc-address.lake.a</name>{}</property>".format
+    (folder / "core-site.xml").write_text(SITE.format(site(final)))
+    names = "<property><name>dfs.ha.namenodes.lake</name><value>a</value></property>"
+    (folder / "hdfs-site.xml").write_text(
+        SITE.format(names + site("<value>other:1</value>") + site("") + site("<value/>"))
+    )
+    assert namenodes.settings("lake")["dfs.namenode.rpc-address.lake.a"] == listens
+
+
+def test_lots_are_drawn_where_hadoop_draws_them(folder: Path) -> None:
+    nodes = {f"dfs_namenode_rpc-address_lake_{name}": NOBODY for name in "abcdefgh"}
+    draws = {"dfs_client_failover_random_order_lake": " TRUE "}
+    tell(folder, dfs_ha_namenodes_lake="a,b,c,d,e,f,g,h", **nodes, **draws)
+    assert len({tuple(order()) for _ in range(20)}) > 1
+
+
+@pytest.mark.parametrize("encoding", ["GBK", "no-such-one", "UTF-8"])
+def test_settings_are_read_whatever_encoding_they_say_that_they_have(folder: Path, listens: str, encoding: str) -> None:
+    tell(folder, dfs_ha_namenodes_lake="a,b", **{f"dfs_namenode_rpc-address_lake_{name}": listens for name in "ab"})
+    site = folder / "hdfs-site.xml"
+    site.write_text(f'\ufeff<?xml version="1.0" encoding="{encoding}"?>\n<!-- 日志 -->{site.read_text()}')
+    assert order() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "<configuration",
+        '<!DOCTYPE configuration [<!ENTITY more SYSTEM "more.xml">]><configuration>&more;</configuration>',
+        '<configuration xmlns:x="http://www.w3.org/2001/XInclude"><x:include href="more.xml"/></configuration>',
+        b"\xff\xfe",
+    ],
+)
+def test_what_another_file_or_nobody_explains_is_left_to_the_client(
+    folder: Path, listens: str, content: str | bytes
+) -> None:
+    older = {"dfs_ha_namenodes_lake": "a", "dfs_namenode_rpc-address_lake_a": listens}
+    tell(folder, "core-site.xml", **older)
+    (folder / "hdfs-site.xml").write_bytes(content.encode() if isinstance(content, str) else content)
     assert namenodes.settings("lake") == {"dfs.client.failover.max.attempts": "6"}
+    (folder / "hdfs-site.xml").write_text('<c xmlns="of:somebody"><property/></c>')
+    assert order() == ["a"]
+
+
+def test_a_name_listens_where_the_client_tries_it_first(monkeypatch: pytest.MonkeyPatch, listens: str) -> None:
+    ask, port = socket.getaddrinfo, int(listens.rpartition(":")[2])
+
+    def both(*given: Any, **named: Any) -> Any:
+        return [*ask("127.0.0.2", port, **named), *ask("127.0.0.1", port, **named)]
+
+    assert namenodes._listens(listens)
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    assert not namenodes._listens(listens)
+    assert not namenodes._listens("host:99999999999999999999")

@@ -245,7 +245,7 @@ class _Hook(SparkSubmitHook):
         told = SimpleQueue[str | None]()
         threading.Thread(target=self._read, args=(itr, told), name="slshudi-submit", daemon=True).start()
         line: str | None = ""
-        goes_on = True
+        goes_on, waits = True, False
         while goes_on:
             with suppress(Empty):
                 line = told.get(timeout=_GLANCE_SECONDS)
@@ -253,23 +253,29 @@ class _Hook(SparkSubmitHook):
                     yield line
             # A manager that does not answer ends spark-submit, and not the driver.
             goes_on = line is not None or office.works()
+            if line is None and goes_on and not waits:
+                _log.warning("spark-submit has ended before its driver, which works on: the task waits for the driver")
+            waits = line is None
             for of_driver in office.heard():
                 if self._hear(of_driver):
                     # Not by Airflow's hook, which looks for the manager's own words.
                     _log.info("%s", of_driver)
-            if why := office.lost():
+            if line is not None and (why := office.lost()):
                 self._hear(f"{REASON}{why}")
                 self.on_kill()
                 raise AirflowException(why)
             if office.ended_for() > _MANAGER_SECONDS:
                 self.on_kill()
                 raise AirflowException(f"spark-submit has not ended {_MANAGER_SECONDS:.0f} s after the driver")
+        said = f"The last that spark-submit said: {likely(self._tail)}"
         if place := office.unasked():
             self._hear(
-                f"{REASON}no driver asked this task at {place} for its work. Either none began, or the cluster's "
-                f"machines do not reach that place: set {HOST} and {PORT} in the pipeline's spark.conf. The last that "
-                f"spark-submit said: {likely(self._tail)}"
+                f"{REASON}no driver asked this task at {place} for its work. Either none had begun as spark-submit "
+                f"ended, or the cluster's machines do not reach that place: set {HOST} and {PORT} in the pipeline's "
+                f"spark.conf. {said}"
             )
+        elif why := office.lost():
+            self._hear(f"{REASON}{why}. {said}")
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         def remembered() -> Iterator[Any]:

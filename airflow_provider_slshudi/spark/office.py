@@ -20,13 +20,12 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from airflow_provider_slshudi.notes.job import JobOrder
-from airflow_provider_slshudi.notes.remote import BEAT_SECONDS, FILE, LONGEST, LOST_SECONDS, Reply, Report
+from airflow_provider_slshudi.notes.remote import FILE, LONGEST, LOST_SECONDS, Reply, Report
 from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.spark.keyserver import PORT, Place, listening
 
 HOST = "spark.slshudi.access.host"
 """Spark's setting for the name by which a cluster reaches the machine of a task; its own address by default."""
-_SILENT_SECONDS = 5 * BEAT_SECONDS
 _EVERYWHERE = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104
 # Nothing is sent there: the system only says from which of its addresses it would be (RFC 5737, RFC 3849).
 _ANYWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
@@ -55,6 +54,7 @@ class Office:
         self._lines = deque[str]()
         self._driver, self._host, self._heard, self._at = "", "", 0, 0.0
         self._ended = float("inf")
+        self._closed = False
         self.done = False
         """Whether the driver said that its work is done."""
         self._server = listening(self._answer, host, bind, port, LONGEST)
@@ -62,6 +62,7 @@ class Office:
 
     def close(self) -> None:
         """Serves nobody any more; a driver that still runs ends itself."""
+        self._closed = True
         self._server.close()
 
     def unasked(self) -> str:
@@ -96,9 +97,10 @@ class Office:
             )
 
     def works(self) -> bool:
-        """Whether a driver has begun, has not ended, and was heard of a moment ago."""
+        """Whether a driver has begun, has not ended, and is not lost."""
         with self._lock:
-            return bool(self._driver) and self._ended > clock() and clock() - self._at < _SILENT_SECONDS
+            begun = bool(self._driver) and not self._closed
+            return begun and self._ended > clock() and clock() - self._at < LOST_SECONDS
 
     def ended_for(self) -> float:
         """Seconds since the driver's last report; negative where that has not come."""
@@ -133,19 +135,19 @@ class Office:
 
 def _this_host() -> str:
     """This machine's address on the way to others; loopback where it has no other."""
-    for family, anywhere in _ANYWHERE.items():
-        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asked:
-            asked.connect((anywhere, _DISCARD))
-            if _is_reached(found := str(asked.getsockname()[0])):
+    for family in _ANYWHERE:
+        for found in _own(family):
+            known = ip_address(found)
+            # Of this machine or its link alone, as pods of EKS have one beside their IPv6.
+            if not (known.is_loopback or known.is_link_local or known.is_unspecified):
                 return found
-    with suppress(OSError):
-        found = socket.gethostbyname(socket.gethostname())
-        if _is_reached(found):
-            return found
     return "127.0.0.1"
 
 
-def _is_reached(address: str) -> bool:
-    """Whether others may reach an address, and not this machine or its link alone (as pods of EKS have one)."""
-    known = ip_address(address)
-    return not known.is_loopback and not known.is_link_local
+def _own(family: socket.AddressFamily) -> Iterator[str]:
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asked:
+        asked.connect((_ANYWHERE[family], _DISCARD))
+        yield str(asked.getsockname()[0])
+    with suppress(OSError):
+        for *_, place in socket.getaddrinfo(socket.gethostname(), None, family):
+            yield str(place[0])

@@ -95,7 +95,13 @@ def test_every_question_and_act_has_the_answer_that_a_local_disk_gives(table: St
         lambda it: it.write("a/b", b"1"),
         lambda it: it.write("a/b", b"22", via=".hoodie/via"),
         lambda it: (it.read("a/b"), it.size("a/b"), it.names("a"), it.folders(""), it.names("a/b"), it.files("a/b")),
-        lambda it: (it.exists("a"), it.exists("a/b"), it.exists("a/c"), it.existing(["a", "a/b", "a/c"])),
+        lambda it: (
+            it.exists("a"),
+            it.exists("a/b"),
+            it.exists("a/c"),
+            it.exists("a/b/c"),
+            it.existing(["a", "a/b", "a/c"]),
+        ),
         lambda it: created(it, "c/ö %2F#?", b"333"),
         lambda it: sorted(it.walk()),
         lambda it: it.create_within("none/d"),
@@ -209,20 +215,26 @@ def test_no_observer_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert b"getHAServiceState" not in said
 
 
-def test_a_folder_that_vanishes_while_a_tree_is_listed_takes_nothing_else_along(
-    table: Storage, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("gone, instead", [("a/b", None), ("a/b", b""), ("a/b/c", b"")])
+def test_a_folder_that_vanishes_or_becomes_a_file_while_a_tree_is_listed_takes_nothing_else_along(
+    table: Storage, monkeypatch: pytest.MonkeyPatch, gone: str, instead: bytes | None
 ) -> None:
-    for name in ("a/b/one", "a/c/two", "d"):
+    table.delete_folder("a")
+    for name in ("a/b/c/one", "a/d/two", "e"):
         created(table, name, b"")
-    ask = hdfs._Handler._within
+    ask, asked = hdfs._Handler._within, list[str]()
 
-    def asked(handler: hdfs._Handler, folder: str) -> Any:
-        if folder.endswith("/a/b"):
-            table.delete_folder("a/b")
+    def within(handler: hdfs._Handler, folder: str) -> Any:
+        asked.append(folder)
+        if folder.endswith("/a/b/c"):
+            table.delete_folder(gone)
+            if instead is not None:
+                created(table, gone, instead)
         return ask(handler, folder)
 
-    monkeypatch.setattr(hdfs._Handler, "_within", asked)
-    assert sorted(name for name, _ in table.walk()) == ["a/c/two", "d"]
+    monkeypatch.setattr(hdfs._Handler, "_within", within)
+    assert sorted(name for name, _ in table.walk()) == ["a/d/two", "e"]
+    assert len(asked) == 5
 
 
 def test_a_name_that_no_setting_knows_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

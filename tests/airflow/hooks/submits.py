@@ -30,6 +30,8 @@ def main(case: str, file: Path) -> int:
         os.dup2(nothing, 2)
     driver.start(None)
     if case.startswith("ends before its driver"):
+        if "and dies" in case:
+            os._exit(1)
         time.sleep(5)
         print(f"4 rows in application_1_0001\n{CPU}2.5", flush=True)
         driver.close(done=True)

@@ -90,6 +90,23 @@ def test_a_driver_that_works_is_waited_for_after_the_end_of_spark_submit(
     with caplog.at_level(logging.INFO):
         assert run(case) == 2.5
     assert caplog.messages.count("4 rows in application_1_0001") == 1
+    assert caplog.text.count("the task waits for the driver") == 1
+
+
+@pytest.mark.parametrize(
+    "case, code",
+    [
+        ("ends before its driver, which does nothing and dies", None),
+        ("ends before its driver with an error, which does nothing and dies", 1),
+    ],
+)
+def test_a_driver_that_dies_after_the_end_of_spark_submit_is_lost(
+    run: Run, case: str, code: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(office, "LOST_SECONDS", 3.0)
+    with pytest.raises(JobFailed, match="was not heard of for 3 seconds") as failed:
+        run(case)
+    assert failed.value.returncode == code
 
 
 def test_what_comes_after_bytes_of_another_encoding_is_read(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
