@@ -75,7 +75,7 @@ class Place:
         try:
             held = psutil.Process(holds.wait(case.point, seconds=RUN_SECONDS))
             kill(psutil.Process(airflow.pids["scheduler"]))
-            assert airflow.revive() == ["scheduler"]
+            assert (revived := airflow.revive()) == ["scheduler"], revived
             time.sleep(HOLD_SECONDS)
             alive = not is_over(held)
         finally:
