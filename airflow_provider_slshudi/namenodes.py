@@ -17,13 +17,13 @@ from contextlib import closing
 from pathlib import Path
 from xml.etree import ElementTree
 
-FILES = "core-site.xml", "hdfs-site.xml"
+_FILES = "core-site.xml", "hdfs-site.xml"
 _log = logging.getLogger(__name__)
 _CONNECT_SECONDS = 2.0
 _ROUNDS = 6
 """About 40 seconds, nearly as a client of an object store asks. Its own 15 are four minutes."""
 _VARIABLE = re.compile(r"\$\{([^}$\s]+)\}")
-_ELSEWHERE = re.compile(r"<!ENTITY|include\b")
+_ELSEWHERE = re.compile(r"<!ENTITY|<(?:\w+:)?include\b")
 """Parts of settings that are in other files."""
 
 
@@ -81,7 +81,7 @@ def _told() -> dict[str, str]:
     home = os.environ.get("HADOOP_HOME")
     folder = os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop") or ""
     told, final = dict[str, str](), set[str]()
-    for file in FILES if folder else ():
+    for file in _FILES if folder else ():
         try:
             # As the client does, whatever encoding the file says that it has.
             text = Path(folder, file).read_text(encoding="utf-8-sig")

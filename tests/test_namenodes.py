@@ -107,6 +107,13 @@ def test_what_is_final_stays_and_what_has_no_value_changes_nothing(folder: Path,
     assert namenodes.settings("lake")["dfs.namenode.rpc-address.lake.a"] == listens
 
 
+def test_a_value_may_say_what_names_another_file_elsewhere(folder: Path, listens: str) -> None:
+    tell(
+        folder, dfs_hosts="/etc/dfs.include", dfs_ha_namenodes_lake="a", **{"dfs_namenode_rpc-address_lake_a": listens}
+    )
+    assert order() == ["a"]
+
+
 def test_lots_are_drawn_where_hadoop_draws_them(folder: Path) -> None:
     nodes = {f"dfs_namenode_rpc-address_lake_{name}": NOBODY for name in "abcdefgh"}
     draws = {"dfs_client_failover_random_order_lake": " TRUE "}
