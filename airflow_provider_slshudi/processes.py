@@ -21,6 +21,8 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 _UNREADABLE = "unreadable"
 _KERNEL_BOOT = Path("/proc/sys/kernel/random/boot_id")
 _NUMBERING = Path("/proc/self/ns/pid")
+# Of /proc/PID/stat, after the name: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
+_THREADS, _BEGAN = 17, 19
 _TIMING = Path("/proc/self/ns/time")
 # The kernel gives this number to the machine's own namespace (PROC_PID_INIT_INO), to no container's.
 _OF_THE_MACHINE = "pid:[4026531836]"
@@ -62,9 +64,9 @@ def is_here(process: str) -> bool:
 def is_gone(process: str) -> bool:
     """Whether a process that `this_process` named has surely ended; False if nothing is known of it.
 
-    It has ended if the kernel has no such process, if it is a zombie, if its number belongs to a process that began at
-    another time, or if this very machine was started anew since. A process that we cannot look at, say another user's,
-    counts as alive.
+    It has ended if the kernel has no such process, if it is a zombie none of whose threads is left, if its number
+    belongs to a process that began at another time, or if this very machine was started anew since. A process that we
+    cannot look at, say another user's, counts as alive.
     """
     if _libc is None or process.count("/") < 3:
         return False
@@ -168,4 +170,6 @@ def _started(pid: int) -> str:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return _UNREADABLE
-    return "" if fields[0] in ("Z", "X") else fields[19]
+    # Its first thread ends on its own: of a JVM that thread only waits, and one of the others may be within a rename.
+    ended = fields[0] == "X" or (fields[0] == "Z" and int(fields[_THREADS]) <= 1)
+    return "" if ended else fields[_BEGAN]

@@ -15,6 +15,7 @@ import pytest
 import airflow_provider_slshudi
 from airflow_provider_slshudi import processes
 from airflow_provider_slshudi.processes import clock, ends_with_parent, is_gone, is_here, this_process
+from tests.waiting import until
 
 NAME = "from airflow_provider_slshudi.processes import this_process; print(this_process(), flush=True); input()"
 PARENT = """
@@ -26,6 +27,17 @@ time.sleep(60)
 """
 
 
+LEADERLESS = """
+import ctypes, os, threading
+from airflow_provider_slshudi.processes import this_process
+libc = ctypes.CDLL(None)
+def work():
+    os.read(0, 1)
+    os._exit(0)
+print(this_process(), flush=True)
+threading.Thread(target=work).start()
+libc.pthread_exit(None)
+"""
 HIDDEN = """
 mount -o remount,hidepid=2 /proc
 cd {root}
@@ -59,6 +71,18 @@ def test_a_process_is_gone_once_it_ended_be_it_reaped_or_not() -> None:
         other.kill()
         psutil.Process(other.pid).wait(10)
     assert is_gone(name)
+
+
+def test_a_process_whose_first_thread_has_ended_is_not_gone_while_another_one_works() -> None:
+    with subprocess.Popen([sys.executable, "-c", LEADERLESS], stdout=subprocess.PIPE, stdin=subprocess.PIPE) as child:
+        assert child.stdout is not None and child.stdin is not None
+        name = child.stdout.readline().decode().strip()
+        until("its first thread ends", lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE)
+        assert not is_gone(name)
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        until("the last thread ends", lambda: is_gone(name))
+        assert child.returncode is None, "nobody has reaped it"
 
 
 def test_of_another_machine_or_nobody_nothing_is_known() -> None:

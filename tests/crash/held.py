@@ -188,9 +188,9 @@ def kill(process: psutil.Process) -> None:
 
 
 def is_over(process: psutil.Process) -> bool:
-    """Whether it ended, be it reaped or not."""
+    """Whether it ended with all its threads, be it reaped or not."""
     try:
-        return not process.is_running() or bool(process.status() == psutil.STATUS_ZOMBIE)
+        return not process.is_running() or bool(process.status() == psutil.STATUS_ZOMBIE and process.num_threads() < 2)
     except psutil.NoSuchProcess:
         return True
 
