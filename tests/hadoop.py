@@ -101,6 +101,18 @@ class NameNodes:
         self._cluster.transitionToActive(number)
 
 
+def tell(folder: Path, settings: Mapping[str, str], file: str = "hdfs-site.xml") -> None:
+    """Writes settings as Hadoop reads them."""
+    told = "".join(f"<property><name>{key}</name><value>{value}</value></property>" for key, value in settings.items())
+    (folder / file).write_text(f"<configuration>{told}</configuration>")
+
+
+def service(name: str, nodes: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a name service with nodes at these addresses."""
+    addresses = {f"dfs.namenode.rpc-address.{name}.{node}": address for node, address in nodes.items()}
+    return {"dfs.nameservices": name, f"dfs.ha.namenodes.{name}": ",".join(nodes), **addresses}
+
+
 @contextmanager
 def hadoop(nodes: int = 2) -> Iterator[Hadoop]:
     """HDFS with one data node, and YARN with `nodes` node managers of two cores each; none without any."""
@@ -128,18 +140,11 @@ def name_nodes() -> Iterator[NameNodes]:
         jvm.HATestUtil.setFailoverConfigurations(cluster, conf)
         uri = jvm.HATestUtil.getLogicalUri(cluster)
         name = uri.getHost()
-        nodes = conf.get(f"dfs.ha.namenodes.{name}")
+        nodes = conf.get(f"dfs.ha.namenodes.{name}").split(",")
+        # Hadoop's test says a URL here, which its own client alone takes.
+        addresses = {node: f"localhost:{cluster.getNameNodePort(number)}" for number, node in enumerate(nodes)}
         provider = f"dfs.client.failover.proxy.provider.{name}"
-        told = {
-            "dfs.nameservices": name,
-            f"dfs.ha.namenodes.{name}": nodes,
-            provider: conf.get(provider),
-            # Hadoop's test says a URL here, which its own client alone takes.
-            **{
-                f"dfs.namenode.rpc-address.{name}.{node}": f"localhost:{cluster.getNameNodePort(number)}"
-                for number, node in enumerate(nodes.split(","))
-            },
-        }
+        told = service(name, addresses) | {provider: conf.get(provider)}
         for key, value in told.items():
             conf.set(key, value)
         yield NameNodes(str(uri), told, _kept(jvm, root, conf), cluster, gateway.new_array(jvm.String, 0))

@@ -19,6 +19,7 @@ from secrets import token_hex
 import pytest
 
 from airflow_provider_slshudi.demo.airflow import free_port
+from airflow_provider_slshudi.exceptions import JobFailed
 from airflow_provider_slshudi.spark import runtime
 from tests.waiting import until
 
@@ -84,6 +85,16 @@ class Service:
         except subprocess.TimeoutExpired:
             self.kill()
             self._process.wait()
+
+
+@contextmanager
+def telling(said: Callable[[], str]) -> Iterator[None]:
+    """Prints what a cluster's processes said where a job fails in the block."""
+    try:
+        yield
+    except JobFailed:
+        print(said())
+        raise
 
 
 BRIEF = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_slshudi import namenodes
+from tests.hadoop import service, tell
 
 SITE = "<configuration>{}</configuration>"
 NOBODY = "127.0.0.1:1"
@@ -29,22 +30,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def tell(folder: Path, file: str = "hdfs-site.xml", **told: str) -> None:
-    """Writes settings; the names' underscores stand for dots."""
-    items = (
-        f"<property><name>{key.replace('_', '.')}</name><value>{value}</value></property>"
-        for key, value in told.items()
-    )
-    (folder / file).write_text(SITE.format("".join(items)))
-
-
-def order(service: str = "lake") -> list[str]:
-    return namenodes.settings(service)[f"dfs.ha.namenodes.{service}"].split(",")
+def order() -> list[str]:
+    return namenodes.settings("lake")["dfs.ha.namenodes.lake"].split(",")
 
 
 def test_a_node_that_listens_comes_first_and_otherwise_the_order_is_hadoops(folder: Path, listens: str) -> None:
-    nodes = {"dfs_namenode_rpc-address_lake_" + name: NOBODY for name in "abd"}
-    tell(folder, dfs_ha_namenodes_lake="a,b,c,d", **nodes, **{"dfs_namenode_rpc-address_lake_c": listens})
+    tell(folder, service("lake", {"a": NOBODY, "b": NOBODY, "c": listens, "d": NOBODY}))
     assert order() == ["c", "a", "b", "d"]
     made = namenodes.settings("lake")
     assert made["dfs.client.failover.max.attempts"] == "24"
@@ -59,11 +50,7 @@ def test_a_machine_that_is_switched_off_costs_seconds(folder: Path, listens: str
         off.listen(0)
         waiting.connect(off.getsockname())
         address = f"127.0.0.1:{off.getsockname()[1]}"
-        tell(
-            folder,
-            dfs_ha_namenodes_lake="off,on",
-            **{"dfs_namenode_rpc-address_lake_off": address, "dfs_namenode_rpc-address_lake_on": listens},
-        )
+        tell(folder, service("lake", {"off": address, "on": listens}))
         began = monotonic()
         assert order() == ["on", "off"]
         assert 1 < monotonic() - began < 30
@@ -71,12 +58,9 @@ def test_a_machine_that_is_switched_off_costs_seconds(folder: Path, listens: str
 
 def test_blanks_and_variables_are_read_as_java_reads_them(folder: Path, listens: str) -> None:
     host, _, port = listens.partition(":")
-    tell(folder, "core-site.xml", my_host=host, my_port=" ${my.other} ", my_other=port)
-    tell(
-        folder,
-        dfs_ha_namenodes_lake=" a\n b ,",
-        **{"dfs_namenode_rpc-address_lake_a": NOBODY, "dfs_namenode_rpc-address_lake_b": " ${my.host}:${my.other}\n"},
-    )
+    tell(folder, {"my.host": host, "my.port": " ${my.other} ", "my.other": port}, "core-site.xml")
+    nodes = service("lake", {"a": NOBODY, "b": " ${my.host}:${my.other}\n"})
+    tell(folder, nodes | {"dfs.ha.namenodes.lake": " a\n b ,"})
     assert order() == ["b", "a"]
     assert namenodes.settings("lake")["dfs.namenode.rpc-address.lake.b"] == listens
 
@@ -84,14 +68,14 @@ def test_blanks_and_variables_are_read_as_java_reads_them(folder: Path, listens:
 def test_a_node_whose_address_java_alone_knows_is_left_out(
     folder: Path, listens: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    unknown = {"dfs_namenode_rpc-address_lake_a": "${env.NODE}:8020"}
-    tell(folder, dfs_ha_namenodes_lake="a,b", **unknown, **{"dfs_namenode_rpc-address_lake_b": listens})
+    unknown = "${env.NODE}:8020"
+    tell(folder, service("lake", {"a": unknown, "b": listens}))
     assert order() == ["b"]
     assert "rpc-address.lake.a in Hadoop's settings is '${env.NODE}:8020'" in caplog.text
-    tell(folder, dfs_ha_namenodes_lake="a", **unknown)
+    tell(folder, service("lake", {"a": unknown}))
     with pytest.raises(OSError, match=r"client does not know \$\{env.NODE\}, as Java may: write the value itself"):
         namenodes.settings("lake")
-    tell(folder, dfs_ha_namenodes_lake="a", **{"dfs_namenode_rpc-address_lake_a": "${x}", "x": "${y}${y}", "y": "${x}"})
+    tell(folder, service("lake", {"a": "${x}"}) | {"x": "${y}${y}", "y": "${x}"})
     with pytest.raises(OSError, match=r"does not know \$\{x\}"):
         namenodes.settings("lake")
 
@@ -108,22 +92,19 @@ def test_what_is_final_stays_and_what_has_no_value_changes_nothing(folder: Path,
 
 
 def test_a_value_may_say_what_names_another_file_elsewhere(folder: Path, listens: str) -> None:
-    tell(
-        folder, dfs_hosts="/etc/dfs.include", dfs_ha_namenodes_lake="a", **{"dfs_namenode_rpc-address_lake_a": listens}
-    )
+    tell(folder, service("lake", {"a": listens}) | {"dfs.hosts": "/etc/dfs.include"})
     assert order() == ["a"]
 
 
 def test_lots_are_drawn_where_hadoop_draws_them(folder: Path) -> None:
-    nodes = {f"dfs_namenode_rpc-address_lake_{name}": NOBODY for name in "abcdefgh"}
-    draws = {"dfs_client_failover_random_order_lake": " TRUE "}
-    tell(folder, dfs_ha_namenodes_lake="a,b,c,d,e,f,g,h", **nodes, **draws)
+    nodes = service("lake", dict.fromkeys("abcdefgh", NOBODY))
+    tell(folder, nodes | {"dfs.client.failover.random.order.lake": " TRUE "})
     assert len({tuple(order()) for _ in range(20)}) > 1
 
 
 @pytest.mark.parametrize("encoding", ["GBK", "no-such-one", "UTF-8"])
 def test_settings_are_read_whatever_encoding_they_say_that_they_have(folder: Path, listens: str, encoding: str) -> None:
-    tell(folder, dfs_ha_namenodes_lake="a,b", **{f"dfs_namenode_rpc-address_lake_{name}": listens for name in "ab"})
+    tell(folder, service("lake", {"a": listens, "b": listens}))
     site = folder / "hdfs-site.xml"
     site.write_text(f'\ufeff<?xml version="1.0" encoding="{encoding}"?>\n<!-- 日志 -->{site.read_text()}')
     assert order() == ["a", "b"]
@@ -141,8 +122,7 @@ def test_settings_are_read_whatever_encoding_they_say_that_they_have(folder: Pat
 def test_what_another_file_or_nobody_explains_is_left_to_the_client(
     folder: Path, listens: str, content: str | bytes
 ) -> None:
-    older = {"dfs_ha_namenodes_lake": "a", "dfs_namenode_rpc-address_lake_a": listens}
-    tell(folder, "core-site.xml", **older)
+    tell(folder, service("lake", {"a": listens}), "core-site.xml")
     (folder / "hdfs-site.xml").write_bytes(content.encode() if isinstance(content, str) else content)
     assert namenodes.settings("lake") == {"dfs.client.failover.max.attempts": "6"}
     (folder / "hdfs-site.xml").write_text('<c xmlns="of:somebody"><property/></c>')

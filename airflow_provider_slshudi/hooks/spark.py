@@ -245,17 +245,16 @@ class _Hook(SparkSubmitHook):
         told = SimpleQueue[str | None]()
         threading.Thread(target=self._read, args=(itr, told), name="slshudi-submit", daemon=True).start()
         line: str | None = ""
-        goes_on, waits = True, False
+        goes_on = True
         while goes_on:
             with suppress(Empty):
                 line = told.get(timeout=_GLANCE_SECONDS)
                 if line is not None:
                     yield line
+                elif office.works():
+                    _log.warning("spark-submit has ended, and its driver works on: the task waits for the driver")
             # A manager that does not answer ends spark-submit, and not the driver.
             goes_on = line is not None or office.works()
-            if line is None and goes_on and not waits:
-                _log.warning("spark-submit has ended before its driver, which works on: the task waits for the driver")
-            waits = line is None
             for of_driver in office.heard():
                 if self._hear(of_driver):
                     # Not by Airflow's hook, which looks for the manager's own words.

@@ -98,9 +98,7 @@ class Office:
 
     def works(self) -> bool:
         """Whether a driver has begun, has not ended, and is not lost."""
-        with self._lock:
-            begun = bool(self._driver) and not self._closed
-            return begun and self._ended > clock() and clock() - self._at < LOST_SECONDS
+        return bool(self._driver) and not self._closed and self.ended_for() < 0 and not self.lost()
 
     def ended_for(self) -> float:
         """Seconds since the driver's last report; negative where that has not come."""

@@ -51,12 +51,16 @@ def apiserver(found: Programs) -> Iterator[tuple[Access, Access]]:
     with tempfile.TemporaryDirectory(prefix="slshudi-apiserver-") as directory:
         folder = Path(directory)
         store = f"http://127.0.0.1:{free_port()}"
-        with Service(_etcd(found, folder, store), os.environ, folder / "etcd.log", lambda: _answers(Access(store))):
+        command = _etcd(found, folder, store)
+        with Service(command, os.environ, folder / "etcd.log", lambda: _answers(Access(store), "/health")):
             access = Access(f"https://127.0.0.1:{free_port()}", folder / "apiserver.crt", token_hex())
             tasks = replace(access, token=token_hex())
             (folder / "tokens").write_text(f'{access.token},admin,1,"system:masters"\n{tasks.token},airflow,2\n')
             command = _apiserver(found, folder, store, access)
-            with Service(command, os.environ, folder / "apiserver.log", lambda: _ready(access)):
+            # The namespace is what the server makes itself when it begins.
+            with Service(
+                command, os.environ, folder / "apiserver.log", lambda: _answers(access, "/api/v1/namespaces/default")
+            ):
                 _admit(access)
                 yield access, tasks
 
@@ -98,19 +102,10 @@ def _apiserver(found: Programs, folder: Path, store: str, access: Access) -> lis
     ]
 
 
-def _answers(access: Access) -> bool:
+def _answers(access: Access, path: str) -> bool:
     try:
-        access.ask("GET", "/health")
+        return access.ask("GET", path) is not None
     except (OSError, ValueError):
-        return False
-    return True
-
-
-def _ready(access: Access) -> bool:
-    """Whether the server has made what it makes itself when it begins."""
-    try:
-        return access.ask("GET", "/api/v1/namespaces/default") is not None
-    except OSError:
         return False
 
 

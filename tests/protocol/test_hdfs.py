@@ -6,7 +6,7 @@ import gc
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ from tests.crash.cases import Case, Step, Victim
 from tests.crash.counts import faults
 from tests.crash.matrix import each_its_own, run_case
 from tests.crash.world import World
-from tests.hadoop import hadoop
+from tests.hadoop import hadoop, service, tell
 from tests.pipelines import served_often, upserted_often
 from tests.scenarios import Scenario
 from tests.waiting import ends_with_its_time
@@ -66,18 +66,6 @@ def tried(act: Callable[[], Any]) -> Any:
         return act()
     except Exception as error:
         return type(error)
-
-
-def tell(folder: Path, settings: Mapping[str, str]) -> None:
-    """Writes settings as Hadoop reads them."""
-    told = "".join(f"<property><name>{key}</name><value>{value}</value></property>" for key, value in settings.items())
-    (folder / "hdfs-site.xml").write_text(f"<configuration>{told}</configuration>")
-
-
-def service(name: str, nodes: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a name service with nodes at these addresses."""
-    addresses = {f"dfs.namenode.rpc-address.{name}.{node}": address for node, address in nodes.items()}
-    return {"dfs.nameservices": name, f"dfs.ha.namenodes.{name}": ",".join(nodes), **addresses}
 
 
 def created(storage: Storage, path: str, content: bytes) -> int:

@@ -20,7 +20,7 @@ from tests.kubernetes import Kubernetes, kubernetes
 from tests.kubernetes.apiserver import allow, forbid, programs
 from tests.machine import connection
 from tests.scenarios import Scenario
-from tests.services import BRIEF
+from tests.services import BRIEF, telling
 
 pytestmark = pytest.mark.long
 NAME = f"Ad_events.with-{'a' * 75}-long.name"
@@ -81,11 +81,8 @@ def test_a_batch_by_executors_in_pods_and_a_driver_here_or_in_one(
     # Of the longest name that a pipeline may have.
     made = scenario(name=NAME, shards=4, launcher=launcher, spark=spark_settings)
     made.put(400)
-    try:
+    with telling(cluster.kubelet.said):
         batch = made.batch("run-1")
-    except JobFailed:
-        print(cluster.kubelet.said())
-        raise
     assert batch.state is State.COMMITTED and batch.rows == 400
     assert len(cluster.pods("executor")) >= 2
     secrets = [made.work.connect().connection.access_key_secret]

@@ -25,7 +25,7 @@ from tests.crash.held import Holds
 from tests.hadoop import Hadoop, hadoop
 from tests.machine import connection
 from tests.scenarios import Scenario
-from tests.services import BRIEF
+from tests.services import BRIEF, telling
 from tests.waiting import until
 
 pytestmark = pytest.mark.long
@@ -83,11 +83,8 @@ def test_batches_and_a_proof_on_yarn(scenario: Callable[..., Scenario], cluster:
         shards=4, location=f"{cluster.files}/lake/ad_events", launcher=SubprocessLauncher("yarn"), spark=yarn
     )
     made.put(400)
-    try:
+    with telling(cluster.said):
         assert made.batch("run-1").state is State.COMMITTED
-    except JobFailed:
-        print(cluster.said())
-        raise
     proof = verify(made.work, source=True)
     assert proof.ok and proof.rows == 400
     assert not holding(cluster, made.work.connect().connection.access_key_secret)
@@ -121,11 +118,8 @@ def test_a_driver_in_cluster_mode_ends_with_the_task_and_the_next_run_brings_eve
     until("the end of the driver, which nobody but itself ends", lambda: not psutil.pid_exists(driver))
     assert made.work.ledger.get(opened.id).state is State.OPEN
 
-    try:
+    with telling(cluster.said):
         assert made.batch("run-2").state is State.COMMITTED
-    except JobFailed:
-        print(cluster.said())
-        raise
     assert "the driver runs on " in caplog.text and "400 rows in" in caplog.text, "the task's log has its words"
     proof = verify(made.work, source=True)
     assert proof.ok and proof.rows == 400

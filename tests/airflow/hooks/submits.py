@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 from airflow_provider_slshudi.job.remote import Remote
 from airflow_provider_slshudi.notes.job import CPU, PAGE
@@ -23,19 +24,10 @@ def main(case: str, file: Path) -> int:
         return 0
     driver = Remote(file)
     if case.startswith("ends before its driver"):
-        if os.fork():
-            return int("with an error" in case)
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, 1)
-        os.dup2(nothing, 2)
+        if not os.fork():
+            _goes_on(driver, dies="and dies" in case)
+        return int("with an error" in case)
     driver.start(None)
-    if case.startswith("ends before its driver"):
-        if "and dies" in case:
-            os._exit(1)
-        time.sleep(5)
-        print(f"4 rows in application_1_0001\n{CPU}2.5", flush=True)
-        driver.close(done=True)
-        os._exit(0)
     lines = {
         "well": ["4 rows in application_2_0002", f"{CPU}1.5"],
         "fails": ["slshudi: TableDenied: it is somebody else's"],
@@ -54,6 +46,20 @@ def main(case: str, file: Path) -> int:
     for _ in range(60):
         os.write(1, f"{MANAGER}\n".encode())
     return int(case in ("fails", "fails after it was done"))
+
+
+def _goes_on(driver: Remote, dies: bool) -> NoReturn:
+    """A driver that does not keep spark-submit's output open."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    driver.start(None)
+    if dies:
+        os._exit(1)
+    time.sleep(5)
+    print(f"4 rows in application_1_0001\n{CPU}2.5", flush=True)
+    driver.close(done=True)
+    os._exit(0)
 
 
 if __name__ == "__main__":
