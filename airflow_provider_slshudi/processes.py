@@ -66,14 +66,14 @@ def is_gone(process: str) -> bool:
 
     It has ended if the kernel has no such process, if it is a zombie none of whose threads is left, if its number
     belongs to a process that began at another time, or if this very machine was started anew since. A process that we
-    cannot look at, say another user's, counts as alive.
+    cannot look at, say another user's, counts as alive. What it had sent to a server, of NFS say, may still be done.
     """
     if _libc is None or process.count("/") < 3:
         return False
     where, pid, started = process.rsplit("/", 2)
     machine, _, boot = where.rpartition("/pid:")[0].rpartition("/")
     if is_here(process):
-        return _is_free(int(pid)) or _started(int(pid)) not in (started, _UNREADABLE)
+        return _is_free(int(pid)) or (started != _UNREADABLE and _started(int(pid)) not in (started, _UNREADABLE))
     return _is_this(machine) and boot != _boot().partition("/")[0]
 
 
@@ -166,10 +166,16 @@ def _is_free(pid: int) -> bool:
 def _started(pid: int) -> str:
     """When a process began, in ticks since the boot; `_UNREADABLE`, or empty for one that ended."""
     try:
+        if Path("/proc/self").readlink().name != str(os.getpid()):
+            # It numbers processes otherwise: a sandbox may show the machine's own.
+            return _UNREADABLE
         # The name in parentheses may hold spaces and parentheses.
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return _UNREADABLE
     # Its first thread ends on its own: of a JVM that thread only waits, and one of the others may be within a rename.
-    ended = fields[0] == "X" or (fields[0] == "Z" and int(fields[_THREADS]) <= 1)
-    return "" if ended else fields[_BEGAN]
+    threads = int(fields[_THREADS])
+    if fields[0] == "X" or (fields[0] == "Z" and threads == 0):
+        # On its way out, be it for good or since one of its other threads goes on as the first (`exec`).
+        return _UNREADABLE
+    return "" if fields[0] == "Z" and threads == 1 else fields[_BEGAN]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -15,6 +16,7 @@ import pytest
 import airflow_provider_slshudi
 from airflow_provider_slshudi import processes
 from airflow_provider_slshudi.processes import clock, ends_with_parent, is_gone, is_here, this_process
+from tests.namespaces import unshared
 from tests.waiting import until
 
 NAME = "from airflow_provider_slshudi.processes import this_process; print(this_process(), flush=True); input()"
@@ -38,6 +40,10 @@ print(this_process(), flush=True)
 threading.Thread(target=work).start()
 libc.pthread_exit(None)
 """
+NUMBERED = """
+from airflow_provider_slshudi.processes import is_gone, this_process
+print(this_process(), is_gone(this_process()))
+"""
 HIDDEN = """
 mount -o remount,hidepid=2 /proc
 cd {root}
@@ -52,6 +58,7 @@ name=$(cat {name})
 asked() {{ setpriv --reuid=65534 --regid=65534 --clear-groups {python} -c "
 import sys
 from pathlib import Path
+from typing import Any
 from airflow_provider_slshudi.processes import is_gone
 if sys.argv[2] == 'look':
     print('seen' if Path(f'/proc/{{sys.argv[1].split(chr(47))[-2]}}').exists() else 'hidden')
@@ -83,6 +90,29 @@ def test_a_process_whose_first_thread_has_ended_is_not_gone_while_another_one_wo
         child.stdin.flush()
         until("the last thread ends", lambda: is_gone(name))
         assert child.returncode is None, "nobody has reaped it"
+
+
+@pytest.mark.parametrize("state, threads", [("X", 0), ("X", 2), ("Z", 0)])
+def test_a_process_of_which_another_thread_becomes_the_first_is_not_gone(
+    monkeypatch: pytest.MonkeyPatch, state: str, threads: int
+) -> None:
+    name = this_process()
+    stat = Path("/proc/self/stat").read_text()
+    fields = stat.rpartition(")")[2].split()
+    fields[0], fields[17] = state, str(threads)
+    read = Path.read_text
+
+    def told(path: Path, **how: Any) -> str:
+        return f"1 (a) {' '.join(fields)}" if path.name == "stat" else read(path, **how)
+
+    monkeypatch.setattr(Path, "read_text", told)
+    assert not is_gone(name)
+
+
+def test_where_proc_numbers_others_no_start_is_taken_for_ones_own() -> None:
+    command = [*unshared("pid"), "--fork", sys.executable, "-c", NUMBERED]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert told[0].endswith("/unreadable") and told[1:] == ["False"]
 
 
 def test_of_another_machine_or_nobody_nothing_is_known() -> None:
