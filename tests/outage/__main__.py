@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import count, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ STEPS: dict[Step, Callable[[Work, Transaction], object]] = {
     Step.RECORD: lambda work, batch: steps.record(work, batch.id, batch.token),
     Step.COMMIT: lambda work, batch: steps.commit(work, batch.id, batch.token),
 }
+_CASES_OF_A_WORLD = 20
 _IMPATIENT = {
     "fs.s3a.attempts.maximum": "2",
     "fs.s3a.retry.limit": "2",
@@ -63,20 +65,27 @@ class Outcome:
         lost = sum("lost" in why for why in self.failed)
         doubled = sum("doubled" in why or "more than once" in why for why in self.failed)
         other = f", {len(self.failed)} failed" if self.failed else ""
-        ends = ", ".join(f"{count} steps {how}" for how, count in sorted(self.ended.items()))
+        ends = ", ".join(f"{number} steps {how}" for how, number in sorted(self.ended.items()))
         return f"outage: {self.cases} requests failed ({ends}): {lost} lost, {doubled} doubled{other}"
 
 
 class Outage:
-    """A world on a store behind a proxy."""
+    """Worlds on a store behind a proxy."""
 
     def __init__(self, folder: Path, spark: SparkSession, server: LocalSls, proxy: Proxy, upserts: bool) -> None:
         self._proxy = proxy
-        self._world = World(folder / "world", spark, server, "outage", upserts, f"s3a://{BUCKET}")
+        self._worlds = self._made(folder, spark, server, upserts)
+
+    @staticmethod
+    def _made(folder: Path, spark: SparkSession, server: LocalSls, upserts: bool) -> Iterator[World]:
+        """A world for each case; a line reads all logs of its world, so one of all cases would slow them down."""
+        for number in count(1):
+            world = World(folder / f"world-{number}", spark, server, f"outage-{number}", upserts, f"s3a://{BUCKET}")
+            yield from repeat(world, _CASES_OF_A_WORLD)
 
     def requests(self, step: Step) -> list[str]:
         """The requests of a step that nothing happens to."""
-        with self._world.line(f"{step.value}-well") as line:
+        with next(self._worlds).line(f"{step.value}-well") as line:
             batch = line.before(step)
             assert batch is not None
             plan = self._proxy.heal()
@@ -91,7 +100,7 @@ class Outage:
         Raises:
             AssertionError: the table does not hold each log once.
         """
-        with self._world.line(f"{step.value}-{fault.name.lower()}-{number}") as line:
+        with next(self._worlds).line(f"{step.value}-{fault.name.lower()}-{number}") as line:
             batch = line.before(step)
             assert batch is not None
             plan, is_well = self._proxy.arm(number, fault), True
