@@ -58,7 +58,6 @@ name=$(cat {name})
 asked() {{ setpriv --reuid=65534 --regid=65534 --clear-groups {python} -c "
 import sys
 from pathlib import Path
-from typing import Any
 from airflow_provider_slshudi.processes import is_gone
 if sys.argv[2] == 'look':
     print('seen' if Path(f'/proc/{{sys.argv[1].split(chr(47))[-2]}}').exists() else 'hidden')
