@@ -11,6 +11,10 @@ from typing import Any
 import psutil
 
 from airflow_provider_slshudi.demo.airflow import LocalAirflow
+from tests.machine import arguments_of
+
+IDLE = "<idle>"
+"""What a worker of LocalExecutor calls itself that waits for work."""
 
 
 class SupervisedAirflow(LocalAirflow):
@@ -47,6 +51,14 @@ class SupervisedAirflow(LocalAirflow):
             self._orphans = self._orphans | _of_session(self._children[name].pid)
             self._children[name] = self._run(name, self._commands[name])
         return ended
+
+    def end_idle_orphans(self) -> None:
+        """Ends workers that wait for work of a scheduler that is gone: they never end, and each keeps 90 MB."""
+        for orphan in self._orphans:
+            if IDLE in " ".join(arguments_of(orphan)):
+                with suppress(psutil.NoSuchProcess):
+                    orphan.kill()
+        self._orphans = frozenset(orphan for orphan in self._orphans if orphan.is_running())
 
     def stop(self) -> None:
         """Ends what ended components had started, too."""

@@ -14,7 +14,7 @@ import psutil
 
 from airflow_provider_slshudi.demo.airflow import AirflowRefused, AirflowUnreachable
 from tests.chaos.place import Place
-from tests.chaos.processes import by_kind, end_idle_orphans, kind_of
+from tests.chaos.processes import bury_adopted, by_kind, kind_of
 
 AGAIN_SECONDS = 1.0
 CRASHES = {"database": signal.SIGQUIT}
@@ -127,7 +127,8 @@ class Killer:
             if not service.runs():
                 service.start()
         self._place.airflow.revive()
-        end_idle_orphans(self._place)
+        self._place.airflow.end_idle_orphans()
+        bury_adopted(self._place)
 
     def _note(self, what: str, kind: str, victim: psutil.Process) -> None:
         said = " ".join(victim.cmdline())[-300:]

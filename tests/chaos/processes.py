@@ -9,10 +9,9 @@ from contextlib import suppress
 import psutil
 
 from airflow_provider_slshudi.spark.runtime import DAEMON
+from tests.airflows import IDLE
 from tests.chaos.place import Place
 from tests.machine import arguments_of
-
-IDLE = "<idle>"
 
 
 def by_kind(place: Place) -> dict[str, list[psutil.Process]]:
@@ -64,8 +63,8 @@ def end_residents(place: Place) -> None:
             process.kill()
 
 
-def end_idle_orphans(place: Place) -> None:
-    """Ends workers that wait for work of a scheduler that is gone, and buries adopted children that have ended."""
+def bury_adopted(place: Place) -> None:
+    """Buries adopted children that have ended."""
     known = {*place.airflow.pids.values(), place.server.pid, *(service.pid for service in place.services.values())}
     for child in psutil.Process().children():
         if child.pid in known:
@@ -73,5 +72,3 @@ def end_idle_orphans(place: Place) -> None:
         with suppress(psutil.NoSuchProcess, ChildProcessError):
             if child.status() == psutil.STATUS_ZOMBIE:
                 os.waitpid(child.pid, os.WNOHANG)
-            elif IDLE in " ".join(arguments_of(child)):
-                child.kill()

@@ -80,6 +80,7 @@ class Place:
             alive = not is_over(held)
         finally:
             holds.release(case.point)
+            airflow.end_idle_orphans()
         ended = airflow.wait_for_run(dag, run, RUN_SECONDS)
         said = self._told(airflow, dag, run, case)
         line.put(10)
