@@ -54,13 +54,27 @@ class Change:
         return [(name, str(value)) for name, value in self.row.items() if value is not None]
 
 
-def put(client: LogClient, pipeline: Pipeline, changes: Iterable[Change], at: int = 1_700_000_000) -> None:
-    """Puts the changes, in their order, each group of 50 in one log group."""
+def put(
+    client: LogClient,
+    pipeline: Pipeline,
+    changes: Iterable[Change],
+    at: int = 1_700_000_000,
+    hash_key: str | None = None,
+) -> None:
+    """Puts the changes, in their order, each group of 50 in one log group.
+
+    Args:
+        client: the log service as producers reach it.
+        pipeline: names project and logstore.
+        changes: what is put.
+        at: the time of all logs, in unix seconds.
+        hash_key: the shard that holds this key, of 32 hexadecimal digits, gets all of them; None is any shard.
+    """
     items = [LogItem(at, contents=change.log()) for change in changes]
     source = pipeline.source
     for first in range(0, len(items), 50):
         group = items[first : first + 50]
-        client.put_logs(PutLogsRequest(source.project, source.logstore, "customers", "10.0.0.1", group))
+        client.put_logs(PutLogsRequest(source.project, source.logstore, "customers", "10.0.0.1", group, hash_key))
 
 
 class Model:

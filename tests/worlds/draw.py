@@ -43,6 +43,7 @@ class Trouble(str, Enum):
     EARLY = "carried out before its turn"
     FORGOTTEN = "run forgotten after it"
     RIVAL = "decided by another run after it"
+    TWIN = "another Airflow's run of the same name after it"
     NO_TABLE = "table not mounted"
     OTHER_PATH = "path edited"
     OTHER_LOGSTORE = "logstore edited"
@@ -67,6 +68,7 @@ class Shards(str, Enum):
     SPLIT_READ_GONE = "one split, read and deleted"
     SPLIT_UNREAD_GONE = "one split and deleted before it was read"
     EXPIRED = "all that is unread expired"
+    EDGE = "the oldest that was planned expires before it is read"
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,8 @@ class Drawn:
         prepared: whether a batch stays PREPARED beside a service.
         keyless: whether a log without a key is put once the trouble is over.
         ledger_disk: whether a disk that takes no more is the ledger's, not the table's.
+        pages: how many pages of 4 KiB a full disk still takes.
+        pooler: whether the ledger is a PostgreSQL behind pgbouncer, which lends its sessions by the transaction.
     """
 
     seed: int
@@ -131,6 +135,13 @@ class Drawn:
     prepared: bool = False
     keyless: bool = False
     ledger_disk: bool = False
+    pages: int = 0
+    pooler: bool = False
+
+    @property
+    def ordered(self) -> bool:
+        """Whether rows are merged by a column, and not by the order in which their changes were put."""
+        return not (self.kind.upserts and self.shards is not Shards.NONE)
 
     @property
     def history(self) -> bool:
@@ -165,6 +176,7 @@ _NAMELESS = 12_345
 _USERS = (33, 33, _NAMELESS)
 _HANDS = (Trouble.TWICE, Trouble.SKIPPED, Trouble.EARLY, Trouble.FORGOTTEN, Trouble.RIVAL)
 _EDITS = (Trouble.NO_TABLE, Trouble.OTHER_PATH, Trouble.OTHER_LOGSTORE, Trouble.OTHER_LEDGER, Trouble.LEDGER_BETWEEN)
+_SHARDS_OF_UPSERTS = (Shards.SPLIT, Shards.MERGED, Shards.SPLIT_READ_GONE)
 _EDITS_OF_COLUMNS = (Trouble.MORE_COLUMNS, Trouble.LESS_COLUMNS)
 _APPENDS_ONLY = {Point.APPEND_TASK_STAGED, *(point for point in Point if "quarantine" in point.value)}
 
@@ -198,7 +210,28 @@ def draw(seed: int) -> Drawn:
         drawn = replace(drawn, host=host)
     # What is open for writing, as the ledger is, cannot be mounted for reading alone.
     fills = drawn.trouble in (Trouble.FULL, Trouble.INODES)
-    return replace(drawn, ledger_disk=fills and rng.random() < 0.4)
+    drawn = replace(drawn, ledger_disk=fills and rng.random() < 0.4)
+    return _later(random.Random(f"{seed}, later draws"), drawn)
+
+
+def _later(rng: random.Random, drawn: Drawn) -> Drawn:
+    """What was added to the draws of a seed; by numbers of its own, so that a seed goes on to stand for its world."""
+    if drawn.trouble is Trouble.FULL:
+        drawn = replace(drawn, pages=rng.choice((0, rng.randrange(1, 9), rng.randrange(1, 65))))
+    elif drawn.trouble is Trouble.NONE and drawn.act in BATCH[2:] and rng.random() < 0.25:
+        drawn = replace(drawn, trouble=Trouble.TWIN)
+    if drawn.act in BATCH and drawn.shards is Shards.NONE and drawn.owner is None:
+        if drawn.kind.upserts and rng.random() < 0.25:
+            drawn = replace(drawn, shards=rng.choice(_SHARDS_OF_UPSERTS))
+        elif not drawn.kind.upserts and drawn.act in (Step.OPEN, Step.APPEND) and rng.random() < 0.25:
+            drawn = replace(drawn, shards=Shards.EDGE)
+    return replace(drawn, pooler=_may_be_pooled(drawn) and rng.random() < 0.15)
+
+
+def _may_be_pooled(drawn: Drawn) -> bool:
+    """Whether the world asks nothing of its ledger that only a file of SQLite can have."""
+    plain = drawn.owner is None and not (drawn.host.uid or drawn.host.clock or drawn.host.ledger_clock)
+    return plain and not drawn.ledger_disk and drawn.trouble not in (Trouble.OTHER_LEDGER, Trouble.LEDGER_BETWEEN)
 
 
 def _upserted(value: str) -> bool:

@@ -7,7 +7,7 @@ import pickle
 import random
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from fcntl import LOCK_EX, flock
@@ -34,7 +34,7 @@ from tests.scenarios import PROJECT, SessionLauncher, log
 from tests.soak.upsert import Changes
 from tests.upserts import Change, Key, Model, put
 from tests.worlds.draw import BATCH, DISKS, Drawn, Kind
-from tests.worlds.step import carry_out
+from tests.worlds.step import AIRFLOW, carry_out
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +45,9 @@ _HISTORY = 4
 DAY_SECONDS = 2
 """How long a day of retention lasts; only a logstore whose ttl is set to one day ever loses anything."""
 _KEPT = {"compact_after": 2, "keep": {"commits": 1}, "min_commits": 2, "max_commits": 3}
+SPLIT_AT = "4" + "0" * 31
+SHARDS_OF_KEYS = ("0" * 32, SPLIT_AT)
+"""A hash key of each shard that a split at `SPLIT_AT` makes; a row's changes all have the same."""
 _DISK = "size=48m,nr_inodes=6k"
 
 
@@ -116,7 +119,7 @@ class Line:
             self.ledger(url or self.url),
             SessionLauncher(self.spark),
             lambda: LogService(connection, source.project, source.logstore, patience=Patience(10)),
-            Run("tail", run),
+            Run("tail", run, AIRFLOW),
         )
         return replace(made, **changes)
 
@@ -127,7 +130,9 @@ class Line:
             # Later than all before, so that what is deleted and put again does not depend on a compaction.
             later = max((change.updated_at for change in self.logs.changes), default=0) + 1
             changes = [replace(change, updated_at=change.updated_at + later) for change in changes]
-            put(self.client, self.pipeline, changes)
+            for hash_key in SHARDS_OF_KEYS:
+                mine = [change for change in changes if _shard_of(change) == hash_key]
+                put(self.client, self.pipeline, mine, hash_key=hash_key)
             self.logs.changes += changes
             self.waiting += changes
             return
@@ -165,14 +170,16 @@ class Line:
             os.chown(place, uid, uid, follow_symlinks=False)
 
 
-def described(kind: Kind, table: Path, columns: Sequence[dict[str, str]] = ()) -> Pipeline:
-    """The pipeline of a kind of worlds."""
+def described(kind: Kind, table: Path, ordered: bool = True) -> Pipeline:
+    """The pipeline of a kind of worlds; without `ordered`, of two changes of a row that wins which was put later."""
     source = {"project": PROJECT, "logstore": LOGSTORE}
     if kind.upserts:
         type_ = "merge_on_read" if kind is Kind.MERGE else "copy_on_write"
         made = customers(table, type_, source, buckets=2).model_dump(mode="json")
         # Hudi archives nothing that the metadata table has not compacted.
         options = {**made["table"]["options"], "hoodie.metadata.compact.max.delta.commits": "1"}
+        if not ordered:
+            made["table"]["upsert"] |= {"ordering_field": None}
         return Pipeline.model_validate({**made, "table": {**made["table"], "options": options}, "maintenance": _KEPT})
     made = served_often(table, source=source, misfits="quarantine").model_dump(mode="json")
     if kind is Kind.FIELD:
@@ -206,13 +213,13 @@ class Places:
     @contextmanager
     def line(self, drawn: Drawn) -> Iterator[Line]:
         """A pipeline with a batch committed, or a few; its files are gone after the block."""
-        template = self._template(drawn.kind, drawn.history)
+        template = self._template(drawn.kind, drawn.history, drawn.ordered)
         folder = self.folder / str(drawn.seed)
         with ExitStack() as stack:
             for name in ("lake", "ledger", "points"):
                 (folder / name).mkdir(parents=True)
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            line = self._line(drawn, folder, described(drawn.kind, folder / "lake" / drawn.folder))
+            line = self._line(drawn, folder, described(drawn.kind, folder / "lake" / drawn.folder, drawn.ordered))
             if drawn.trouble in DISKS:
                 subprocess.run(["mount", "-t", "tmpfs", "-o", _DISK, "none", str(line.disk)], check=True)
                 stack.callback(subprocess.run, ["umount", "--lazy", str(line.disk)], check=False)
@@ -229,23 +236,23 @@ class Places:
         model = Model(pipeline.table.upsert) if pipeline.table.upsert is not None else None
         return Line(drawn, folder, pipeline, server, self.spark, Logs(), random.Random(drawn.seed), model)
 
-    def _template(self, kind: Kind, history: bool) -> _Template:
-        folder = self._templates / f"{kind.name}-{history}"
+    def _template(self, kind: Kind, history: bool, ordered: bool) -> _Template:
+        folder = self._templates / f"{kind.name}-{history}-{ordered}"
         with folder.with_suffix(".lock").open("w") as lock:
             flock(lock, LOCK_EX)
             saved = folder / "template"
             if not saved.exists():
-                made = self._make(kind, history, folder)
+                made = self._make(kind, history, ordered, folder)
                 saved.write_bytes(pickle.dumps(made))
         template = pickle.loads(saved.read_bytes())  # noqa: S301 - written above
         assert isinstance(template, _Template)
         return template
 
-    def _make(self, kind: Kind, history: bool, folder: Path) -> _Template:
+    def _make(self, kind: Kind, history: bool, ordered: bool, folder: Path) -> _Template:
         shutil.rmtree(folder, ignore_errors=True)
         for name in ("lake", "ledger"):
             (folder / name).mkdir(parents=True)
-        line = self._line(Drawn(0, kind, Step.PLAN), folder, described(kind, folder / "lake" / "table"))
+        line = self._line(Drawn(0, kind, Step.PLAN), folder, described(kind, folder / "lake" / "table", ordered))
         migrate(open_engine(line.url))
         with line.server:
             line.client.create_project(PROJECT, "tests")
@@ -273,6 +280,11 @@ def _copy(template: _Template, line: Line) -> None:
     line.ledger()
     with line.engines[line.url].begin() as connection:
         connection.execute(update(models.pipelines).values(base_path=line.pipeline.table.path))
+
+
+def _shard_of(change: Change) -> str:
+    """The hash key by which all changes of a row go to one shard, as producers have to that want their order."""
+    return SHARDS_OF_KEYS[sum(change.id.encode()) % len(SHARDS_OF_KEYS)]
 
 
 def _keys(drawn: Drawn) -> tuple[str, ...]:

@@ -11,26 +11,30 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import psutil
-from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 from py4j.protocol import Py4JError
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.exceptions import BatchUnderWay
 from airflow_provider_slshudi.job.__main__ import reason
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.points import Point
+from airflow_provider_slshudi.protocol import plan
+from airflow_provider_slshudi.protocol.settle import settle
 from tests.crash.cases import SERVICES, Step
 from tests.crash.held import Holds, NotAsPlanned, kill
-from tests.scenarios import PROJECT
 from tests.worlds.draw import AT_POINT, BATCH, DISKS, HOME, STANDING, Drawn, Host, Shards, Trouble
 from tests.worlds.ends import faults
 from tests.worlds.exits import AGAIN, DROP, MOST_COMMANDS, Jammed, command_for
 from tests.worlds.host import END_SECONDS, Away, Told
-from tests.worlds.place import DAY_SECONDS, LOGSTORE, OTHER, Line, Places
+from tests.worlds.place import OTHER, Line, Places
+from tests.worlds.shards import change_shards, expire_oldest
 from tests.worlds.step import carry_out
 
 _SHORT = {"COMMIT_SECONDS": 10.0, "LEASE_SECONDS": 12.0}
 """Of who stands still, or is in a container whose processes nobody can ask after: others wait for the lease's end."""
+PAGE = 4096
+"""What a tmpfs gives at a time."""
 IN_THE_LEDGER = (Point.COMMIT_HALF, Point.RECORD_HALF)
 """Points within a change of the ledger."""
 
@@ -115,6 +119,10 @@ class _World:
         # Its times have to come; settle waits for them only where it writes something.
         time.sleep(max(drawn.host.clock, 0))
         self._healthy("run-4")
+        if not drawn.ordered:
+            # A shard's children are read by later batches than the shard.
+            self._settled("run-5")
+            self._settled("run-6")
         if drawn.owner is not None:
             line.own(0)  # who looks at it is root, and keeps out of others' tables
         self.ended.faults = [*faults(line), *self.wrong]
@@ -129,13 +137,15 @@ class _World:
     def _batch(self) -> None:
         drawn, line = self.drawn, self.line
         before, after = BATCH[: BATCH.index(drawn.act)], BATCH[BATCH.index(drawn.act) + 1 :]
-        self._shards()
+        change_shards(line, lambda: self._healthy("run-0s"))
         line.put()
         if drawn.act is Step.SETTLE:
             self._leave()
         told = self.steps([step.value for step in before], "run-1")
         if before and not self.note("before", told).ok:
             return
+        if drawn.shards is Shards.EDGE:
+            expire_oldest(line)
         if drawn.trouble is Trouble.EARLY and after:
             self.note("early", self.steps([after[0].value], "run-1", told))
         if drawn.trouble is not Trouble.SKIPPED:
@@ -144,10 +154,11 @@ class _World:
                 return
         if drawn.trouble is Trouble.FORGOTTEN or (not told.ok and drawn.trouble is not Trouble.LEDGER_BETWEEN):
             return
-        if drawn.trouble is Trouble.RIVAL:
-            self.note("rival", self.steps([Step.SETTLE.value, Step.PLAN.value], "run-1b"))
+        self._others("run-1")
         if after:
-            self.note("after", self.steps([step.value for step in after], "run-1", told))
+            told = self.note("after", self.steps([step.value for step in after], "run-1", told))
+            if drawn.trouble is Trouble.TWIN and told.error == "Fenced":
+                raise Jammed(f"another Airflow's run took a batch that is at work: {told}")
 
     def _leave(self) -> None:
         """Leaves a batch to be settled: a prepared one is committed, any other rolled back."""
@@ -156,6 +167,22 @@ class _World:
         steps = [Step.PLAN, Step.OPEN, Step.APPEND, *([Step.RECORD] if commits else [])]
         self.note("left", self.steps([step.value for step in steps], "run-0b"))
         line.put(10)
+
+    def _others(self, run: str) -> None:
+        """Another run looks at the pipeline while the batch is at work: one that decides it, or that of another
+        Airflow with the same names."""
+        if self.drawn.trouble is Trouble.RIVAL:
+            self.note("rival", self.steps([Step.SETTLE.value, Step.PLAN.value], f"{run}b"))
+        if self.drawn.trouble is not Trouble.TWIN:
+            return
+        working = self.line.work(run)
+        twin = replace(working, run=replace(working.run, airflow="another"))
+        settled = settle(twin, lambda of: None)
+        try:
+            planned = plan.tail(twin)
+        except BatchUnderWay:
+            planned = None
+        self.ended.notes.append(f"twin: decided {settled}, planned {planned}")
 
     def _service(self) -> Told:
         drawn, line = self.drawn, self.line
@@ -341,9 +368,11 @@ class _World:
         if trouble is Trouble.READ_ONLY:
             subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         elif trouble is Trouble.FULL:
-            with suppress(OSError), (filler / "one").open("wb", buffering=0) as file:
-                while True:
-                    file.write(b"\0" * 65536)
+            with (filler / "one").open("wb", buffering=0) as file:
+                with suppress(OSError):
+                    while True:
+                        file.write(b"\0" * PAGE)
+                file.truncate(max(0, file.tell() // PAGE - self.drawn.pages) * PAGE)
         else:
             with suppress(OSError):
                 for number in range(1 << 20):
@@ -384,44 +413,6 @@ class _World:
                 # What was written meanwhile lies below the mount point.
                 shutil.rmtree(line.table, ignore_errors=True)
                 away.rename(line.table)
-
-    def _shards(self) -> None:
-        """Changes the shards; what is put before is on shards that may be gone when it is read."""
-        line, shards = self.line, self.drawn.shards
-        if shards is Shards.NONE:
-            return
-        client = line.client
-        if shards is Shards.MERGED:
-            line.put(20)
-            client.merge_shard(PROJECT, LOGSTORE, 0)
-            return
-        if shards is Shards.EXPIRED:
-            before = line.logs.number
-            line.put(20)
-            client.update_logstore(PROJECT, LOGSTORE, ttl=1)
-            time.sleep(DAY_SECONDS + 1.5)
-            line.logs.excused = {f"event-{number}" for number in range(before, line.logs.number)}
-            client.update_logstore(PROJECT, LOGSTORE, ttl=3650)
-            return
-        before = line.logs.number
-        line.put(20)
-        client.split_shard(PROJECT, LOGSTORE, 0, "4" + "0" * 31)
-        if shards is Shards.SPLIT:
-            return
-        if shards is Shards.SPLIT_READ_GONE:
-            self._healthy("run-0s")
-        else:
-            line.logs.excused = {id_ for id_ in self._held(0) if int(id_.partition("-")[2]) >= before}
-        client.delete_shard(PROJECT, LOGSTORE, 0)
-
-    def _held(self, shard: int) -> set[str]:
-        """The events that a shard holds."""
-        found = set()
-        for answer in self.line.client.pull_log(PROJECT, LOGSTORE, shard, "begin", "end"):
-            groups = LogGroupListRaw.FromString(answer._raw_uncompressed_body or b"").LogGroups
-            for entry in (entry for group in groups for entry in group.Logs):
-                found |= {pair.Value.decode() for pair in entry.Contents if pair.Key == "event_id"}
-        return found
 
     # How it goes on.
 

@@ -28,6 +28,9 @@ from airflow_provider_slshudi.spark.launch import Launcher, SubprocessLauncher
 from tests.crash.cases import Step
 from tests.crash.step import STEPS
 
+AIRFLOW = "worlds"
+"""The name of the Airflow whose runs these are."""
+
 TIMED = (work, resolve)
 COMMANDS: dict[str, Callable[[work.Work, str], object]] = {
     "recover": lambda working, _: recover(working, lambda run: None),
@@ -83,7 +86,7 @@ def main(setup: dict[str, Any]) -> None:
         Ledger(open_engine(setup["ledger"])),
         _launcher(setup.get("launcher", "submit")),
         lambda: LogService(SlsConnection.from_env(os.environ), source.project, source.logstore, patience=Patience(10)),
-        work.Run("tail", setup["run"]),
+        work.Run("tail", setup["run"], AIRFLOW),
     )
     told: dict[str, Any] = {"done": [], "transaction": setup.get("transaction", ""), "token": setup.get("token", 0)}
 
