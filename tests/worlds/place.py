@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from aliyun.log import LogClient, LogItem, PutLogsRequest
 from sqlalchemy import Engine, update
 
-from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.pipeline import Batch, Pipeline
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
@@ -48,6 +48,8 @@ _KEPT = {"compact_after": 2, "keep": {"commits": 1}, "min_commits": 2, "max_comm
 SPLIT_AT = "4" + "0" * 31
 SHARDS_OF_KEYS = ("0" * 32, SPLIT_AT)
 """A hash key of each shard that a split at `SPLIT_AT` makes; a row's changes all have the same."""
+_GROUP, _LITTLE = 5, 2_000
+"""Changes of a log group; raw bytes of a batch, about five of them."""
 _DISK = "size=48m,nr_inodes=6k"
 
 
@@ -132,7 +134,8 @@ class Line:
             changes = [replace(change, updated_at=change.updated_at + later) for change in changes]
             for hash_key in SHARDS_OF_KEYS:
                 mine = [change for change in changes if _shard_of(change) == hash_key]
-                put(self.client, self.pipeline, mine, hash_key=hash_key)
+                for first in range(0, len(mine), _GROUP):
+                    put(self.client, self.pipeline, mine[first : first + _GROUP], hash_key=hash_key)
             self.logs.changes += changes
             self.waiting += changes
             return
@@ -153,8 +156,13 @@ class Line:
         self.client.put_logs(PutLogsRequest(PROJECT, LOGSTORE, "ads", "10.0.0.1", [LogItem(1, contents=contents)]))
 
     def follow(self) -> None:
-        """Lets the model merge what was committed: batches read the one shard in its order."""
+        """Lets the model merge what was committed: batches read the one shard in its order, and of several shards all
+        that was put has to be read in the end."""
         if self.model is None:
+            return
+        if not self.drawn.ordered:
+            self.model.batch(self.waiting)
+            self.waiting = []
             return
         committed = [item for item in self.ledger().last(self.pipeline.name, 20) if item.state is State.COMMITTED]
         for transaction in sorted(committed, key=lambda item: str(item.instant)):
@@ -219,7 +227,11 @@ class Places:
             for name in ("lake", "ledger", "points"):
                 (folder / name).mkdir(parents=True)
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            line = self._line(drawn, folder, described(drawn.kind, folder / "lake" / drawn.folder, drawn.ordered))
+            pipeline = described(drawn.kind, folder / "lake" / drawn.folder, drawn.ordered)
+            if not drawn.ordered:
+                # A backlog takes several batches, so a shard and its children may be read by different ones.
+                pipeline = pipeline.model_copy(update={"batch": Batch(max_bytes=_LITTLE)})
+            line = self._line(drawn, folder, pipeline)
             if drawn.trouble in DISKS:
                 subprocess.run(["mount", "-t", "tmpfs", "-o", _DISK, "none", str(line.disk)], check=True)
                 stack.callback(subprocess.run, ["umount", "--lazy", str(line.disk)], check=False)

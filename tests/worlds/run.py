@@ -33,6 +33,7 @@ from tests.worlds.step import carry_out
 
 _SHORT = {"COMMIT_SECONDS": 10.0, "LEASE_SECONDS": 12.0}
 """Of who stands still, or is in a container whose processes nobody can ask after: others wait for the lease's end."""
+_MOST_BATCHES = 40
 PAGE = 4096
 """What a tmpfs gives at a time."""
 IN_THE_LEDGER = (Point.COMMIT_HALF, Point.RECORD_HALF)
@@ -120,9 +121,7 @@ class _World:
         time.sleep(max(drawn.host.clock, 0))
         self._healthy("run-4")
         if not drawn.ordered:
-            # A shard's children are read by later batches than the shard.
-            self._settled("run-5")
-            self._settled("run-6")
+            self._read_all("run-5")
         if drawn.owner is not None:
             line.own(0)  # who looks at it is root, and keeps out of others' tables
         self.ended.faults = [*faults(line), *self.wrong]
@@ -137,7 +136,7 @@ class _World:
     def _batch(self) -> None:
         drawn, line = self.drawn, self.line
         before, after = BATCH[: BATCH.index(drawn.act)], BATCH[BATCH.index(drawn.act) + 1 :]
-        change_shards(line, lambda: self._healthy("run-0s"))
+        change_shards(line, lambda: (self._healthy if drawn.ordered else self._read_all)("run-0s"))
         line.put()
         if drawn.act is Step.SETTLE:
             self._leave()
@@ -457,6 +456,20 @@ class _World:
             told = self.note("next", self.at(HOME, [self.drawn.act.value], f"{run}-later"))
         if not told.ok:
             raise Jammed(f"the next {self.drawn.act.value}: {told}")
+
+    def _read_all(self, run: str) -> None:
+        """Runs until nothing is unread.
+
+        Raises:
+            Jammed: that never comes.
+        """
+        for number in range(_MOST_BATCHES):
+            told = self.steps([step.value for step in BATCH], f"{run}-{number}")
+            if not told.ok:
+                raise Jammed(f"a run of several: {told}")
+            if not told.transaction:
+                return
+        raise Jammed(f"{_MOST_BATCHES} batches did not read all that was put")
 
     def _healthy(self, run: str) -> None:
         """A run that has nothing to decide, and commits what was put.
