@@ -176,6 +176,7 @@ _NAMELESS = 12_345
 _USERS = (33, 33, _NAMELESS)
 _HANDS = (Trouble.TWICE, Trouble.SKIPPED, Trouble.EARLY, Trouble.FORGOTTEN, Trouble.RIVAL)
 _EDITS = (Trouble.NO_TABLE, Trouble.OTHER_PATH, Trouble.OTHER_LOGSTORE, Trouble.OTHER_LEDGER, Trouble.LEDGER_BETWEEN)
+_SHARDS = tuple(shards for shards in Shards if shards not in (Shards.NONE, Shards.EDGE))
 _SHARDS_OF_UPSERTS = (Shards.SPLIT, Shards.MERGED, Shards.SPLIT_READ_GONE)
 _EDITS_OF_COLUMNS = (Trouble.MORE_COLUMNS, Trouble.LESS_COLUMNS)
 _APPENDS_ONLY = {Point.APPEND_TASK_STAGED, *(point for point in Point if "quarantine" in point.value)}
@@ -197,7 +198,7 @@ def draw(seed: int) -> Drawn:
     if drawn.act in BATCH[2:] and rng.random() < 0.25:
         drawn = replace(drawn, early=rng.choice([step for step in BATCH[2:] if step is not drawn.act]))
     if kind in (Kind.APPEND, Kind.FIELD) and drawn.act in BATCH and rng.random() < 0.2:
-        drawn = replace(drawn, shards=rng.choice(list(Shards)[1:]))
+        drawn = replace(drawn, shards=rng.choice(_SHARDS))
     if drawn.act in SERVICES:
         drawn = replace(drawn, prepared=rng.random() < 0.5)
     elif rng.random() < 0.15:
