@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from tests.needs import summary_of
 from tests.sessions import java_options, start_spark
 
 if TYPE_CHECKING:
@@ -49,6 +50,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("long")
     heavy = {item.path for item in items if any(item.iter_markers("long")) or any(item.iter_markers("capability"))}
     items.sort(key=lambda item: item.path not in heavy)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says in one line what was skipped, and what would bring it."""
+    reports = terminalreporter.stats.get("skipped", [])
+    reasons = (str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports)
+    if said := summary_of(reasons):
+        terminalreporter.write_line(said)
 
 
 def pytest_configure(config: pytest.Config) -> None:

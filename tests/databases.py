@@ -21,6 +21,7 @@ from sqlalchemy import create_engine, text
 from typing_extensions import Self
 
 from airflow_provider_slshudi.demo.airflow import free_port
+from tests import needs
 from tests.waiting import until
 
 Server = TypeVar("Server", bound="DatabaseServer")
@@ -223,7 +224,7 @@ def postgres_server(primary: PostgresServer | None = None) -> Iterator[PostgresS
 def mariadb_server(primary: MariadbServer | None = None) -> Iterator[MariadbServer]:
     """The same; skips the test where the package is not installed."""
     if not Path(_mariadbd()).is_file():
-        pytest.skip("needs Debian's MariaDB")
+        pytest.skip(needs.MARIADB)
     with _kept(MariadbServer, primary) as server:
         yield server
 

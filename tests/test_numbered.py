@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_slshudi.numbered import by_arrow, numbered
+from tests.needs import needs_native
 
-needs_native = pytest.mark.skipif(find_spec("slshudi_native") is None, reason="slshudi-native is not installed")
 LONGS = st.integers(-(2**63), 2**63 - 1)
 INTS = st.integers(-(2**31), 2**31 - 1)
 

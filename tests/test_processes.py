@@ -17,6 +17,7 @@ import airflow_provider_slshudi
 from airflow_provider_slshudi import processes
 from airflow_provider_slshudi.processes import clock, ends_with_parent, is_gone, is_here, this_process
 from tests.namespaces import unshared
+from tests.needs import needs_root
 from tests.waiting import until
 
 NAME = "from airflow_provider_slshudi.processes import this_process; print(this_process(), flush=True); input()"
@@ -181,7 +182,7 @@ def test_a_network_card_that_comes_makes_no_process_another_one(monkeypatch: pyt
     assert this_process() == before
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="another user's process takes root")
+@needs_root
 def test_a_process_that_another_user_cannot_look_at_lives(tmp_path: Path) -> None:
     """The holder's /proc is hidden (hidepid=2) from the user who asks; gone is what the kernel says is gone."""
     script = HIDDEN.format(
@@ -192,7 +193,7 @@ def test_a_process_that_another_user_cannot_look_at_lives(tmp_path: Path) -> Non
     assert told.stdout.split() == ["hidden", "lives", "gone"], told.stderr
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a time namespace takes root")
+@needs_root
 def test_of_a_container_with_a_time_of_its_own_nothing_is_known() -> None:
     """There the kernel says of every process that it began at another time."""
     asks = "import sys; from airflow_provider_slshudi.processes import is_gone; print(is_gone(sys.argv[1]))"

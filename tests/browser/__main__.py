@@ -16,8 +16,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from airflow_provider_slshudi.demo.airflow import HOST
 from airflow_provider_slshudi.pages import PREFIX
 from tests.browser.world import LONG, WIDE, World, exit_code, world
+from tests.needs import CHROMIUM
 
-CHROMIUM = "/usr/bin/chromium"
 MOST_SECONDS = 2.0
 PICTURED = {("all", "light"), ("pipeline", "dark"), ("backfill", "light"), ("abandon", "narrow")}
 """The pages that the docs show, and how."""

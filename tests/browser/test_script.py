@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, Route, expect, sync_playwright
 
 from airflow_provider_slshudi.pages.render import STATIC
-from tests.browser.errors.window import CHROMIUM
+from tests.needs import CHROMIUM, needs_chromium
 
-pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="needs Debian's Chromium")
+pytestmark = needs_chromium
 ADDRESS = "http://pages.test/pipelines/clicks"
 PAGE = """<body data-airflow=""><main><p>{said}</p>
 <form class="trigger" data-dag="clicks_tail"><button>run now</button><output></output></form></main>

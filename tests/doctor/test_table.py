@@ -13,6 +13,7 @@ from airflow_provider_slshudi.exceptions import LedgerError
 from airflow_provider_slshudi.hudi.timeline import PROPERTIES
 from airflow_provider_slshudi.storage import Storage
 from tests.doctor.conftest import Looked
+from tests.needs import needs_root
 from tests.services import s3_store
 from tests.users import NOBODY, open_folder, run_as
 
@@ -57,7 +58,7 @@ def test_a_ledger_that_cannot_be_asked_leaves_it_open(tmp_path: Path, error: Exc
     assert found["table"].verdict is UNKNOWN and str(error) in found["table"].seen
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="another user's files take root")
+@needs_root
 def test_another_user_s_table_is_told_with_its_owner(looked: Looked) -> None:
     code = (
         "import sys; from airflow_provider_slshudi.doctor.table import Place; "

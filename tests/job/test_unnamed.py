@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import pyarrow as pa
@@ -15,10 +14,10 @@ from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 
 from airflow_provider_slshudi.job.unnamed import BLOCK, BLOCKS, FREE, LONGEST, UnnamedKeys
 from airflow_provider_slshudi.notes.unnamed import EXAMPLES, MOST, Unnamed
+from tests.needs import needs_native
 
 LOOK = BLOCKS * BLOCK
 Logs = Callable[..., pa.Table]
-needs_native = pytest.mark.skipif(find_spec("slshudi_native") is None, reason="slshudi-native is not installed")
 
 
 @pytest.fixture(params=["ptars", pytest.param("native", marks=needs_native)])

@@ -16,6 +16,7 @@ from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes.remote import FILE
 from airflow_provider_slshudi.spark import executors
+from tests import needs
 from tests.kubernetes import Kubernetes, kubernetes
 from tests.kubernetes.apiserver import allow, forbid, programs
 from tests.machine import connection
@@ -31,7 +32,7 @@ NAME = f"Ad_events.with-{'a' * 75}-long.name"
 def cluster(request: pytest.FixtureRequest) -> Iterator[Kubernetes]:
     found = programs() if request.param == "kubernetes" else None
     if request.param == "kubernetes" and found is None:
-        pytest.skip("Kubernetes' API server is not here: make kubernetes")
+        pytest.skip(needs.KUBERNETES)
     with kubernetes(found) as made:
         yield made
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from airflow_provider_slshudi.rows import documents, plain_json
 from airflow_provider_slshudi.rows.convert import ColumnSpec, convert
+from tests.needs import NATIVE
 
-pytest.importorskip("slshudi_native")
+pytest.importorskip("slshudi_native", reason=NATIVE)
 
 TYPES = (
     "array<int>",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +16,10 @@ from hypothesis import strategies as st
 from airflow_provider_slshudi.exceptions import DecodeError
 from airflow_provider_slshudi.sls import wire
 from airflow_provider_slshudi.sls.decode import META, REST, schema
+from tests.needs import needs_native
 from tests.sls.groups import KEYS, alike, groups
 
 Decode = Callable[..., pa.Table]
-needs_native = pytest.mark.skipif(find_spec("slshudi_native") is None, reason="slshudi-native is not installed")
 
 
 @pytest.fixture(scope="module", params=["ptars", pytest.param("native", marks=needs_native)])

@@ -15,9 +15,10 @@ from airflow_provider_slshudi.exceptions import DecodeError
 from airflow_provider_slshudi.sls import decode as entry
 from airflow_provider_slshudi.sls import wire
 from tests.fuzz.bodies import agreed, list_of_groups, mutated
+from tests.needs import NATIVE
 from tests.sls.groups import KEYS, alike, groups
 
-pytest.importorskip("slshudi_native", reason="slshudi-native is not installed")
+pytest.importorskip("slshudi_native", reason=NATIVE)
 
 from airflow_provider_slshudi.sls import native_decode
 

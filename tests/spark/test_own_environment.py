@@ -44,8 +44,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
         executors.pack(folder / "slshudi.tar.gz")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
-    with tarfile.open(folder / "slshudi.tar.gz") as packed:
-        packed.extractall(site, filter="data")
+    shutil.unpack_archive(folder / "slshudi.tar.gz", site)
     shutil.rmtree(site / "airflow_provider_slshudi")
     for name in DRIVERS_ALONE:
         for file, path in executors._of(distribution(name)):

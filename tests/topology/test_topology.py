@@ -2,18 +2,14 @@
 
 import subprocess
 import sys
-from importlib.util import find_spec
 
 import pytest
 
-from tests.services import has_redis
+from tests.needs import needs_topology
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(
-        find_spec("celery") is None or not has_redis(),
-        reason="needs the extra `topology` and Debian's redis-server, which `make topology` asks for",
-    ),
+    needs_topology,
 ]
 
 

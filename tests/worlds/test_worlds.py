@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from airflow_provider_slshudi.points import Point
 from tests.crash.cases import Step, Victim
+from tests.needs import needs_root
 from tests.worlds import bugs
 from tests.worlds.draw import AT_POINT, HOME, Drawn, Kind, Shards, Trouble, draw
 from tests.worlds.ends import faults
@@ -36,7 +36,7 @@ def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     yield Places(tmp_path_factory.mktemp("w"), spark)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="disks, users and clocks of a world are set up by root")
+@needs_root
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_drawn_world_ends_with_exact_counts_and_a_healthy_next_batch(places: Places, seed: int) -> None:
     ended = run_world(places, draw(seed))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.browser.errors.rows import NOT_YET, SCENARIOS
-from tests.browser.errors.window import CHROMIUM
 from tests.manual import error_rows
+from tests.needs import needs_chromium
 
 
 def test_every_error_of_the_table_has_a_scenario_and_no_scenario_lacks_its_row() -> None:
@@ -21,7 +20,7 @@ def test_every_error_of_the_table_has_a_scenario_and_no_scenario_lacks_its_row()
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="needs Debian's Chromium")
+@needs_chromium
 @pytest.mark.timeout(1200)
 def test_three_errors_are_put_right_from_the_pages() -> None:
     """One by a button, one by what the page's words say, one by nothing at all."""

@@ -12,8 +12,8 @@ from playwright.sync_api import Locator, Page, sync_playwright
 from airflow_provider_slshudi.demo.airflow import HOST, LocalAirflow
 from airflow_provider_slshudi.notes.acts import Act
 from airflow_provider_slshudi.pages import PREFIX
+from tests.needs import CHROMIUM
 
-CHROMIUM = "/usr/bin/chromium"
 _PRESSES = 5
 
 

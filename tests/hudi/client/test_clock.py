@@ -23,13 +23,13 @@ from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.storage import Storage
 from tests.hudi.conftest import write_files
+from tests.needs import FAKETIME, needs_faketime
 from tests.pipelines import ad_events, served_often
 from tests.zones import in_zone, without_zone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 TIMED = [
     Verb.OPEN,
     Verb.COMMIT,
@@ -187,7 +187,7 @@ leave(gateway.jvm)
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not FAKETIME.exists(), reason="libfaketime is not installed")
+@needs_faketime
 def test_the_end_of_summer_time_and_a_clock_that_is_set_back_by_an_hour(tmp_path: Path) -> None:
     """One process in New York, on the day when 01:50 is followed by 01:10."""
     hours = [datetime(2026, 11, 1, *at, tzinfo=timezone.utc) for at in ((5, 50), (6, 10), (5, 10), (6, 20))]
