@@ -50,7 +50,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for file, path in executors._of(distribution(name)):
             (site / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, site / path)
-    (site / "sitecustomize.py").write_text(f"open({str(folder / 'python-used')!r}, 'w').close()\n")
+    # Not sitecustomize: distributions bring one of their own, which comes first.
+    (site / "used.pth").write_text(f"import pathlib; pathlib.Path({str(folder / 'python-used')!r}).touch()\n")
     shutil.copytree(packages.spark_home(), folder / "spark", copy_function=os.symlink)
     submit = folder / "spark" / "bin" / "spark-submit"
     submit.unlink()
