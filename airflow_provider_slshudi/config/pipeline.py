@@ -47,6 +47,9 @@ ORDERING_TYPES = ("int", "bigint", "timestamp")
 class Source(Model):
     """The logstore to read, and how.
 
+    With `order: by_key` batches commit all logs of a hash key in the order in which they were put: one batch follows
+    the other, and a shard that a split or a merge made is read once those before it are. Upserts always do so.
+
     `start` says where to begin in a shard that exists when the pipeline first runs: at its first retained log
     (`begin`), at its end (`end`), or at a receive time in unix seconds. A shard that appears later is always read from
     its first log.
@@ -60,6 +63,7 @@ class Source(Model):
     logstore: str = Field(min_length=1)
     start: Literal["begin", "end"] | Annotated[int, Field(gt=0)] = "begin"
     on_expired: Literal["fail", "skip"] = "fail"
+    order: Literal["any", "by_key"] = "any"
     read_bytes_per_second: Size = SHARD_BYTES_PER_SECOND
     reads_per_second: float = Field(SHARD_READS_PER_SECOND, gt=0, allow_inf_nan=False)
     total_bytes_per_second: Size | None = None
@@ -172,6 +176,11 @@ class Pipeline(Model):
     def named_keys(self) -> frozenset[str] | None:
         """The keys of logs that columns name; None where `rest_column` keeps all others."""
         return frozenset(column.source_key for column in self.columns) if self.rest_column is None else None
+
+    @property
+    def in_order(self) -> bool:
+        """Whether batches commit all logs of a key in the order in which they were put."""
+        return self.source.order == "by_key" or self.table.upsert is not None
 
     @property
     def clusters(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from airflow_provider_slshudi.config.pipeline import Batch
 from airflow_provider_slshudi.exceptions import ConfigError
@@ -17,12 +17,14 @@ def plan_backfill(
     taken: Sequence[Range],
     density: Mapping[int, Density],
     limits: Batch,
+    held: Collection[int] = (),
 ) -> list[Range]:
     """The sorted ranges of a backfill's next batch: the beginning of what `left_to_backfill` gives, and raises.
 
-    Returns about `limits.max_bytes`, at most `MOST_RANGES` ranges, and none once nothing is left.
+    Returns about `limits.max_bytes`, at most `MOST_RANGES` ranges, nothing of the shards `held` (`order.waiting`), and
+    none once nothing is left.
     """
-    left = left_to_backfill(pipeline_name, wanted, windows, taken)
+    left = [item for item in left_to_backfill(pipeline_name, wanted, windows, taken) if item.shard not in held]
     return limit(left[:MOST_RANGES], density, limits.max_bytes)
 
 

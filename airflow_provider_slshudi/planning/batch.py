@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 from airflow_provider_slshudi.config.pipeline import Batch
@@ -19,13 +19,15 @@ def plan_tail(
     limits: Batch,
     on_expired: Literal["fail", "skip"],
     last_shard: Callable[[], int | None] = lambda: None,
+    held: Collection[int] = (),
 ) -> list[Range]:
     """The ranges of the next batch, sorted: the oldest cursors of each shard that nobody has taken.
 
     `taken` is the coverage and the reserved ranges; read it before the windows, within one lease. The batch has about
     `limits.max_bytes`, and at least one log group of each shard. Where `on_expired` is "skip", cursors that the
     service has dropped become gaps, which count no bytes. Where there are more than `MOST_RANGES` ranges, shards take
-    turns: the one after `last_shard()`, where the batch before ended, is next.
+    turns: the one after `last_shard()`, where the batch before ended, is next. Nothing is read of the shards `held`,
+    which wait for others (`order.waiting`).
 
     Raises:
         DataExpired: a shard lost unread logs, or may have (it is gone, or was found too late), and `on_expired` is
@@ -42,7 +44,7 @@ def plan_tail(
             readable.append(Range(item.shard, middle, item.end))
     if on_expired == "fail":
         _refuse_losses(pipeline_name, shards, gaps)
-    batch = sorted([*gaps, *readable])
+    batch = sorted(item for item in (*gaps, *readable) if item.shard not in held)
     if len(batch) > MOST_RANGES:
         batch = in_turn(batch, last_shard())
     read = [item for item in batch if not item.gap]

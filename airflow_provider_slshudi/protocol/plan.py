@@ -13,6 +13,7 @@ from airflow_provider_slshudi.ledger.records import GONE, LATE, LedgerShard, Tra
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.planning.backfill import left_to_backfill, plan_backfill
 from airflow_provider_slshudi.planning.batch import plan_tail
+from airflow_provider_slshudi.planning.order import Keys, waiting
 from airflow_provider_slshudi.planning.windows import ShardWindow, reach_of, refuse_other_shards, unread
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol import cost, duties, freshness, sighting
@@ -26,6 +27,8 @@ from airflow_provider_slshudi.sls.service import LogService, Shard
 
 _log = logging.getLogger(__name__)
 _NOTHING: Mapping[str, Any] = {}
+_OPEN = "readwrite"
+"""The service's status of a shard that takes logs."""
 
 LEAST_RETENTION_SECONDS = 86_400
 """The service keeps every log at least this long: its shortest ttl is a day."""
@@ -40,6 +43,7 @@ class _Shards:
     Attributes:
         there: each with the cursor where our duty for it begins.
         ends: their ends, by id.
+        open: ids of the shards that take logs.
         gone: shards that the service no longer has.
         late: ids of shards that may have lost logs before anybody saw them.
         since: the first unread log was received then (unix seconds) or later; None if that is not known.
@@ -47,6 +51,7 @@ class _Shards:
 
     there: list[LedgerShard]
     ends: dict[int, int]
+    open: frozenset[int]
     gone: list[LedgerShard]
     late: frozenset[int]
     since: int | None = None
@@ -54,6 +59,13 @@ class _Shards:
     def unread(self, taken: list[Range]) -> list[Range]:
         """What there is that is not `taken`."""
         return unread(((shard.id, shard.first, self.ends[shard.id]) for shard in self.there), taken)
+
+    def waiting(self, left: Iterable[Range]) -> frozenset[int]:
+        """The shards that share keys with an older one which is open, or of which `left` has something."""
+        unfinished = self.open | {item.shard for item in left}
+        # Of the many that are gone only these count; the others are long read.
+        known = (*self.there, *(shard for shard in self.gone if shard.id in unfinished))
+        return waiting(Keys(item.id, item.hash_begin, item.hash_end, item.id not in unfinished) for item in known)
 
 
 @dataclass(frozen=True)
@@ -142,9 +154,9 @@ def has_news(work: Work) -> bool:
             # The plan asks the table for what it kept of them; a look does not, since it may never answer.
             return True
         found = _refreshed(work, service, taken, True, listed, lease.renew)
-    lost = _last_windows(found.gone, taken)
-    left = found.unread(taken) or unread(((item.shard, item.duty_begin, item.service_end) for item in lost), taken)
-    return bool(left or found.late or any(shard.status != GONE for shard in found.gone))
+    held = _held(work, found)
+    left = any(item.shard not in held for item in (*found.unread(taken), *_lost(found, taken)))
+    return left or bool(found.late) or any(shard.status != GONE for shard in found.gone)
 
 
 def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
@@ -182,7 +194,7 @@ def pinned(work: Work, request: BackfillRequest) -> BackfillRequest:
 def left_of(work: Work, request: BackfillRequest) -> list[Range]:
     """All ranges that a backfill would read, in as many batches as it takes; writes nothing."""
     service, taken = work.connect(), _taken(work)
-    wanted, windows = _asked(work, service, request, taken, save=False)
+    wanted, windows = _asked(service, request, taken, _refreshed(work, service, taken, save=False))
     return left_to_backfill(work.pipeline.name, wanted, windows, taken) if wanted else []
 
 
@@ -242,6 +254,7 @@ def _tail_ranges(work: Work, service: LogService, save: bool) -> tuple[list[Rang
     name, taken = work.pipeline.name, _taken(work)
     found = _refreshed(work, service, taken, save)
     left = found.unread(taken)
+    held = _held(work, found)
     ranges = plan_tail(
         name,
         [*_windows(service, found, left), *_last_windows(found.gone, taken)],
@@ -250,6 +263,7 @@ def _tail_ranges(work: Work, service: LogService, save: bool) -> tuple[list[Rang
         work.pipeline.batch,
         work.pipeline.source.on_expired,
         lambda: work.ledger.last_shard(name, Kind.TAIL),
+        held,
     )
     if save:
         _let_go(work, found)
@@ -259,17 +273,19 @@ def _tail_ranges(work: Work, service: LogService, save: bool) -> tuple[list[Rang
 
 def _backfill_ranges(work: Work, service: LogService, request: BackfillRequest, save: bool) -> list[Range]:
     name, taken = work.pipeline.name, _taken(work)
-    wanted, windows = _asked(work, service, request, taken, save)
+    found = _refreshed(work, service, taken, save)
+    wanted, windows = _asked(service, request, taken, found)
     if request.cursors is None and not wanted:
         return []
-    return plan_backfill(name, wanted, windows, taken, work.ledger.density(name), work.pipeline.batch)
+    left = unread(((shard, *wanted[shard]) for shard in sorted(wanted.keys() & found.ends.keys())), taken)
+    held = found.waiting(left) if work.pipeline.in_order else frozenset[int]()
+    return plan_backfill(name, wanted, windows, taken, work.ledger.density(name), work.pipeline.batch, held)
 
 
 def _asked(
-    work: Work, service: LogService, request: BackfillRequest, taken: list[Range], save: bool
+    service: LogService, request: BackfillRequest, taken: list[Range], found: _Shards
 ) -> tuple[Mapping[int, tuple[int, int]], list[ShardWindow]]:
     """The request as cursors, and what the service holds of their shards."""
-    found = _refreshed(work, service, taken, save)
     wanted = dict(_wanted(request, service, found.there))
     left = unread(((shard, *wanted[shard]) for shard in sorted(wanted.keys() & found.ends.keys())), taken)
     windows = _windows(service, found, left)
@@ -278,6 +294,28 @@ def _asked(
         held = {window.shard: window.service_begin for window in windows}
         wanted = {shard: (max(begin, held[shard]), end) for shard, (begin, end) in wanted.items() if held[shard] < end}
     return wanted, windows
+
+
+def _held(work: Work, found: _Shards) -> frozenset[int]:
+    """The shards whose logs would overtake those of an older one, where the pipeline's batches go in order.
+
+    What a batch reads at the moment counts as unread: it may be given up.
+    """
+    if not work.pipeline.in_order:
+        return frozenset()
+    covered = work.ledger.coverage(work.pipeline.name)
+    held = found.waiting([*found.unread(covered), *_lost(found, covered)])
+    if held:
+        _log.info(
+            "pipeline %s: shards that wait for older ones with the same keys: %s", work.pipeline.name, sorted(held)
+        )
+    return held
+
+
+def _lost(found: _Shards, taken: list[Range]) -> list[Range]:
+    """What shards that are gone had, and nobody has taken."""
+    lost = _last_windows(found.gone, taken)
+    return unread(((item.shard, item.duty_begin, item.service_end) for item in lost), taken)
 
 
 def _taken(work: Work) -> list[Range]:
@@ -311,7 +349,7 @@ def _refreshed(
     # After the list: a shard that was closed then does not grow any more.
     ends = ask_each(service.end, found) | {shard: end for shard, end in asked.items() if end is not None}
     first = {id_: shard.first for id_, shard in known.items()}
-    first |= _first_cursors(work, service, [id_ for id_ in found if id_ not in known], not known)
+    first |= _first_cursors(work, service, [id_ for id_ in found if id_ not in known], not known, ends)
     unsure = {id_ for id_, shard in known.items() if shard.status == LATE}
     oldest = ask_each(service.begin, sorted(unsure & ends.keys()))
     first |= {id_: min(first[id_], begin) for id_, begin in oldest.items()}
@@ -333,7 +371,8 @@ def _refreshed(
         work.ledger.save_shards(name, [*seen, *gone])
         reach(Point.PLAN_SHARDS_SAVED)
         since = sighting.look(work, there, known, asked_at)
-    return _Shards(there, ends, gone, late, since)
+    takes_logs = frozenset(id_ for id_, shard in found.items() if shard.status == _OPEN)
+    return _Shards(there, ends, takes_logs, gone, late, since)
 
 
 def _known(work: Work, found: Collection[int]) -> dict[int, LedgerShard]:
@@ -404,12 +443,20 @@ def _let_go(work: Work, found: _Shards) -> None:
         work.ledger.save_shards(name, changed)
 
 
-def _first_cursors(work: Work, service: LogService, shards: list[int], first_run: bool) -> dict[int, int]:
+def _first_cursors(
+    work: Work, service: LogService, shards: list[int], first_run: bool, ends: Mapping[int, int]
+) -> dict[int, int]:
+    """Where the duty for new `shards` begins: at their `ends` at the latest, which were asked a moment ago.
+
+    A logstore takes logs meanwhile, so its end of now, and where all expire its begin too, is a later cursor.
+    """
     start = work.pipeline.source.start
     # A shard that appears later holds what its parents no longer take: all of it is ours.
-    if not first_run or start == "begin":
-        return ask_each(service.begin, shards)
-    return ask_each(service.end if start == "end" else lambda shard: service.at(shard, int(start)), shards)
+    if first_run and start == "end":
+        return {shard: ends[shard] for shard in shards}
+    begins = not first_run or start == "begin"
+    asked = ask_each(service.begin if begins else lambda shard: service.at(shard, int(start)), shards)
+    return {shard: min(cursor, ends[shard]) for shard, cursor in asked.items()}
 
 
 def _windows(service: LogService, found: _Shards, left: list[Range]) -> list[ShardWindow]:

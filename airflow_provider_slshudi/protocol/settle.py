@@ -76,17 +76,17 @@ def require_turn(work: Work) -> None:
 
 
 def require_alone(work: Work) -> None:
-    """Makes upserting batches go one after the other: each reads the rows that the one before it left.
+    """Makes batches go one after the other where their order counts: an upsert reads the rows that the one before left.
 
     Raises:
-        BatchUnderWay: the pipeline upserts, and a transaction of another run is live.
+        BatchUnderWay: the pipeline's batches go in order, and a transaction of another run is live.
     """
-    if work.pipeline.table.upsert is None:
+    if not work.pipeline.in_order:
         return
     for live in work.ledger.live(work.pipeline.name):
         if Run(live.dag_id, live.run_id) != work.run:
             raise BatchUnderWay(
-                f"pipeline {work.pipeline.name} upserts, one batch after the other, and transaction {live.id} of "
+                f"the batches of pipeline {work.pipeline.name} go one after the other, and transaction {live.id} of "
                 f"{live.dag_id}/{live.run_id} is {live.state.value}: try again once it is committed or aborted",
                 pipeline=work.pipeline.name,
                 transaction=live.id,

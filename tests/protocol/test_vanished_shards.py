@@ -296,7 +296,7 @@ def by_another(pipeline: Scenario, ledger: Ledger) -> Scenario:
     return replace(pipeline, work=replace(pipeline.work, ledger=ledger))
 
 
-def with_source(pipeline: Scenario, **changes: str) -> Scenario:
+def with_source(pipeline: Scenario, **changes: Any) -> Scenario:
     source = pipeline.work.pipeline.source.model_copy(update=changes)
     return replace(
         pipeline, work=replace(pipeline.work, pipeline=pipeline.work.pipeline.model_copy(update={"source": source}))
