@@ -123,18 +123,27 @@ class Ledger:
         dag_id: str,
         run_id: str,
         more: Mapping[str, Any] = _NOTHING,
+        airflow: str = "",
     ) -> Transaction:
-        """A new transaction, PLANNED with token 1, that reserves `ranges` (a replay has none). Ids sort by time.
+        """A new transaction, PLANNED with token 1. Ids sort by time.
 
-        This process works on it, until it says otherwise by `rest`. `more`, here and below, is for people alone:
-        further items of the change's event.
+        This process works on it, until it says otherwise by `rest`.
+
+        Args:
+            pipeline: the pipeline's name.
+            kind: what the transaction reads.
+            ranges: what it reserves; a replay has none.
+            dag_id: the DAG of its run.
+            run_id: its run.
+            more: here and below, for people alone: further items of the change's event.
+            airflow: the name of the Airflow that made the run, empty if unknown.
 
         Raises:
             RangeConflict: a range overlaps coverage, a live transaction's ranges, or another of `ranges`.
             IllegalTransition: a transaction of this DAG run is still live.
         """
         with self._write() as connection:
-            return transactions.begin(connection, pipeline, kind, ranges, dag_id, run_id, more)
+            return transactions.begin(connection, pipeline, kind, ranges, dag_id, run_id, more, airflow)
 
     def opened(self, id: str, token: int, instant: str, more: Mapping[str, Any] = _NOTHING) -> Transaction:
         """PLANNED -> OPEN: the transaction writes under `instant`, which no other transaction of its pipeline has."""
@@ -428,6 +437,11 @@ class Ledger:
         """The transaction that opened `instant`."""
         with self._read() as connection:
             return reads.by_instant(connection, pipeline, instant)
+
+    def airflow_of(self, id: str) -> str:
+        """The name of the Airflow that made a transaction's run; empty if unknown."""
+        with self._read() as connection:
+            return reads.airflow_of(connection, id)
 
     def of_run(self, pipeline: str, dag_id: str, run_id: str) -> Transaction | None:
         """The newest transaction that a DAG run planned."""

@@ -43,6 +43,8 @@ _WRITTEN = [State.PREPARED.value, State.COMMITTED.value]
 _NO_CONTENT: ColumnElement[bytes | None] = type_coerce(null(), LargeBinary())
 _PLANNED_BEFORE = timedelta(days=1)
 SOME: BindParameter[Any] = bindparam("some", expanding=True)
+AIRFLOW = "airflow"
+"""The event that names the Airflow of a transaction's run."""
 ID_TIME = "%Y%m%dT%H%M%S%f"
 """How a transaction's id begins: the time of its plan (UTC)."""
 
@@ -223,6 +225,11 @@ def gaps(connection: Connection, pipeline: str, since: datetime) -> list[tuple[s
 def events(connection: Connection, id: str) -> list[Event]:
     """What happened to a transaction, in order."""
     return _events(connection, [id])[id]
+
+
+def airflow_of(connection: Connection, id: str) -> str:
+    """The name of the Airflow that made a transaction's run; empty if unknown."""
+    return next((event.detail for event in events(connection, id) if event.what == AIRFLOW), "")
 
 
 def recorded(connection: Connection, pipeline: str) -> list[RecordedRange]:

@@ -37,13 +37,15 @@ def begin(
     dag_id: str,
     run_id: str,
     more: Mapping[str, Any],
+    airflow: str,
 ) -> Transaction:
     """See `Ledger.begin`."""
     if not ranges and kind is not Kind.REPLAY:
         raise LedgerError(f"pipeline {pipeline}: cannot begin a transaction without ranges", pipeline=pipeline)
     reads.lock_pipeline(connection, pipeline)
     for other in reads.live(connection, pipeline):
-        if (other.dag_id, other.run_id) == (dag_id, run_id):
+        of_run = (other.dag_id, other.run_id) == (dag_id, run_id)
+        if of_run and reads.airflow_of(connection, other.id) in ("", airflow):
             raise IllegalTransition(
                 f"run {run_id} of {dag_id} has transaction {other.id} in state {other.state.value}; recovery decides "
                 "that one before the run may begin another",
@@ -61,6 +63,8 @@ def begin(
     if ranges:
         connection.execute(insert(models.ranges), [_range_row(id_, item) for item in ranges])
     note(connection, id_, State.PLANNED.value, {"dag_id": dag_id, "run_id": run_id, "ranges": len(ranges), **more})
+    if airflow:
+        note(connection, id_, reads.AIRFLOW, airflow)
     return reads.get(connection, id_)
 
 

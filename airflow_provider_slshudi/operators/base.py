@@ -84,7 +84,7 @@ class PipelineTask:
         end_with_supervisor()
         run, dag = context["dag_run"], context.get("dag")
         dag_file = None if dag is None else dagfile.of(dag)
-        self._work = work_of(self.pipeline, Run(run.dag_id, run.run_id), dag_file, show)
+        self._work = work_of(self.pipeline, Run(run.dag_id, run.run_id, this_airflow()), dag_file, show)
         require_answer(self._work, ANSWER_SECONDS)
         return self._work
 
@@ -258,15 +258,18 @@ def who_asked(context: Context) -> str:
 def run_ended(ti: Any) -> Ended:
     """Returns a function that asks Airflow, by a task instance or its class, whether a DAG run has ended.
 
-    A run that this Airflow made and does not know any more was deleted, so it has ended. The function cannot tell of an
-    unknown run that this Airflow did not make: one of another Airflow with the same ledger, or of the command line.
+    A run that this Airflow made and does not know any more was deleted, so it has ended. The function cannot tell of a
+    run of another Airflow with the same ledger, which may have one of the same id, nor of the command line's.
     """
 
     def ended(run: Run) -> bool | None:
+        if run.airflow and run.airflow != this_airflow():
+            _log.info("run %s is another Airflow's, whose runs this one does not know", run)
+            return None
         try:
             state = ti.get_dagrun_state(run.dag_id, run.run_id)
         except AirflowRuntimeError as error:
-            if run.airflow and _is_unknown_run(error) and run.airflow == this_airflow():
+            if run.airflow and _is_unknown_run(error):
                 _log.info("run %s was deleted", run)
                 return True
             _log.warning("Airflow does not tell the state of run %s: %s", run, error)

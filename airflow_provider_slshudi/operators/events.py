@@ -125,11 +125,11 @@ def _is_over(context: Context, work: Work, committed: Transaction, airflow: str)
 
     Another Airflow tells its own.
     """
-    from airflow_provider_slshudi.protocol.work import run_of
+    from airflow_provider_slshudi.protocol.work import is_of, run_of
 
-    run = run_of(work.ledger, committed)
-    if run == work.run:
+    if is_of(work.ledger, committed, work.run):
         return True
+    run = run_of(work.ledger, committed)
     if not run.airflow or run.airflow != airflow:
         return False
     return committed.token > 1 or bool(run_ended(context["ti"])(run))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +82,7 @@ class SlsHudiLookOperator(BaseOperator):
 
         run, dag = context["dag_run"], context.get("dag")
         # One that does not answer must not hold up the others for as long as a task of its own would wait.
-        works = Works(Run(run.dag_id, run.run_id, patience=PERSON), None if dag is None else dagfile.of(dag))
+        works = Works(Run(run.dag_id, run.run_id, this_airflow(), PERSON), None if dag is None else dagfile.of(dag))
         ended = run_ended(context["ti"])
         end_with_supervisor()
         found, watched = self._found(works, ended, context)
@@ -187,7 +186,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
                 raise
             planned = None
             try:
-                planned = self._planned(replace(work, run=replace(work.run, airflow=this_airflow())), context)
+                planned = self._planned(work, context)
             finally:
                 if planned is None:
                     # What comes now is for whoever looks next: this run may go on for long.

@@ -57,7 +57,8 @@ class SlsHudiRepairOperator(LineageTask, PipelineOperator):
     def _made(work: Work) -> Iterator[Transaction]:
         """The batch that this very run made, a replay's; those of other runs are told by the next settle."""
         from airflow_provider_slshudi.ledger.states import State
+        from airflow_provider_slshudi.protocol.work import is_of
 
         made = work.ledger.of_run(work.pipeline.name, work.run.dag_id, work.run.run_id)
-        if made is not None and made.state is State.COMMITTED:
+        if made is not None and made.state is State.COMMITTED and is_of(work.ledger, made, work.run):
             yield made

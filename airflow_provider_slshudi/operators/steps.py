@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from airflow_provider_slshudi.operators.base import (
     PipelineOperator,
     refuse_test,
     slices,
-    this_airflow,
     who_asked,
 )
 from airflow_provider_slshudi.operators.events import extra_of
@@ -57,7 +55,7 @@ class SlsHudiPlanOperator(PipelineOperator):
         refuse_test()
         with self.told(context):
             work = self.work(context)
-            transaction, more = self.plan(replace(work, run=replace(work.run, airflow=this_airflow())), context)
+            transaction, more = self.plan(work, context)
         if transaction is None:
             raise AirflowSkipException("there is nothing new to read")
         self.log.info("planned transaction %s", transaction.id)

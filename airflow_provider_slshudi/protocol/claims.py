@@ -9,16 +9,22 @@ from airflow_provider_slshudi.protocol.dangling import Ended
 from airflow_provider_slshudi.protocol.work import Run, Work
 
 
+def claimant(run: Run) -> str:
+    """The run's name among the runs of all Airflows that share the ledger: `AIRFLOW|DAG/RUN`."""
+    return f"{run.airflow}|{run}"
+
+
 def claims(work: Work, transaction: str, what: str, longest: timedelta, ended: Ended, airflow: str = "") -> bool:
     """Whether this run is the one: the first that claimed it, or the next once that one is over, or after `longest`.
 
     `airflow` is the name of the Airflow whose runs claim it, if that is known.
     """
-    me = str(work.run)
+    me = claimant(work.run)
     claim = partial(work.ledger.claim, work.pipeline.name, transaction, what, me, longest)
     holder = claim()
     if holder != me:
-        dag_id, _, run_id = holder.partition("/")
-        if ended(Run(dag_id, run_id, airflow)):
+        named, _, run = holder.partition("|")
+        dag_id, _, run_id = run.partition("/")
+        if ended(Run(dag_id, run_id, named or airflow)):
             holder = claim(instead=holder)
     return holder == me

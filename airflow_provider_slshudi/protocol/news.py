@@ -13,7 +13,7 @@ from airflow_provider_slshudi.ledger.records import Transaction, is_within
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes.fleet import STEPS
 from airflow_provider_slshudi.protocol import plan
-from airflow_provider_slshudi.protocol.claims import claims
+from airflow_provider_slshudi.protocol.claims import claimant, claims
 from airflow_provider_slshudi.protocol.dangling import Ended
 from airflow_provider_slshudi.protocol.settle import dangling, require_alone, require_turn
 from airflow_provider_slshudi.protocol.work import Work
@@ -99,7 +99,7 @@ def let_go(work: Work) -> None:
     """Ends what this run claimed: others may take the same logs, although it goes on with other pipelines."""
     newest = _newest(work)
     if newest is not None:
-        work.ledger.claim(work.pipeline.name, newest.id, _NEXT, "", timedelta.max, instead=str(work.run))
+        work.ledger.claim(work.pipeline.name, newest.id, _NEXT, "", timedelta.max, instead=claimant(work.run))
 
 
 def await_news(works: Sequence[Work], seconds: float) -> None:

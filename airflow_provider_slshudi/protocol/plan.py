@@ -20,7 +20,7 @@ from airflow_provider_slshudi.protocol import cost, duties, freshness, sighting
 from airflow_provider_slshudi.protocol.columns import require_fit
 from airflow_provider_slshudi.protocol.evidence import require_agreement
 from airflow_provider_slshudi.protocol.settle import register, require_alone, require_turn
-from airflow_provider_slshudi.protocol.work import AIRFLOW, Run, Work
+from airflow_provider_slshudi.protocol.work import Work, is_of
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sls.fanout import ask_each
 from airflow_provider_slshudi.sls.service import LogService, Shard
@@ -210,7 +210,7 @@ def _begun(work: Work) -> Transaction | None:
         IllegalTransition: the run's transaction is further than PLANNED.
     """
     for live in work.ledger.live(work.pipeline.name):
-        if Run(live.dag_id, live.run_id) != work.run:
+        if not is_of(work.ledger, live, work.run):
             continue
         if live.state is not State.PLANNED:
             raise IllegalTransition(
@@ -242,10 +242,9 @@ def _begin(
         duties.keep(work)
     reach(Point.PLAN_BEGINNING)
     more = {cost.REQUESTS: asked(), **told}
-    begun = work.ledger.begin(work.pipeline.name, kind, ranges, work.run.dag_id, work.run.run_id, more)
+    run = work.run
+    begun = work.ledger.begin(work.pipeline.name, kind, ranges, run.dag_id, run.run_id, more, run.airflow)
     reach(Point.PLAN_BEGUN)
-    if work.run.airflow:
-        work.ledger.note(begun.id, AIRFLOW, work.run.airflow)
     return begun
 
 

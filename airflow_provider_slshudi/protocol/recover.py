@@ -160,7 +160,7 @@ def _why_left(over: bool | None, silent: timedelta, process: str) -> str:
 
 def _runs(work: Work, named: Sequence[str]) -> set[Run]:
     """The runs of named transactions; a run has one live transaction."""
-    live = {item.id: Run(item.dag_id, item.run_id) for item in work.ledger.live(work.pipeline.name)}
+    live = {item.id: run_of(work.ledger, item) for item in work.ledger.live(work.pipeline.name)}
     for id_ in named:
         if id_ not in live:
             raise ConfigError(

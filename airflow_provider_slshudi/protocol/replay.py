@@ -74,7 +74,7 @@ def plan(work: Work) -> Transaction | None:
             return None
         reach(Point.PLAN_BEGINNING)
         name, run, asked = work.pipeline.name, work.run, {cost.REQUESTS: 0}
-        begun = work.ledger.begin(name, Kind.REPLAY, [], run.dag_id, run.run_id, asked)
+        begun = work.ledger.begin(name, Kind.REPLAY, [], run.dag_id, run.run_id, asked, run.airflow)
         reach(Point.PLAN_BEGUN)
         return begun
 

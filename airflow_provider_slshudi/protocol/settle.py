@@ -19,7 +19,7 @@ from airflow_provider_slshudi.protocol.dangling import Ended, abandoned, is_quie
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.evidence import ledger_lost, pending_of, require_agreement
 from airflow_provider_slshudi.protocol.resolve import resolve, roll_back_orphan
-from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.protocol.work import Work, is_of
 from airflow_provider_slshudi.storage import Storage
 
 _log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ def dangling(work: Work, ended: Ended) -> dict[str, str]:
     """Ids of the live transactions that nobody works on, oldest first, and why: also all that are of this very run."""
     found = {}
     for live in work.ledger.live(work.pipeline.name):
-        mine = Run(live.dag_id, live.run_id) == work.run
+        mine = is_of(work.ledger, live, work.run)
         if why := "it is of this very run" if mine else abandoned(work.ledger, live, ended):
             found[live.id] = why
     return found
@@ -61,8 +61,7 @@ def require_turn(work: Work) -> None:
         TailUnderWay: another run works on a batch.
     """
     for live in work.ledger.live(work.pipeline.name):
-        same_dag = live.dag_id == work.run.dag_id and live.run_id != work.run.run_id
-        if not same_dag or live.kind is not Kind.TAIL:
+        if live.dag_id != work.run.dag_id or live.kind is not Kind.TAIL or is_of(work.ledger, live, work.run):
             continue
         left = quiet_in(work.ledger, live)
         if left >= timedelta():
@@ -84,7 +83,7 @@ def require_alone(work: Work) -> None:
     if not work.pipeline.in_order:
         return
     for live in work.ledger.live(work.pipeline.name):
-        if Run(live.dag_id, live.run_id) != work.run:
+        if not is_of(work.ledger, live, work.run):
             raise BatchUnderWay(
                 f"the batches of pipeline {work.pipeline.name} go one after the other, and transaction {live.id} of "
                 f"{live.dag_id}/{live.run_id} is {live.state.value}: try again once it is committed or aborted",

@@ -42,8 +42,6 @@ LONGEST_COMMIT_SECONDS = 3600.0
 LEASE_SECONDS = COMMIT_SECONDS + 15
 LEASE_WAIT_SECONDS = 60.0
 LOOK_LEASE_SECONDS = 45.0
-AIRFLOW = "airflow"
-"""Name of the ledger event that holds the name of a transaction's Airflow, see `Run.airflow`."""
 GIVEN_UP = "given up"
 """The event of a transaction whose task failed; whoever beats for it later works on it all the same."""
 PULSE_SECONDS = 10.0
@@ -64,13 +62,14 @@ class Run:
     """Who is acting: a DAG run or a command.
 
     Attributes:
-        airflow: the name of the Airflow that made the run, by which it recognises its own runs; empty if unknown.
+        airflow: the name of the Airflow that made the run; empty if unknown. Two Airflows with one ledger give the runs
+            of a schedule the same ids.
         patience: how long it waits for the log service.
     """
 
     dag_id: str
     run_id: str
-    airflow: str = field(default="", compare=False)
+    airflow: str = ""
     patience: Patience = field(default=TASK, compare=False)
 
     def __str__(self) -> str:
@@ -288,9 +287,17 @@ class Work:
 
 def run_of(ledger: Ledger, transaction: Transaction) -> Run:
     """The run that planned a transaction."""
-    events = ledger.events(transaction.id)
-    airflow = next((event.detail for event in events if event.what == AIRFLOW), "")
-    return Run(transaction.dag_id, transaction.run_id, airflow)
+    return Run(transaction.dag_id, transaction.run_id, ledger.airflow_of(transaction.id))
+
+
+def is_of(ledger: Ledger, transaction: Transaction, run: Run) -> bool:
+    """Whether a transaction is of this very run.
+
+    One of which no Airflow's name is known belongs to the run with its ids; otherwise the names have to be equal, too.
+    """
+    if (transaction.dag_id, transaction.run_id) != (run.dag_id, run.run_id):
+        return False
+    return ledger.airflow_of(transaction.id) in ("", run.airflow)
 
 
 def commit_seconds(files: int) -> float:

@@ -14,13 +14,14 @@ from airflow_provider_slshudi.assets import settled_alias, table_asset
 from airflow_provider_slshudi.ledger import transactions
 from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.reads import AIRFLOW
 from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
 from airflow_provider_slshudi.ledger.states import Kind
 from airflow_provider_slshudi.operators import events
 from airflow_provider_slshudi.operators.events import extra_of, tell
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.settle import Settled
-from airflow_provider_slshudi.protocol.work import AIRFLOW, Run, Work
+from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.ranges import Range
 from tests.airflow.operators.runs import AssetEvents, added, in_run
 
