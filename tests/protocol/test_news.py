@@ -24,6 +24,7 @@ from airflow_provider_slshudi.ledger.records import GONE, Transaction
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.protocol import news as news_module
 from airflow_provider_slshudi.protocol import plan
+from airflow_provider_slshudi.protocol.claims import claimant
 from airflow_provider_slshudi.protocol.news import LEFT, News, await_news, let_go, news
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Run, Work
@@ -249,7 +250,9 @@ def test_while_the_run_is_there_that_found_the_news_no_other_finds_them(make: Ca
     assert news(first, still_there) is not None, "its look may be repeated"
     assert news(second, over) is not None
     newest = ledger.last(name, 1)[0]
-    claims = [event for event in ledger.events(newest.id) if event.detail in (str(first.run), str(second.run))]
+    claims = [
+        event for event in ledger.events(newest.id) if event.detail in (claimant(first.run), claimant(second.run))
+    ]
     assert len(claims) == 1, "a pipeline in trouble is claimed each minute"
     # The next batch is anybody's.
     committed(ledger, name, [Range(0, 1, 2)], "run-2")
