@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from airflow_provider_slshudi.config.columns import Column
 from airflow_provider_slshudi.config.maintenance import Maintenance
+from airflow_provider_slshudi.config.named import NamedKeys
 from airflow_provider_slshudi.config.options import BOUNDS, BOUNDS_OF, names_in
 from airflow_provider_slshudi.config.table import EventTimePartition, FieldPartition, Table
 from airflow_provider_slshudi.config.values import (
@@ -169,9 +170,9 @@ class Pipeline(Model):
     maintenance: Maintenance = Maintenance()
 
     @property
-    def named_keys(self) -> frozenset[str] | None:
-        """The keys of logs that columns name; None where `rest_column` keeps all others."""
-        return frozenset(column.source_key for column in self.columns) if self.rest_column is None else None
+    def named_keys(self) -> NamedKeys:
+        """The keys of logs, and the fields of their JSON, that columns keep."""
+        return NamedKeys(self.columns, self.rest_column is not None)
 
     @property
     def clusters(self) -> bool:

@@ -18,6 +18,7 @@ from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.notes.handover import BatchOrder, Claim
 from airflow_provider_slshudi.notes.unnamed import Unnamed
 from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.rows.convert import ColumnSpec
 from airflow_provider_slshudi.rows.maker import RowSpec
 from airflow_provider_slshudi.sls.pace import Limits
 from airflow_provider_slshudi.sls.service import LogService
@@ -83,6 +84,20 @@ def test_a_task_tells_keys_that_no_column_names_unless_one_keeps_them(
     found = without(ranges[1], "0-0-1").unnamed
     assert found.looked == 45 and found.logs["value"] == 45
     assert found.examples["value"][0] in {str(number) for number in range(60)}
+
+
+def test_a_task_tells_fields_that_a_struct_does_not_name_whatever_keeps_other_keys(
+    task: AppendTask, ranges: tuple[LogService, list[Range]]
+) -> None:
+    service, logstore = ranges[0], ranges[0].logstore
+    begin = service.end(0)
+    client = by_ip(service.connection)
+    put(client, logstore, [b'{"roleArn": "r"}', b'{"bucketName": "b", "roleArn": "r"}'])
+    struct = ColumnSpec("event", "struct<roleArn:string>", "value")
+    reading = replace(task, read=replace(task.read, rows=replace(task.read.rows, columns=(struct,))))
+    assert task.read.rows.rest_column is not None
+    found = reading([Range(0, begin, service.end(0))], "0-0-2").unnamed
+    assert found == Unnamed(2, {"value $.bucketName": 1}, {"value $.bucketName": ["b"]})
 
 
 def test_a_task_whose_order_was_withdrawn_reads_one_pull_and_ends(
