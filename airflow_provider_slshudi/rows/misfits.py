@@ -34,6 +34,7 @@ class Reason(str, Enum):
     LATE = "late"
     FUTURE = "future"
     PARTITION = "partition"
+    SPREAD = "spread"
     KEY = "key"
     ORDERING = "ordering"
 
