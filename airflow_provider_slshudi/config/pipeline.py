@@ -21,6 +21,7 @@ from airflow_provider_slshudi.config.values import (
     Schedule,
     Size,
     Uri,
+    Zone,
     every,
     is_archive,
     listed,
@@ -147,6 +148,7 @@ class Pipeline(Model):
     """One logstore into one table.
 
     `schedule` says how often the tail runs; `freshness`, instead of it, how soon logs are to be in the table.
+    `timezone` is the zone of cron expressions, by default Airflow's default zone.
     `rest_column` keeps the keys that no column names, as map<string, string>; without it they are dropped.
     `misfits` says what becomes of a log that does not fit, say with a value that does not convert to its column's type.
     A batch fails if a greater share of its logs than `max_misfits` does not fit. A batch must meet its `checks` before
@@ -155,6 +157,7 @@ class Pipeline(Model):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
     schedule: Schedule | None = None
+    timezone: Zone | None = None
     freshness: Pause | None = None
     source: Source
     table: Table

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.table import EventTimePartition
-from airflow_provider_slshudi.rows.convert import ColumnSpec, convert, convert_map
+from airflow_provider_slshudi.rows.convert import ColumnSpec, convert, convert_map, without_texts
 from airflow_provider_slshudi.rows.documents import at_path
 from airflow_provider_slshudi.rows.keys import lacking, row_keys, unusable
 from airflow_provider_slshudi.rows.misfits import (
@@ -72,6 +72,7 @@ class RowSpec:
                 c.required,
                 c.max_bytes,
                 tuple(c.renamed_from),
+                tuple(c.null_texts),
             )
             for c in pipeline.columns
         )
@@ -144,6 +145,8 @@ class RowMaker:
             given = before
             if spec.path is not None:
                 given, before = at_path(before, spec.path)
+            if spec.null_texts:
+                given, before = (without_texts(values, spec.null_texts) for values in (given, before))
             data[spec.name], unfit = judged(before, convert(given, spec), spec, self._spec.misfits)
             found += unfit
             if self._spec.partition is not None and spec.name == self._spec.partition.column:

@@ -19,12 +19,21 @@ import pyarrow.compute as pc
 from airflow_provider_slshudi.rows.convert import ColumnSpec, convert, misfits
 from airflow_provider_slshudi.rows.exact import PRINTING, is_one_form, is_printed, json_type, printed_double
 from airflow_provider_slshudi.sls.columns import META, REST, TAG
+from airflow_provider_slshudi.types.timepattern import COUNTS
 
 LOG_TIME, TOPIC, SOURCE = "__time__", "__topic__", "__source__"
 
-_PATTERNS = ("dd/MMM/yyyy:HH:mm:ss Z", "yyyy/MM/dd HH:mm:ss", "yyyyMMddHHmmss", "yyyyMMdd'T'HHmmss")
-_COUNTS = {"seconds": 1, "millis": 1_000, "micros": 1_000_000}
-_COUNT = r"\A[1-9][0-9]{0,18}\z"
+_PATTERNS = (
+    "dd/MMM/yyyy:HH:mm:ss Z",
+    "yyyy/MM/dd HH:mm:ss",
+    "yyyyMMddHHmmss",
+    "yyyyMMdd'T'HHmmss",
+    "EEE MMM dd HH:mm:ss yyyy",
+    "EEE MMM dd HH:mm:ss.SSSSSS yyyy",
+    "EEE, dd MMM yyyy HH:mm:ss z",
+    "EEE, dd MMM yyyy HH:mm:ss Z",
+)
+_COUNT = r"\A[1-9][0-9]{0,18}(\.[0-9]+)?\z"
 _NEAR_SECONDS = 366 * 86_400
 """Numbers within a year of their logs' own times count as times."""
 MOST_KEYS = 300
@@ -172,9 +181,11 @@ def _count_of(values: pa.Array, text: pa.Array, times: Any) -> str | None:
     if not pc.all(pc.match_substring_regex(text, _COUNT)).as_py() or not _fits(values, "double"):
         return None
     counts = text.cast(pa.float64()).to_numpy()
-    for unit, per_second in _COUNTS.items():
-        if (np.abs(counts / per_second - times) < _NEAR_SECONDS).all():
-            return unit if _fits(values, "timestamp", unit) else None
+    for unit, digits in COUNTS.items():
+        if (np.abs(counts * 10.0 ** (digits - 6) - times) < _NEAR_SECONDS).all():
+            # Digits below the microsecond would be lost.
+            lost = rf"\.[0-9]{{{digits + 1},}}\z" if digits >= 0 else rf"\.|[1-9][0-9]{{0,{-digits - 1}}}\z"
+            return unit if not pc.any(pc.match_substring_regex(text, lost)).as_py() else None
     return None
 
 

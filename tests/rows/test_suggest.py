@@ -65,6 +65,14 @@ def of_values(*values: str | bytes) -> Suggestion:
         ([str(NOW), str(NOW + 5)], "timestamp", "seconds"),
         ([f"{NOW}123"], "timestamp", "millis"),
         ([f"{NOW}123456"], "timestamp", "micros"),
+        ([f"{NOW}.123456", f"{NOW}.5"], "timestamp", "seconds"),
+        ([f"{NOW}.4320688"], "double", None),  # a timestamp has no digits below the microsecond
+        ([f"{NOW}123456000"], "timestamp", "nanos"),
+        ([f"{NOW}123456789"], "bigint", None),
+        (["2026-01-31 08:00:05,123"], "timestamp", "iso8601"),
+        (["Fri Dec 16 01:46:23.123456 2005"], "timestamp", "EEE MMM dd HH:mm:ss.SSSSSS yyyy"),
+        (["Sun, 06 Nov 1994 08:49:37 GMT"], "timestamp", "EEE, dd MMM yyyy HH:mm:ss z"),
+        (["Sun, 06 Nov 1994 08:49:37 CST"], "string", None),  # of China, Cuba or Chicago
         ([f"0{NOW}"], "string", None),
         ([f"+{NOW}"], "string", None),
         ([str(NOW), "5"], "bigint", None),
