@@ -31,10 +31,10 @@ def _hudis(gateway: Gateway, keys: pa.Array, names: list[str], buckets: int) -> 
 def test_a_long_key_of_separators_takes_time_by_its_length() -> None:
     for form in ("a:{}", "a:{},b:x", "{}"):
         for part in (":", ",", ",:", ":,"):
-            key = form.format(part * 500_000)
+            key = form.format(part * (1_000_000 // len(part)))
             began = time.process_time()
             values_in_key(key, ["a", "b"])
-            assert time.process_time() - began < 5, f"{form} with {part}"
+            assert time.process_time() - began < 3, f"{form} with {part}"
 
 
 @pytest.mark.parametrize("buckets", [1, 7, 1000])
