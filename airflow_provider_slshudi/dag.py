@@ -11,9 +11,10 @@ one raises ConfigError with file and line, which Airflow shows as the DAG's impo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from airflow.sdk import DAG, AssetAlias, Param, TaskGroup
 from airflow.sdk.configuration import conf
@@ -63,6 +64,8 @@ _MOST_TAILS = 3
 # A run lasts as long as its slowest batch; one without news lasts a second.
 _MOST_FLEETS = 16
 _NEWS = timedelta(minutes=10)
+# Airflow runs cron expressions in the zone of a DAG's start, and takes one without zone for its default zone's.
+_START = datetime(2024, 1, 1)
 
 
 def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
@@ -313,13 +316,15 @@ def _dag(pipeline: Pipeline, role: str, dag_kwargs: dict[str, Any], **ours: Any)
     given = {"schedule": None, **ours, **dag_kwargs}
     owner = (given.get("default_args") or {}).get("owner", "")
     page = doc_md.of_dag(pipeline, role, given["schedule"], _named(owner))
+    if pipeline.timezone is not None:
+        given = {"start_date": _START.replace(tzinfo=ZoneInfo(pipeline.timezone)), **given}
     return _made(f"{pipeline.name}_{role}", [pipeline.name], {"doc_md": page, **given})
 
 
 def _made(dag_id: str, pipelines: Iterable[str], given: dict[str, Any]) -> DAG:
     defaults: dict[str, Any] = {
         "dag_id": dag_id,
-        "start_date": datetime(2024, 1, 1, tzinfo=timezone.utc),
+        "start_date": _START,
         "catchup": False,
         "max_active_runs": 1,
     }

@@ -160,8 +160,8 @@ class TooManyFiles(TerminalError):
         super().__init__(
             f"instant {instant}: the batch has {files} files or more, and one commit takes at most {most}{why}. "
             "Nothing is committed. Make batches smaller (`batch.max_bytes`) or their files larger "
-            "(`batch.target_file_bytes`), or partition by a column with fewer values, in a pipeline with another name "
-            "and table"
+            "(`batch.target_file_bytes`), bound event times (`table.partition.bounds`), or partition by a column with "
+            "fewer values, in a pipeline with another name and table"
         )
         self.instant, self.files, self.most, self.column = instant, files, most, column
 
@@ -174,6 +174,7 @@ def reason_text(reason: str, type_: str) -> str:
         "late": "is too long ago",
         "future": "is too far in the future",
         "partition": "cannot be the name of a partition's folder",
+        "spread": "is in none of the partitions with the most rows, and the batch has more than one commit takes",
         "ordering": "is 0, and Hudi takes a delete with ordering value 0 for the newest row of its key",
         "key": "makes a record key that other values make, too, or that Hudi cannot read back",
     }.get(reason, f"is no {type_}")

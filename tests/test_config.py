@@ -221,7 +221,7 @@ def test_a_freshness_leaves_no_schedule_to_choose() -> None:
             "columns.1.format",
             "EEE yyyy",
             "columns[1].format",
-            "'EEE yyyy': expected seconds, millis, micros, iso8601 or",
+            "'EEE yyyy': expected seconds, millis, micros, nanos, iso8601 or",
         ),
         ("columns.0.format", "millis", "columns[0]", "other types have none"),
         ("columns.1.timezone", "Moon/Base", "columns[1].timezone", "'Moon/Base': expected an IANA time zone"),
@@ -411,7 +411,12 @@ def test_the_line_of_what_overrides_a_merged_value_is_named() -> None:
         ("- 1", "a mapping"),
         ("", "a mapping"),
         ("a: &x [*x]", "refers to itself"),
-        ("name: 2001-99-99", "is no YAML: month must be in 1..12"),
+        ("name: 2001-99-99", "source: Field required"),
+        (
+            "name: null",
+            'line 1: name: null: YAML reads this as no value; if a text is meant, write it in quotes: "null"',
+        ),
+        ("name:", "line 1: name: nothing: YAML reads this as no value"),
         ("[" * 50_000, "nested too deeply"),
         ("a: !!bool x", "is no YAML"),
         ("a: !!timestamp x", "is no YAML"),
@@ -421,6 +426,34 @@ def test_the_line_of_what_overrides_a_merged_value_is_named() -> None:
 )
 def test_what_is_no_pipeline_at_all(text: str, told: str) -> None:
     assert told in str(refused(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["no", "yes", "on", "off", "true", "010", "0x1f", "1_000", "1:30", "2026-01-31", "1e3", "1.10", ".5", "="]
+)
+def test_texts_are_what_was_typed_whatever_yaml_makes_of_them(text: str) -> None:
+    """YAML 1.1 has flags, octal and sexagesimal numbers, and dates."""
+    found = parse_pipeline(
+        SMALL.replace("project: shop", f"project: {text}")
+        + f"  - {{name: c, key: {text}, null_texts: [{text}]}}\nspark: {{conf: {{{text}: {text}}}}}\n",
+        "clicks.yaml",
+    )
+    column = found.columns[-1]
+    assert (found.source.project, column.key, column.null_texts) == (text, text, [text])
+    assert found.spark.conf == {text: text}
+
+
+def test_numbers_and_flags_are_still_numbers_and_flags() -> None:
+    text = SMALL.replace("{name: id}", "{name: no, required: yes, max_bytes: 512}")
+    found = parse_pipeline(
+        text + "max_misfits: 1e-3\nbatch: {max_bytes: 2MiB, task_bytes: 010}\nrest_column: null\n", "clicks.yaml"
+    )
+    (column, _) = found.columns
+    assert (column.name, column.required, column.max_bytes, found.rest_column) == ("no", True, 512, None)
+    assert (found.max_misfits, found.batch.max_bytes, found.batch.task_bytes) == (0.001, 2 << 20, 10)
+    since = parse_pipeline(SMALL.replace("project: shop", "project: shop\n  start: 1700000000"), "c.yaml").source.start
+    assert since == 1_700_000_000
+    assert parse_pipeline(text.replace("required: yes", "required: off"), "c.yaml").columns[0].required is False
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:

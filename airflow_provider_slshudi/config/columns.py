@@ -19,7 +19,8 @@ class Column(Model):
     `format` says how timestamps are written in the log: a count since 1970, ISO 8601, or a pattern
     (`types.timepattern`); dates may have a pattern. `timezone` is the zone of times without offset. `path` leads into a
     JSON value (`types.jsonpath`). A log does not fit if it has no value for a `required` column, or one longer than
-    `max_bytes`. `renamed_from` are former names, under which the table goes on to have the same values.
+    `max_bytes`. A value that is exactly one of `null_texts`, such as `-`, counts as none. `renamed_from` are former
+    names, under which the table goes on to have the same values.
     """
 
     name: ColumnName
@@ -31,6 +32,7 @@ class Column(Model):
     required: bool = False
     max_bytes: Size | None = None
     renamed_from: list[ColumnName] = Field(default_factory=list)
+    null_texts: list[str] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _format_of_times(self) -> Column:

@@ -12,6 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.written import AsWritten
 from airflow_provider_slshudi.exceptions import ConfigError
 
 # What PyYAML's makers of values raise besides its own errors.
@@ -39,8 +40,7 @@ def parse_pipeline(text: str, source: str) -> Pipeline:
         ConfigError: as `load_pipeline`.
     """
     try:
-        # Not libyaml's, which ends the process where lists are nested deeply, and takes other texts for YAML.
-        loader = yaml.SafeLoader(text)
+        loader = AsWritten(text)
         node = loader.get_single_node()
         # First: the data's making leaves the nodes of merged mappings with keys twice.
         repeated = [] if node is None else [*_repeated_keys(node)]
@@ -65,18 +65,20 @@ def parse_pipeline(text: str, source: str) -> Pipeline:
 def _refusal(error: ValidationError, node: yaml.Node, source: str) -> ConfigError:
     problems = []
     for problem in error.errors(include_url=False):
-        location, line = _locate(node, problem["loc"])
+        location, line, at = _locate(node, problem["loc"])
         message = problem["msg"].removeprefix("Value error, ")
-        found = "" if problem["type"] == "missing" or isinstance(problem["input"], dict) else f": {problem['input']!r}"
-        problems.append(
-            (location, problem["input"], f"{source} line {line}: {location or 'pipeline'}{found}: {message}")
-        )
+        given = problem["input"]
+        found = "" if problem["type"] == "missing" or isinstance(given, dict) else f": {given!r}"
+        if given is None and isinstance(at, yaml.ScalarNode):
+            found = f": {at.value or 'nothing'}"
+            message = f'YAML reads this as no value; if a text is meant, write it in quotes: "{at.value}"'
+        problems.append((location, given, f"{source} line {line}: {location or 'pipeline'}{found}: {message}"))
     field, value, _ = problems[0]
     return ConfigError("\n".join(text for *_, text in problems), source=source, field=field, value=value)
 
 
-def _locate(node: yaml.Node, loc: tuple[int | str, ...]) -> tuple[str, int]:
-    """The dotted field and the line of the deepest part of `loc` that the file has.
+def _locate(node: yaml.Node, loc: tuple[int | str, ...]) -> tuple[str, int, yaml.Node]:
+    """The dotted field, the line and the node of the deepest part of `loc` that the file has.
 
     A part that the file lacks is either a missing field, which is named, or a tag of a union, which is not.
     """
@@ -95,7 +97,7 @@ def _locate(node: yaml.Node, loc: tuple[int | str, ...]) -> tuple[str, int]:
             node = node.value[part]
             line = node.start_mark.line + 1
             field += f"[{part}]"
-    return field, line
+    return field, line, node
 
 
 def _repeated_keys(node: yaml.Node, prefix: str = "") -> Iterator[tuple[str, int]]:

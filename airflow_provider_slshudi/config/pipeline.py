@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from airflow_provider_slshudi.config.columns import Column
 from airflow_provider_slshudi.config.maintenance import Maintenance
+from airflow_provider_slshudi.config.named import NamedKeys
 from airflow_provider_slshudi.config.options import BOUNDS, BOUNDS_OF, names_in
 from airflow_provider_slshudi.config.table import EventTimePartition, FieldPartition, Table
 from airflow_provider_slshudi.config.values import (
@@ -20,6 +21,7 @@ from airflow_provider_slshudi.config.values import (
     Schedule,
     Size,
     Uri,
+    Zone,
     every,
     is_archive,
     listed,
@@ -150,6 +152,7 @@ class Pipeline(Model):
     """One logstore into one table.
 
     `schedule` says how often the tail runs; `freshness`, instead of it, how soon logs are to be in the table.
+    `timezone` is the zone of cron expressions, by default Airflow's default zone.
     `rest_column` keeps the keys that no column names, as map<string, string>; without it they are dropped.
     `misfits` says what becomes of a log that does not fit, say with a value that does not convert to its column's type.
     A batch fails if a greater share of its logs than `max_misfits` does not fit. A batch must meet its `checks` before
@@ -158,6 +161,7 @@ class Pipeline(Model):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
     schedule: Schedule | None = None
+    timezone: Zone | None = None
     freshness: Pause | None = None
     source: Source
     table: Table
@@ -173,9 +177,9 @@ class Pipeline(Model):
     maintenance: Maintenance = Maintenance()
 
     @property
-    def named_keys(self) -> frozenset[str] | None:
-        """The keys of logs that columns name; None where `rest_column` keeps all others."""
-        return frozenset(column.source_key for column in self.columns) if self.rest_column is None else None
+    def named_keys(self) -> NamedKeys:
+        """The keys of logs, and the fields of their JSON, that columns keep."""
+        return NamedKeys(self.columns, self.rest_column is not None)
 
     @property
     def in_order(self) -> bool:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.pipeline import MOST_FILES, Pipeline
+from airflow_provider_slshudi.exceptions import TooManyFiles
 from airflow_provider_slshudi.hudi.actions import action
 from airflow_provider_slshudi.hudi.client import instants, quarantine
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
@@ -22,22 +26,30 @@ from airflow_provider_slshudi.planning.split import split
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Density, Range
 from airflow_provider_slshudi.rows.maker import RowSpec
+from airflow_provider_slshudi.rows.partitions import partition_path
 from airflow_provider_slshudi.sls.decode import decode
 from airflow_provider_slshudi.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class TaskResult:
-    """One task's files and ranges; `staged` is its file of logs for the quarantine, None if it has none."""
+    """One task's files and ranges; `staged` is its file of logs for the quarantine, None if it has none.
+
+    A task whose rows have more partitions than a commit takes files writes none, and tells in `spread` how many rows
+    each of these partitions has.
+    """
 
     stats: list[dict[str, Any]]
     ranges: list[RangeDone]
     tally: Tally
     staged: str | None
     unnamed: Unnamed
+    spread: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,23 @@ class AppendTask:
 
     def __call__(self, ranges: list[Range], write_token: str) -> TaskResult:
         """Pulls the ranges and writes their rows."""
+        try:
+            return self._write(ranges, write_token)
+        except TooManyFiles:
+            if self.partition_name is None or self.read.rows.kept is not None:
+                raise
+            return self._count(ranges, self.partition_name)
+
+    def _count(self, ranges: list[Range], name: str) -> TaskResult:
+        """Pulls the ranges once more and counts the rows of each partition."""
+        reading, spread = Reading(self.read, ranges), Counter[str]()
+        for read in reading.rows():
+            assert read.rows.partitions is not None  # noqa: S101
+            for each_of in read.rows.partitions.value_counts().to_pylist():
+                spread[partition_path(name, each_of["values"])] += each_of["counts"]
+        return TaskResult([], reading.done(), reading.tally(), None, reading.unnamed(), dict(spread))
+
+    def _write(self, ranges: list[Range], write_token: str) -> TaskResult:
         reach(Point.APPEND_TASK_STARTED)
         reading = Reading(self.read, ranges)
         claim = self.claim
@@ -92,6 +121,13 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     )
     results: list[TaskResult]
     results, cpu = each(spark, task, work)
+    kept = partitions_to_keep(results) if partition else None
+    if kept is not None:
+        # The commit deletes the files of the first attempt: no write status lists them.
+        _log.warning("more partitions than one commit takes: rows beyond the %d with the most get none", len(kept))
+        task = replace(task, read=replace(task.read, rows=replace(task.read.rows, kept=kept)))
+        results, again = each(spark, task, work)
+        cpu += again
     tally = Tally.total([result.tally for result in results])
     stats = [stat for result in results for stat in result.stats]
     staged = [item.staged for item in results if item.staged]
@@ -112,6 +148,27 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         unnamed=Unnamed.total(result.unnamed for result in results),
     )
     return leave(gateway, storage, pipeline, manifest)
+
+
+def partitions_to_keep(results: Sequence[TaskResult]) -> frozenset[str] | None:
+    """The paths of the partitions with the most rows, as many as one commit takes; None if it takes all."""
+    files, rows = Counter[str](), Counter[str]()
+    for result in results:
+        for stat in result.stats:
+            files[stat["partitionPath"]] += 1
+            rows[stat["partitionPath"]] += stat["numWrites"]
+        files.update(result.spread.keys())
+        rows.update(result.spread)
+    if files.total() <= MOST_FILES:
+        return None
+    # Each task may have a file of rows without partition.
+    room, kept = MOST_FILES - len(results), set[str]()
+    for path, _ in rows.most_common():
+        room -= files[path]
+        if room < 0:
+            break
+        kept.add(path)
+    return frozenset(kept)
 
 
 def _quarantined(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.config.pipeline import Check, Pipeline
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.hudi.schema import RECORD_KEY, table_columns
+from airflow_provider_slshudi.job.session import own_session
 from airflow_provider_slshudi.notes.handover import CheckResult
 from airflow_provider_slshudi.objectstore import hadoop_path
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import Column, DataFrame
 
+_LONGEST = 500
 _EXAMPLE = "example"
 _AGAINST = "against"
 
@@ -30,28 +33,43 @@ class BatchChecks:
         self._checks = [check for check in pipeline.checks if check.freshness is None]
         if not self._checks:
             return
-        from pyspark.sql import SparkSession
-
-        # A session of its own: times and dates are compared in UTC, wherever the driver is.
-        self._session = SparkSession(spark).newSession()
-        self._session.conf.set("spark.sql.session.timeZone", "UTC")
+        self._source = f"pipeline {pipeline.name}"
+        self._session = own_session(spark, pipeline.spark.conf)
         self._schema = ", ".join(
             f"`{name}` {type_}" for name, type_ in [(RECORD_KEY, "string"), *table_columns(pipeline)]
         )
         empty = self._session.createDataFrame([], self._schema)
         for check in self._checks:
-            _require_condition(empty, check, f"pipeline {pipeline.name}")
+            _require_condition(empty, check, self._source)
 
     def results(self, files: Sequence[str]) -> list[CheckResult]:
-        """Runs the checks on the base files of a batch; `files` are URIs."""
+        """Runs the checks on the base files of a batch; `files` are URIs.
+
+        Raises:
+            ConfigError: a check cannot be computed on these rows.
+        """
         if not self._checks:
             return []
         if files:
             rows = self._session.read.schema(self._schema).parquet(*map(hadoop_path, files))
         else:
             rows = self._session.createDataFrame([], self._schema)
-        (found,) = rows.agg(*(figure for check in self._checks for figure in _figures(check))).collect()
+        try:
+            (found,) = rows.agg(*(figure for check in self._checks for figure in _figures(check))).collect()
+        except Exception as error:
+            self._require_computable(rows, error)
+            raise
         return [_result(check, found) for check in self._checks]
+
+    def _require_computable(self, rows: DataFrame, error: Exception) -> None:
+        """Raises ConfigError for the first check that fails alone where reading the same rows does not."""
+        rows.agg(*_readings(rows)).collect()
+        for check in self._checks:
+            try:
+                rows.agg(*_figures(check)).collect()
+            except Exception as alone:
+                why = f"cannot be computed on the batch's rows: {_reason(alone)}"
+                raise _refusal(self._source, check, why) from error
 
 
 def _figures(check: Check) -> list[Column]:
@@ -78,10 +96,29 @@ def _require_condition(rows: DataFrame, check: Check, source: str) -> None:
         if type_ != "boolean":
             why = f"is of type {type_}, expected a condition"
     except AnalysisException as error:  # ParseException is one
-        why = " ".join(str(error).split(";")[0].split())[:500]
+        why = " ".join(str(error).split(";")[0].split())[:_LONGEST]
     if why:
-        field = f"checks.{check.name}.{how}"
-        raise ConfigError(f"{source}: {field}: {text!r} {why}", source=source, field=field, value=text)
+        raise _refusal(source, check, why)
+
+
+def _refusal(source: str, check: Check, why: str) -> ConfigError:
+    how = "batch" if check.batch is not None else "every"
+    field, text = f"checks.{check.name}.{how}", str(getattr(check, how))
+    return ConfigError(f"{source}: {field}: {text!r} {why}", source=source, field=field, value=text)
+
+
+def _readings(rows: DataFrame) -> list[Column]:
+    """Figures for which Spark reads every column and computes nothing else."""
+    from pyspark.sql.functions import col, count
+
+    return [count(col(f"`{name}`")).alias(str(number)) for number, name in enumerate(rows.columns)]
+
+
+def _reason(error: Exception) -> str:
+    """Spark's own line of an error: the one with the name of its kind, else the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = (line[at.start() :] for line in lines if (at := re.search(r"\[[A-Z_]{4,}[A-Z_.]*\]", line)))
+    return next(named, lines[0] if lines else type(error).__name__)[:_LONGEST]
 
 
 def _result(check: Check, found: Any) -> CheckResult:

@@ -83,7 +83,7 @@ class Reading:
         self._maker = RowMaker(spec.rows)
         self._found = {item: _Found() for item in ranges}
         self._requests = 0
-        self._unnamed = UnnamedKeys()
+        self._unnamed = UnnamedKeys(spec.rows.columns, spec.rows.rest_column is None)
 
     def rows(self) -> Iterator[Read]:
         """The rows of each pull, as pulls come.
@@ -99,8 +99,7 @@ class Reading:
         for item, answer in together(readers, self._ranges, SHARDS_AT_ONCE):
             for pull, logs in readers[item.shard].decoded(answer, self._spec.rows.keys):
                 done += pull.groups
-                if self._spec.rows.rest_column is None:
-                    self._unnamed.add(logs)
+                self._unnamed.add(logs)
                 self._found[item].add(pull, logs)
                 if logs.num_rows:
                     yield Read(self._maker.rows(logs, item.shard), logs, pull, done / groups)
@@ -112,7 +111,7 @@ class Reading:
         return Tally(dict(maker.misfits), maker.unfit, maker.examples, maker.dropped, self._requests)
 
     def unnamed(self) -> Unnamed:
-        """Keys that no column names, once all rows came; a rest column names them all."""
+        """Keys, and fields of structs' JSON, that no column keeps, once all rows came."""
         return self._unnamed.found()
 
     def done(self) -> list[RangeDone]:

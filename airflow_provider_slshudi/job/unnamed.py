@@ -1,23 +1,30 @@
-"""Finds keys that no column names among a task's logs (docs/decisions/0034).
+"""Finds what no column keeps of a task's logs: keys, and fields of JSON that a struct does not name.
 
-Both decoders put them into the map of what is left, so looking costs what is looked at: a task's first few thousand
-logs, then one in two hundred.
+Both decoders put such keys into the map of what is left, so looking costs what is looked at: a task's first few
+thousand logs, then one in two hundred (docs/decisions/0034). The JSON of the same logs is read once more, in Python.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from airflow_provider_slshudi.config.named import place_of
 from airflow_provider_slshudi.notes.unnamed import EXAMPLES, MOST, Unnamed
+from airflow_provider_slshudi.rows.convert import ColumnSpec
+from airflow_provider_slshudi.rows.documents import at_path
 from airflow_provider_slshudi.rows.maker import flat
-from airflow_provider_slshudi.rows.misfits import shown
+from airflow_provider_slshudi.rows.misfits import SHOWN, shown
 from airflow_provider_slshudi.sls.columns import REST
+from airflow_provider_slshudi.types.datatypes import parse_type
+from airflow_provider_slshudi.types.fields import has_fields, unnamed_fields
 
 BLOCKS, BLOCK = 8, 64
 """The most logs that are looked at in a pull: so many blocks of so many logs, spread evenly."""
@@ -34,9 +41,16 @@ _log = logging.getLogger(__name__)
 
 
 class UnnamedKeys:
-    """Counts the keys that no column names, with examples. Nothing depends on it, so it never raises."""
+    """Counts the keys and fields that no column keeps, with examples. Nothing depends on it, so it never raises.
 
-    def __init__(self) -> None:
+    Args:
+        columns: the pipeline's.
+        keys: whether keys that no column names are dropped, so that they are told.
+    """
+
+    def __init__(self, columns: Sequence[ColumnSpec] = (), keys: bool = True) -> None:
+        self._structs = [spec for spec in columns if has_fields(parse_type(spec.type))]
+        self._keys = keys
         self._came = self._looked = self._spent = 0
         self._logs: Counter[str] = Counter()
         self._examples: dict[str, list[str]] = {}
@@ -44,10 +58,12 @@ class UnnamedKeys:
     def add(self, logs: pa.Table) -> None:
         """Looks at some logs of a pull, as `sls.decode` gives them with the columns' keys, if it is their turn."""
         self._came += logs.num_rows
+        if not (self._keys or self._structs):
+            return
         if not logs.num_rows or (self._spent >= FREE and self._spent * SHARE > self._came):
             return
         try:
-            self._look(flat(logs[REST.name]))
+            self._look(logs)
         except Exception as error:
             _log.warning("keys that no column names were not counted in %d logs: %r", logs.num_rows, error)
 
@@ -55,8 +71,21 @@ class UnnamedKeys:
         """What was found so far."""
         return Unnamed.total([Unnamed(self._looked, dict(self._logs), self._examples)])
 
-    def _look(self, rest: pa.MapArray) -> None:
-        blocks = _blocks(len(rest))
+    def _look(self, logs: pa.Table) -> None:
+        blocks = _blocks(logs.num_rows)
+        if self._keys:
+            self._look_at_keys(flat(logs[REST.name]), blocks)
+        for spec in self._structs:
+            self._look_at_fields(flat(logs[spec.key]), spec, blocks)
+        looked = sum(end - begin for begin, end in blocks)
+        self._looked += looked
+        # A look at a single log costs, too.
+        self._spent += max(looked, BLOCK)
+        if len(self._logs) > _PRUNED:
+            self._logs = Counter(dict(self._logs.most_common(MOST)))
+            self._examples = {key: self._examples[key] for key in self._logs}
+
+    def _look_at_keys(self, rest: pa.MapArray, blocks: list[tuple[int, int]]) -> None:
         offsets = np.asarray(rest.offsets)
         spans = [(int(offsets[begin]), int(offsets[end])) for begin, end in blocks]
         places = np.concatenate([np.arange(begin, end) for begin, end in spans])
@@ -69,13 +98,39 @@ class UnnamedKeys:
             self._logs[key] += int(counts[code])
             if key not in self._examples:
                 self._examples[key] = _examples(key, rest.items, places[codes == code])
-        looked = sum(end - begin for begin, end in blocks)
-        self._looked += looked
-        # A look at a single log costs, too.
-        self._spent += max(looked, BLOCK)
-        if len(self._logs) > _PRUNED:
-            self._logs = Counter(dict(self._logs.most_common(MOST)))
-            self._examples = {key: self._examples[key] for key in self._logs}
+
+    def _look_at_fields(self, values: pa.Array, spec: ColumnSpec, blocks: list[tuple[int, int]]) -> None:
+        texts = pa.concat_arrays([values.slice(begin, end - begin) for begin, end in blocks])
+        path = "$" if spec.path is None else spec.path
+        if spec.path is not None:
+            texts, _ = at_path(texts, spec.path)
+        type_ = parse_type(spec.type)
+        for text in texts.to_pylist():
+            fields: dict[str, Any] = {}
+            for at, value in unnamed_fields(_parsed(text), type_, path):
+                fields.setdefault(place_of(spec.key, at)[:LONGEST], value)
+            self._logs.update(fields.keys())
+            for key, value in fields.items():
+                examples = self._examples.setdefault(key, [])
+                example = _HIDDEN if _SECRET.search(key) else _json_text(value)
+                if len(examples) < EXAMPLES and example not in examples:
+                    examples.append(example)
+
+
+def _parsed(text: bytes | None) -> Any:
+    """The value of a JSON text; None where it is none, which the column counts as a misfit."""
+    try:
+        return None if text is None else json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _json_text(value: Any) -> str:
+    """The begin of a JSON value, for a person: of an object its names alone, whose values may be secrets."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(map(str, value))}}}"[:SHOWN]
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode()[:SHOWN]
 
 
 def _blocks(count: int) -> list[tuple[int, int]]:

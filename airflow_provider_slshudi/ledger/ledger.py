@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -288,7 +288,7 @@ class Ledger:
         looked: int,
         logs: Mapping[str, int],
         examples: Mapping[str, Sequence[str]],
-        named: Collection[str] | None,
+        named: Container[str],
     ) -> list[UnnamedKey]:
         """Keeps what a batch saw of keys that no column names; returns those that are kept for the first time.
 
@@ -300,12 +300,12 @@ class Ledger:
             looked: how many of its logs were looked at.
             logs: by key, how many of these have it; of new keys the first ones are kept.
             examples: by key, a few values.
-            named: the keys that columns name by now, which are forgotten; None where a column keeps all.
+            named: the keys that columns keep by now, which are forgotten.
         """
         with self._read() as connection:
             known = unnamed.has_any(connection, pipeline)
         # Mostly there is none, and nothing is written.
-        if not known and (not logs or named is None):
+        if not known and all(key in named for key in logs):
             return []
         with self._write() as connection:
             return unnamed.save(connection, pipeline, transaction, looked, logs, examples, named)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -37,15 +37,15 @@ def save(
     looked: int,
     logs: Mapping[str, int],
     examples: Mapping[str, Sequence[str]],
-    named: Collection[str] | None,
+    named: Container[str],
 ) -> list[UnnamedKey]:
     """See `Ledger.saw_keys`."""
     # Two batches that see a new key at once: one of them tells it.
     reads.lock_pipeline(connection, pipeline)
     at = now(connection)
     there = {row.id: row for row in connection.execute(select(*_COUNTED).where(_keys.c.pipeline == pipeline))}
-    gone = set(there) if named is None else there.keys() & {_id(key) for key in named}
-    wanted = {} if named is None else {_id(key): key for key in logs if key not in named}
+    gone = {id_ for id_, row in there.items() if row.key in named}
+    wanted = {_id(key): key for key in logs if key not in named}
     new = [id_ for id_ in wanted if id_ not in there]
     room = MOST - len(there) + len(gone)
     if len(new) > room:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from airflow_provider_slshudi.config.written import AsWritten
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.local.routes import OPERATIONS
 
@@ -80,7 +81,7 @@ class Plan(BaseModel):
     def parse(cls, content: object, source: str) -> Plan:
         """The plan in `content`: a mapping, or YAML or JSON text. Raises ConfigError naming `source` and the field."""
         try:
-            given = yaml.safe_load(content) if isinstance(content, str) else content
+            given = AsWritten(content).get_single_data() if isinstance(content, str) else content
             return cls.model_validate({} if given is None else given)
         except yaml.YAMLError as error:
             raise ConfigError(f"{source}: no YAML: {error}", source=source) from None

@@ -151,7 +151,7 @@ class Manifest:
         merged: upserts only, how many rows reached the writing tasks, which make one row of those with one key.
         dropped: upserts only, how many logs had no key and became no row.
         spent: None in manifests of older versions.
-        unnamed: keys that no column names; none where a rest column keeps them, and none of a replay.
+        unnamed: keys, and fields of structs' JSON, that no column keeps; none of a replay.
     """
 
     transaction: str

@@ -9,6 +9,7 @@ follows other rules, see `rows/documents.py`.
 from __future__ import annotations
 
 import decimal
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,9 +20,8 @@ from airflow_provider_slshudi.rows.casts import Cast, as_text, attempt, bytes_of
 from airflow_provider_slshudi.rows.documents import shredded
 from airflow_provider_slshudi.types.arrow import arrow_type
 from airflow_provider_slshudi.types.datatypes import MOST_DIGITS, Decimal, Scalar, parse_type
-from airflow_provider_slshudi.types.timepattern import FORMATS, parse_pattern
+from airflow_provider_slshudi.types.timepattern import COUNTS, FORMATS, parse_pattern
 
-_MICROS = {"seconds": 1_000_000, "millis": 1_000, "micros": 1}
 _INTEGER = r"\A[+-]?0*[0-9]{1,19}\z"
 _DIGITS = r"([0-9]+\.?[0-9]*|\.[0-9]+)"
 _FLOATING = rf"\A-?{_DIGITS}([eE][+-]?[0-9]+)?\z|\A-?(?i:inf(inity)?)\z|\A(?i:nan)\z|\A-NaN\z"
@@ -45,6 +45,7 @@ class ColumnSpec:
     required: bool = False
     max_bytes: int | None = None
     renamed_from: tuple[str, ...] = ()
+    null_texts: tuple[str, ...] = ()
 
 
 def convert(values: pa.Array, spec: ColumnSpec) -> pa.Array:
@@ -70,6 +71,12 @@ def convert_map(values: pa.Array) -> tuple[pa.Array, int]:
     items = as_text(values.items)
     lost = items.null_count - values.items.null_count
     return pa.MapArray.from_arrays(values.offsets, keys, items), lost
+
+
+def without_texts(values: pa.Array, texts: Sequence[str]) -> pa.Array:
+    """`values` (binary), NULL where one is exactly one of `texts`."""
+    known = pa.array([text.encode() for text in texts], values.type)
+    return pc.if_else(pc.is_in(values, value_set=known), pa.scalar(None, values.type), values)
 
 
 def misfits(before: pa.Array, after: pa.Array) -> int:
@@ -199,11 +206,18 @@ def _boolean(text: pa.Array) -> pa.Array:
 def _timestamp(text: pa.Array, format_: str, zone: str, plain: bool) -> pa.Array:
     if format_ == "iso8601":
         return times.iso8601(text, zone)
-    if format_ not in _MICROS:
+    if format_ not in COUNTS:
         return times.by_pattern(text, parse_pattern(format_), zone)
-    factor, target = pa.scalar(_MICROS[format_], pa.int64()), arrow_type("timestamp")
+    digits, target = COUNTS[format_], arrow_type("timestamp")
+    if digits < 0 or bool((bytes_of(text) == ord(".")).any()):
+        return times.counted(text, digits, lambda part: _whole_numbers(part, _to_int64, plain))
+    factor = pa.scalar(10**digits, pa.int64())
 
     def from_count(part: pa.Array) -> pa.Array:
         return pc.multiply_checked(part.cast(pa.int64()), factor).cast(target)
 
     return _whole_numbers(text, from_count, plain)
+
+
+def _to_int64(text: pa.Array) -> pa.Array:
+    return text.cast(pa.int64())

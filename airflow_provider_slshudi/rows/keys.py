@@ -83,15 +83,12 @@ def values_in_key(key: str, names: Sequence[str]) -> list[str] | None:
     values, begin = [], 0
     while True:
         colon = key.find(":", begin)
-        end, following = len(key), key.find(":", colon + 1)
-        endless = following >= 0 and key[begin:colon] not in names
-        while following >= 0:
-            comma = key.rfind(",", colon + 1, following)
-            if comma >= 0:
-                end, endless = comma, False
-                break
-            following = key.find(":", following + 1)
-        if endless:
+        end, comma = len(key), key.find(",", colon + 1)
+        # The value ends at the last comma before the first colon that has a comma between it and the value's own.
+        following = key.find(":", comma + 1) if comma >= 0 else -1
+        if following >= 0:
+            end = key.rfind(",", colon + 1, following)
+        elif key[begin:colon] not in names and key.find(":", colon + 1) >= 0:
             return None
         if key[begin:colon] in names:
             values.append(_WORDS.get(key[colon + 1 : end], key[colon + 1 : end]))

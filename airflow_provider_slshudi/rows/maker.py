@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.table import EventTimePartition
-from airflow_provider_slshudi.rows.convert import ColumnSpec, convert, convert_map
+from airflow_provider_slshudi.rows.convert import ColumnSpec, convert, convert_map, without_texts
 from airflow_provider_slshudi.rows.documents import at_path
 from airflow_provider_slshudi.rows.keys import lacking, row_keys, unusable
 from airflow_provider_slshudi.rows.misfits import (
@@ -31,6 +31,7 @@ from airflow_provider_slshudi.rows.misfits import (
     without,
 )
 from airflow_provider_slshudi.rows.partitions import PartitionSpec, partitions_of, without_folder
+from airflow_provider_slshudi.rows.partitions import beyond as beyond_kept
 from airflow_provider_slshudi.rows.times import UTC
 
 _SECOND = 1_000_000
@@ -43,6 +44,7 @@ class RowSpec:
     `planned` is when the batch was planned, in unix seconds; it decides which logs are late or from the future. A log
     without a value for one of the columns `needed` is left out. `record_key` are the key columns of a table with
     upserts. `not_zero` are its ordering field and delete marker, if Hudi would misread a delete with ordering value 0.
+    `kept` are the paths of partitions that rows may have, None for any: rows of others have no partition.
     """
 
     columns: tuple[ColumnSpec, ...]
@@ -54,6 +56,7 @@ class RowSpec:
     needed: tuple[str, ...] = ()
     record_key: tuple[str, ...] = ()
     not_zero: tuple[str, str] | None = None
+    kept: frozenset[str] | None = None
 
     @classmethod
     def of(cls, pipeline: Pipeline, planned: int = 0) -> RowSpec:
@@ -69,6 +72,7 @@ class RowSpec:
                 c.required,
                 c.max_bytes,
                 tuple(c.renamed_from),
+                tuple(c.null_texts),
             )
             for c in pipeline.columns
         )
@@ -141,11 +145,14 @@ class RowMaker:
             given = before
             if spec.path is not None:
                 given, before = at_path(before, spec.path)
+            if spec.null_texts:
+                given, before = (without_texts(values, spec.null_texts) for values in (given, before))
             data[spec.name], unfit = judged(before, convert(given, spec), spec, self._spec.misfits)
             found += unfit
             if self._spec.partition is not None and spec.name == self._spec.partition.column:
                 data[spec.name] = self._within_bounds(data[spec.name], before, spec, planned, found)
                 data[spec.name] = self._within_folders(data[spec.name], before, spec, found)
+                data[spec.name] = self._within_kept(data[spec.name], before, spec, found)
         self._within_keys(data, logs, found)
         for spec in self._spec.columns:
             data |= dict.fromkeys(spec.renamed_from, data[spec.name])
@@ -163,12 +170,21 @@ class RowMaker:
             fits[dropped if aside is None else np.union1d(aside.rows, dropped)] = False
             of = pa.array(fits)
             table, keys = table.filter(of), keys.filter(of)
-        partitions = None
-        if self._spec.partition is not None:
-            partitions = partitions_of(flat(table[self._spec.partition.column]), self._spec.partition)
-            if self._spec.partition.every is not None:
-                table = table.append_column(self._spec.partition.name, partitions)
+        table, partitions = self._partitioned(table)
         return Rows(table, keys, partitions, aside, of)
+
+    def _partitioned(self, table: pa.Table) -> tuple[pa.Table, pa.DictionaryArray | None]:
+        """The table with the partition's own column, if it has one, and each row's partition."""
+        partition, kept = self._spec.partition, self._spec.kept
+        if partition is None:
+            return table, None
+        partitions = partitions_of(flat(table[partition.column]), partition)
+        if kept is not None:
+            outside = beyond_kept(partitions, partition, kept)
+            partitions = pa.DictionaryArray.from_arrays(without(partitions.indices, outside), partitions.dictionary)
+        if partition.every is not None:
+            table = table.append_column(partition.name, partitions)
+        return table, partitions
 
     def _within_folders(self, values: pa.Array, before: pa.Array, spec: ColumnSpec, found: list[Misfits]) -> pa.Array:
         """Replaces partition values that no folder can hold by NULL, and adds them to `found`."""
@@ -179,6 +195,21 @@ class RowMaker:
         mask = pc.fill_null(outside, False).to_numpy(zero_copy_only=False)
         found.append(of_values(spec, before, mask, self._spec.misfits, Reason.PARTITION))
         return without(values, mask)
+
+    def _within_kept(self, values: pa.Array, before: pa.Array, spec: ColumnSpec, found: list[Misfits]) -> pa.Array:
+        """Adds values of partitions that are not kept to `found`; replaces them by NULL where they name the folder.
+
+        A time keeps its value, whatever the rule: only its row's partition is none.
+        """
+        partition, kept = self._spec.partition, self._spec.kept
+        if partition is None or kept is None:
+            return values
+        mask = beyond_kept(partitions_of(values, partition), partition, kept)
+        if not mask.any():
+            return values
+        is_time = partition.every is not None
+        found.append(of_values(spec, before, mask, "nullify" if is_time else self._spec.misfits, Reason.SPREAD))
+        return values if is_time else without(values, mask)
 
     def _within_keys(self, data: dict[str, pa.Array], logs: pa.Table, found: list[Misfits]) -> None:
         """Replaces key and ordering values that Hudi would misread by NULL in `data`, and adds them to `found`."""

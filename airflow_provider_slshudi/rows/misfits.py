@@ -20,7 +20,7 @@ from airflow_provider_slshudi.rows.convert import ColumnSpec, misfits
 EXAMPLES = 3
 """The most misfits that a message shows."""
 
-_SHOWN = 100
+SHOWN = 100
 """Characters of a value that a message shows."""
 
 
@@ -34,6 +34,7 @@ class Reason(str, Enum):
     LATE = "late"
     FUTURE = "future"
     PARTITION = "partition"
+    SPREAD = "spread"
     KEY = "key"
     ORDERING = "ordering"
 
@@ -201,4 +202,4 @@ def _longer(values: pa.Array, bound: int | None) -> NDArray[Any] | None:
 def shown(value: pa.Scalar) -> str | None:
     """The begin of a binary value as text, None where it is NULL."""
     found = value.as_py()
-    return None if found is None else found.decode("utf-8", "backslashreplace")[:_SHOWN]
+    return None if found is None else found.decode("utf-8", "backslashreplace")[:SHOWN]

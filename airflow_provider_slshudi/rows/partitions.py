@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -84,6 +86,15 @@ def partitions_of(values: pa.Array, spec: PartitionSpec) -> pa.DictionaryArray:
     # One text per hour, day or month, not per row.
     texts = pc.strftime(coded.dictionary.cast(pa.timestamp("s", tz=spec.timezone)), _PARTITION_FORMAT[spec.every])
     return pa.DictionaryArray.from_arrays(coded.indices, texts)
+
+
+def beyond(partitions: pa.DictionaryArray, spec: PartitionSpec, kept: frozenset[str]) -> NDArray[Any]:
+    """A mask of the rows that have a partition, and none whose path is one of `kept`."""
+    paths = [partition_path(spec.name, value) for value in partitions.dictionary.to_pylist()]
+    outside = pa.array([path not in kept for path in paths], pa.bool_())
+    mask = pc.fill_null(outside.take(partitions.indices), False) if len(paths) else pa.array([False] * len(partitions))
+    found: NDArray[Any] = mask.to_numpy(zero_copy_only=False)
+    return found
 
 
 _PARTITION_FORMAT = {"hour": "%Y-%m-%d-%H", "day": "%Y-%m-%d", "month": "%Y-%m"}

@@ -1,12 +1,11 @@
-"""Columns for the keys of sampled logs: each of the narrowest type that all of its values convert to.
+"""Columns for the keys of sampled logs: each of the narrowest type that keeps all that its values say.
 
-A type fits if our own conversion (`rows/convert.py`) makes a value of every text. This sees samples, never a batch, so
-parts of it may work in Python.
+A type fits if our own conversion (`rows/convert.py`) makes a value of every text, and every text is what its value
+prints as (`rows/exact.py`). This sees samples, never a batch, so parts of it may work in Python.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -18,21 +17,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_slshudi.rows.convert import ColumnSpec, convert, misfits
+from airflow_provider_slshudi.rows.exact import PRINTING, is_one_form, is_printed, json_type, printed_double
 from airflow_provider_slshudi.sls.columns import META, REST, TAG
-from airflow_provider_slshudi.types.datatypes import DEEPEST
+from airflow_provider_slshudi.types.timepattern import COUNTS
 
 LOG_TIME, TOPIC, SOURCE = "__time__", "__topic__", "__source__"
 
-_PATTERNS = ("dd/MMM/yyyy:HH:mm:ss Z", "yyyy/MM/dd HH:mm:ss", "yyyyMMddHHmmss", "yyyyMMdd'T'HHmmss")
-_COUNTS = {"seconds": 1, "millis": 1_000, "micros": 1_000_000}
+_PATTERNS = (
+    "dd/MMM/yyyy:HH:mm:ss Z",
+    "yyyy/MM/dd HH:mm:ss",
+    "yyyyMMddHHmmss",
+    "yyyyMMdd'T'HHmmss",
+    "EEE MMM dd HH:mm:ss yyyy",
+    "EEE MMM dd HH:mm:ss.SSSSSS yyyy",
+    "EEE, dd MMM yyyy HH:mm:ss z",
+    "EEE, dd MMM yyyy HH:mm:ss Z",
+)
+_COUNT = r"\A[1-9][0-9]{0,18}(\.[0-9]+)?\z"
 _NEAR_SECONDS = 366 * 86_400
-"""Whole numbers within a year of their logs' own times count as times."""
+"""Numbers within a year of their logs' own times count as times."""
 MOST_KEYS = 300
 """The most keys that get a column, those of the most logs: some producers write values where keys belong."""
 _MOSTLY = 0.9
-_MOST_FIELDS = 50
-_JSON_VALUES = 1_000
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EXAMPLE = 60
 _LONGEST_NAME = 100
 
@@ -135,36 +141,34 @@ def _type_of(values: pa.Array, times: Any) -> tuple[str, str | None, str]:
         return "binary", None, "not all of it is UTF-8"
     text = values.cast(pa.string())
     found = _narrowest(values, text, times)
-    if found is not None:
-        return *found, ""
-    return "string", None, _almost(values, text, times)
+    return (*found, "") if found is not None else ("string", None, _almost(text))
 
 
 def _narrowest(values: pa.Array, text: pa.Array, times: Any) -> tuple[str, str | None] | None:
-    if _is_number(values, text, "bigint"):
-        format_ = _count_of(text, times)
-        return ("timestamp", format_) if format_ else ("bigint", None)
-    if _is_number(values, text, "double"):
-        return "double", None
-    for type_ in _of_json(text):
-        if _fits(values, type_):
+    format_ = _count_of(values, text, times)
+    if format_ is not None:
+        return "timestamp", format_
+    for type_ in PRINTING:
+        if is_printed(text, type_).all():
             return type_, None
-    if _fits(values, "boolean"):
-        return "boolean", None
+    of_json = json_type(text)
+    if of_json is not None and _fits(values, of_json):
+        return of_json, None
     return _time_of(values, text)
 
 
-def _almost(values: pa.Array, text: pa.Array, times: Any) -> str:
+def _almost(text: pa.Array) -> str:
     """A note on a type that would fit but for a few values, such as an empty text for a missing one."""
-    for type_ in ("bigint", "double", "boolean", "date"):
-        after = convert(values, ColumnSpec("", type_, ""))
-        fits = after.is_valid()
-        fitting = values.filter(fits)
-        if _MOSTLY * len(values) <= len(fitting) < len(values):
-            found = _narrowest(fitting, text.filter(fits), times[fits.to_numpy(zero_copy_only=False)])
-            if found is not None and found[0] != "string":
-                other = text.filter(pc.invert(fits))[0].as_py()
-                return f"{found[0]} but for {len(values) - len(fitting)} values like {other[:_EXAMPLE]!r}"
+    for type_ in PRINTING:
+        printed = is_printed(text, type_)
+        count = int(printed.sum())
+        if _MOSTLY * len(text) <= count < len(text):
+            other = text[int(np.argmin(printed))].as_py()
+            return f"{type_} but for {len(text) - count} values like {other[:_EXAMPLE]!r}"
+    numbers = pc.match_substring_regex(text, "[0-9]")
+    if pc.all(numbers).as_py() and _fits(text.cast(pa.binary()), "double"):
+        altered = text[int(np.argmin(is_printed(text, "double")))].as_py()
+        return f"a double would make {printed_double(altered)[:_EXAMPLE]} of {altered[:_EXAMPLE]!r}"
     return ""
 
 
@@ -172,69 +176,30 @@ def _fits(values: pa.Array, type_: str, format_: str | None = None) -> bool:
     return not misfits(values, convert(values, ColumnSpec("", type_, "", format_)))
 
 
-def _is_number(values: pa.Array, text: pa.Array, type_: str) -> bool:
-    """Whether all values are numbers that keep their zeros and digits, and not all are words like nan."""
-    lost = r"\A[+-]?0[0-9]" if type_ == "bigint" else r"\A[+-]?(0[0-9]|[0-9]{16,}\z)"
-    if not _fits(values, type_) or pc.any(pc.match_substring_regex(text, lost)).as_py():
-        return False
-    return bool(pc.any(pc.match_substring_regex(text, "[0-9]")).as_py())
-
-
-def _count_of(text: pa.Array, times: Any) -> str | None:
-    """The unit in which whole numbers are near their logs' times, None if there is none."""
-    counts = convert(text.cast(pa.binary()), ColumnSpec("", "bigint", "")).to_numpy()
-    for unit, per_second in _COUNTS.items():
-        if (np.abs(counts / per_second - times) < _NEAR_SECONDS).all():
-            return unit
+def _count_of(values: pa.Array, text: pa.Array, times: Any) -> str | None:
+    """The unit in which numbers are near their logs' times, None if there is none."""
+    if not pc.all(pc.match_substring_regex(text, _COUNT)).as_py() or not _fits(values, "double"):
+        return None
+    counts = text.cast(pa.float64()).to_numpy()
+    for unit, digits in COUNTS.items():
+        if (np.abs(counts * 10.0 ** (digits - 6) - times) < _NEAR_SECONDS).all():
+            # Digits below the microsecond would be lost.
+            lost = rf"\.[0-9]{{{digits + 1},}}\z" if digits >= 0 else rf"\.|[1-9][0-9]{{0,{-digits - 1}}}\z"
+            return unit if not pc.any(pc.match_substring_regex(text, lost)).as_py() else None
     return None
 
 
 def _time_of(values: pa.Array, text: pa.Array) -> tuple[str, str | None] | None:
-    longest = pc.max(pc.binary_length(text)).as_py()
-    if _fits(values, "timestamp", "iso8601") and longest > len("2026-01-31"):
-        return "timestamp", "iso8601"
-    if longest <= len("2026-01-31") and _fits(values, "date"):
-        return "date", None
-    for pattern in _PATTERNS:
-        if _fits(values, "timestamp", pattern):
-            return "timestamp", pattern
+    if not is_one_form(text):
+        return None
+    for format_ in (*(("iso8601",) if _has_seconds(text) else ()), *_PATTERNS):
+        if _fits(values, "timestamp", format_):
+            return "timestamp", format_
     return None
 
 
-def _of_json(text: pa.Array) -> Iterator[str]:
-    """The type of JSON texts, if all are: a struct, or a map if it would have too many fields."""
-    if not pc.all(pc.match_substring_regex(text, r"\A\s*[\[{]")).as_py():
-        return
-    try:
-        parsed = [json.loads(value) for value in text.slice(0, _JSON_VALUES).to_pylist()]
-    except (ValueError, RecursionError):
-        return
-    yield _json_type(parsed)
-
-
-def _json_type(values: list[Any], depth: int = 0) -> str:
-    """The type that JSON values in the same place have in common; a text beyond what types may nest."""
-    if depth == DEEPEST:
-        return "string"
-    values = [value for value in values if value is not None]
-    kinds = {type(value) for value in values}
-    if kinds == {bool}:
-        return "boolean"
-    if kinds == {int} and all(abs(value) < 1 << 63 for value in values):
-        return "bigint"
-    if kinds and kinds <= {int, float}:
-        return "double"
-    if kinds == {list}:
-        return f"array<{_json_type([item for value in values for item in value], depth + 1)}>"
-    if kinds != {dict}:
-        return "string"
-    names = dict.fromkeys(name for value in values for name in value)
-    lower = {name.lower() for name in names}
-    plain = all(_IDENTIFIER.fullmatch(name) for name in names) and len(lower) == len(names)
-    if not names or not plain or len(names) > _MOST_FIELDS:
-        return f"map<string,{_json_type([item for value in values for item in value.values()], depth + 1)}>"
-    fields = (f"{name}:{_json_type([value.get(name) for value in values], depth + 1)}" for name in names)
-    return f"struct<{','.join(fields)}>"
+def _has_seconds(text: pa.Array) -> bool:
+    return bool(pc.all(pc.match_substring_regex(text, r"\A.{10}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}")).as_py())
 
 
 def _name(key: str, used: Collection[str]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_slshudi.rows.casts import attempt, halve
+from airflow_provider_slshudi.rows.casts import Cast, attempt, bytes_of, halve
 from airflow_provider_slshudi.types.timepattern import TimePattern
 
 UTC = "UTC"
@@ -24,6 +24,10 @@ _INSTANT, _LOCAL = pa.timestamp("us", tz=UTC), pa.timestamp("us")
 _DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK = r"[0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?)?"
 _ZONE = r"(Z|[+-]((0[0-9]|1[0-7])(:?[0-5][0-9])?|18(:?00)?))"
+_COMMA = r"(:[0-9]{2}),([0-9])"
+_COUNT = r"\A(?P<whole>[+-]?[0-9]+)(?:\.(?P<fraction>[0-9]*))?\z"
+_UTC_NAMES = ("UTC", "GMT", "UT", "Z")
+_WEEKDAYS = pa.array(["mon", "tue", "wed", "thu", "fri", "sat", "sun"])
 _ISO = rf"\A{_DAY}([T ]{_CLOCK}{_ZONE}?)?\z"
 _ENDS_IN_ZONE = rf"[T ][0-9:.]+{_ZONE}\z"
 _LONGEST_BARE = len("2026-01-02T03:04:05.123456")
@@ -56,7 +60,12 @@ def within_years(values: pa.Array) -> pa.Array:
 
 
 def iso8601(text: pa.Array, zone: str) -> pa.Array:
-    """Instants of ISO 8601 texts; a time without offset is in `zone`. Cuts off digits below the microsecond."""
+    """Instants of ISO 8601 texts; a time without offset is in `zone`. Cuts off digits below the microsecond.
+
+    A comma before the digits of the second counts as a point, as in ISO 8601 itself.
+    """
+    if bool((bytes_of(text) == ord(",")).any()):
+        text = pc.replace_substring_regex(text, _COMMA, r"\1.\2")
     if len(text) and (pc.max(pc.binary_length(text)).as_py() or 0) > _LONGEST_BARE:
         text = pc.replace_substring_regex(text, r"(\.[0-9]{6})[0-9]+", r"\1")
     zoned = pc.match_substring_regex(text, _ENDS_IN_ZONE)
@@ -71,7 +80,60 @@ def by_pattern(text: pa.Array, pattern: TimePattern, zone: str) -> pa.Array:
     written = _written(text, pattern)
     if pattern.has_zone:
         return halve(written, lambda part: part.cast(_INSTANT))
-    return instants(halve(written, lambda part: part.cast(_LOCAL)), zone)
+    local = halve(written, lambda part: part.cast(_LOCAL))
+    if "zone_name" in pattern.parts:
+        return _instants_by_name(local, pc.utf8_upper(pc.extract_regex(text, pattern.regex).field("zone_name")), zone)
+    return instants(local, zone)
+
+
+def _instants_by_name(local: pa.Array, names: pa.Array, zone: str) -> pa.Array:
+    """Wall-clock times as instants by the names of their zones: UTC's, or one that `zone` has on that day.
+
+    Elsewhere CST is a time of China, of Cuba, or of Chicago; NULL where `zone` does not say which.
+    """
+    known = pc.and_(pc.is_valid(local), pc.is_valid(names))
+    counts = local.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    coded = names.fill_null("").dictionary_encode()
+    labels, codes = coded.dictionary.to_pylist(), coded.indices.to_numpy()
+    # Times of one day with one name have one offset.
+    pairs, places = np.unique(np.stack([counts // _STEPS[0], codes]), axis=1, return_inverse=True)
+    found = [_offset_by_name(int(day), labels[code], ZoneInfo(zone)) for day, code in pairs.T]
+    fits = np.array([offset is not None for offset in found], np.bool_)[places.ravel()]
+    offsets = np.array([offset or 0 for offset in found], np.int64)[places.ravel()]
+    mask = ~(fits & known.to_numpy(zero_copy_only=False))
+    return pa.array(counts - offsets, mask=mask).cast(_INSTANT)
+
+
+def _offset_by_name(day: int, name: str, zone: ZoneInfo) -> int | None:
+    """How far the zone that `zone` calls so on a day is ahead of UTC, in microseconds; None if it calls none so."""
+    if name in _UTC_NAMES:
+        return 0
+    for count in (day * _STEPS[0], (day + 1) * _STEPS[0] - 1):
+        moment = (_EPOCH + min(max(count, _FIRST), _LAST) * _MICROSECOND).replace(tzinfo=zone)
+        if moment.tzname() == name:
+            return _offset(count, zone)
+    return None
+
+
+def counted(text: pa.Array, digits: int, whole_numbers: Cast) -> pa.Array:
+    """Instants of counts since 1970 with digits behind a point; cuts off those below the microsecond.
+
+    Args:
+        text: the counts, without blanks around them.
+        digits: how many digits of the unit are microseconds, as in `types.timepattern.COUNTS`.
+        whole_numbers: makes 64-bit integers of texts, NULL where one is none.
+    """
+    found = pc.extract_regex(text, _COUNT)
+    whole, none = whole_numbers(found.field("whole")), pa.scalar(None, pa.int64())
+    if digits <= 0:
+        return pc.divide(whole, 10**-digits).cast(_INSTANT)
+    factor = 10**digits
+    # Beyond that there is no year of a time.
+    near = pc.less(pc.abs_checked(pc.if_else(pc.equal(whole, -(2**63)), none, whole)), 2**62 // factor)
+    whole = pc.if_else(near, whole, none)
+    fraction = pc.utf8_slice_codeunits(pc.utf8_rpad(found.field("fraction"), digits, "0"), 0, digits).cast(pa.int64())
+    fraction = pc.if_else(pc.starts_with(text, "-"), pc.negate(fraction), fraction)
+    return pc.add(pc.multiply(whole, factor), fraction).cast(_INSTANT)
 
 
 def dates(text: pa.Array) -> pa.Array:
@@ -141,7 +203,16 @@ def _joined(found: pa.StructArray, parts: tuple[str, ...], pattern: TimePattern 
     joined: pa.Array = read(parts[0])
     for before, part in zip(("-", "-", " ", ":", ":", ".", ""), parts[1:], strict=False):
         joined = pc.binary_join_element_wise(joined, read(part), before)
-    return pc.if_else(pc.is_valid(found), joined, pa.scalar(None, pa.string()))
+    none = pa.scalar(None, pa.string())
+    joined = pc.if_else(pc.is_valid(found), joined, none)
+    return pc.if_else(_is_day_named(found, joined), joined, none) if "weekday" in has else joined
+
+
+def _is_day_named(found: pa.StructArray, written: pa.Array) -> pa.Array:
+    """Whether each time is on the weekday that its text names."""
+    days = halve(pc.utf8_slice_codeunits(written, 0, 10), _to_date)
+    named = pc.index_in(pc.utf8_slice_codeunits(pc.utf8_lower(found.field("weekday")), 0, 3), _WEEKDAYS)
+    return pc.fill_null(pc.equal(pc.day_of_week(days).cast(pa.int32()), named), False)
 
 
 def _part(found: pa.StructArray, has: set[str], name: str) -> Any:
@@ -150,7 +221,7 @@ def _part(found: pa.StructArray, has: set[str], name: str) -> Any:
         return {"month": "01", "day": "01", "fraction": "000000", "zone": ""}.get(name, "00")
     text = found.field(name)
     if name == "month_name":
-        text = pc.add(pc.index_in(pc.utf8_lower(text), _MONTHS), 1).cast(pa.string())
+        text = pc.add(pc.index_in(pc.utf8_slice_codeunits(pc.utf8_lower(text), 0, 3), _MONTHS), 1).cast(pa.string())
     elif name == "half_hour":
         hour = pc.if_else(pc.equal(text, ""), "0", text).cast(pa.int32())
         afternoon = pc.equal(pc.utf8_upper(found.field("half")), "PM")

@@ -1,6 +1,7 @@
 """How a time is written in a log, in Spark's letters (spark.apache.org/docs/3.5.9/sql-ref-datetime-pattern.html).
 
-Only parts that can be read exactly for whole columns at once: numbers, English month names, AM and PM, offsets.
+Only parts that can be read exactly for whole columns at once: numbers, English names of months and weekdays, AM and PM,
+offsets, and names of zones, which mean what the column's own zone or UTC calls so.
 """
 
 from __future__ import annotations
@@ -10,15 +11,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-FORMATS = ("seconds", "millis", "micros", "iso8601")
+COUNTS = {"seconds": 6, "millis": 3, "micros": 0, "nanos": -3}
+"""The units of counts since 1970: how many digits of one are microseconds."""
+FORMATS = (*COUNTS, "iso8601")
 """The formats of a timestamp besides patterns: a count since 1970, or ISO 8601."""
 
 _HOURS = "(?:0[0-9]|1[0-7])"
+_DAYS = "Mon|Tue|Wed|Thu|Fri|Sat|Sun"
 _PARTS = {
     "yyyy": ("year", "[0-9]{4}"),
     "MM": ("month", "[0-9]{2}"),
     "M": ("month", "[0-9]{1,2}"),
     "MMM": ("month_name", "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"),
+    "MMMM": (
+        "month_name",
+        "January|February|March|April|May|June|July|August|September|October|November|December",
+    ),
+    "E": ("weekday", _DAYS),
+    "EEE": ("weekday", _DAYS),
+    "EEEE": ("weekday", "Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday"),
     "dd": ("day", "[0-9]{2}"),
     "d": ("day", "[0-9]{1,2}"),
     "HH": ("hour", "[0-9]{2}"),
@@ -34,9 +45,18 @@ _PARTS = {
     "xx": ("zone", rf"[+-](?:{_HOURS}[0-5][0-9]|1800)"),
     "XX": ("zone", rf"Z|[+-](?:{_HOURS}[0-5][0-9]|1800)"),
     "xxx": ("zone", rf"[+-](?:{_HOURS}:[0-5][0-9]|18:00)"),
+    "z": ("zone_name", "[A-Z]{1,6}"),
+    "zzz": ("zone_name", "[A-Z]{1,6}"),
     "XXX": ("zone", rf"Z|[+-](?:{_HOURS}:[0-5][0-9]|18:00)"),
 }
 _NUMBERS = ("year", "month", "day", "hour", "half_hour", "minute", "second", "fraction")
+_COARSER = (
+    ("minute", "hour"),
+    ("second", "minute"),
+    ("fraction", "second"),
+    ("zone", "hour"),
+    ("zone_name", "hour"),
+)
 _NOT_FIXED = ("M", "d", "H", "h", "m", "s")
 LETTERS = f"{', '.join(_PARTS)}, S to SSSSSSSSS"
 
@@ -94,6 +114,8 @@ def _check(text: str, parts: list[str]) -> None:
     twice = {part for part in parts if parts.count(part) > 1} | (
         {"month"} if {"month", "month_name"} <= {*parts} else set()
     )
+    if {"zone", "zone_name"} <= {*parts}:
+        twice.add("zone")
     if twice:
         raise ValueError(f"{text!r} has the {sorted(twice)[0]} twice")
     if not ({"year", "day"} <= {*parts} and {"month", "month_name"} & {*parts}):
@@ -101,7 +123,13 @@ def _check(text: str, parts: list[str]) -> None:
     if ("half" in parts) != ("half_hour" in parts) or {"hour", "half_hour"} <= {*parts}:
         raise ValueError(f"{text!r}: hh goes with a (AM, PM), HH without")
     order = ["hour" if part == "half_hour" else part for part in parts]
-    for fine, coarse in (("minute", "hour"), ("second", "minute"), ("fraction", "second"), ("zone", "hour")):
+    for fine, coarse in (
+        ("minute", "hour"),
+        ("second", "minute"),
+        ("fraction", "second"),
+        ("zone", "hour"),
+        ("zone_name", "hour"),
+    ):
         if fine in order and coarse not in order:
             raise ValueError(f"{text!r} has the {fine} and not the {coarse}")
 

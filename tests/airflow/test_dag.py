@@ -7,10 +7,11 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
+import pendulum
 import pytest
 import yaml
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk import DAG
+from airflow.sdk import DAG, CronTriggerTimetable
 from airflow.timetables.simple import ContinuousTimetable
 
 from airflow_provider_slshudi import settings
@@ -19,7 +20,7 @@ from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.dag import backfill_dag, maintenance_dag, micro_batch, recovery_dag, tail_dag, verify_dag
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
-from tests.machine import ROOT
+from tests.machine import ROOT, write_pipeline
 
 ROLES = ("tail", "backfill", "recovery", "repair", "verify", "maintenance", "watch")
 STEPS = ["settle", "plan", "open", "append", "record", "commit"]
@@ -50,6 +51,25 @@ def test_the_tail_strings_the_steps_and_other_runs_wait_for_the_first(pipelines:
     drivers = {retries.pop(f"batch.{step}") for step in ("open", "append", "commit")}
     assert drivers == {0}, "what a driver left is decided by settle"
     assert set(retries.values()) == {5}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, "America/New_York"), ({"timezone": "Asia/Shanghai"}, "Asia/Shanghai")],
+    ids=["of-airflow", "of-the-file"],
+)
+def test_cron_runs_in_the_zone_of_the_file_or_of_airflow(
+    pipelines: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], expected: str
+) -> None:
+    monkeypatch.setattr("airflow.settings.TIMEZONE", pendulum.timezone("America/New_York"))
+    file, cron = pipelines / "ad_events.yaml", "0 6 * * *"
+    write_pipeline(file, pipelines / "lake", schedule=cron, maintenance={"schedule": cron}, **given)
+    for dag in (tail_dag("ad_events"), maintenance_dag("ad_events")):
+        timetable = CronTriggerTimetable(cron, timezone=dag.timezone)
+        assert (dag.timezone.name, dag.timetable) == (expected, timetable)
+    write_pipeline(file, pipelines / "lake", timezone="Peking")
+    with pytest.raises(ConfigError, match="expected an IANA time zone"):
+        tail_dag("ad_events")
 
 
 def test_where_a_run_follows_the_one_before_at_once_its_plan_waits_for_news(pipelines: Path) -> None:

@@ -9,8 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_slshudi.exceptions import ManifestError
+from airflow_provider_slshudi.hudi.files import basefile
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
-from airflow_provider_slshudi.job.append import AppendTask
+from airflow_provider_slshudi.job import append
+from airflow_provider_slshudi.job.append import AppendTask, TaskResult, partitions_to_keep
 from airflow_provider_slshudi.job.reading import ReadSpec
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.local.pytest_plugin import local_sls
@@ -18,7 +20,9 @@ from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.notes.handover import BatchOrder, Claim
 from airflow_provider_slshudi.notes.unnamed import Unnamed
 from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.rows.convert import ColumnSpec
 from airflow_provider_slshudi.rows.maker import RowSpec
+from airflow_provider_slshudi.rows.partitions import PartitionSpec
 from airflow_provider_slshudi.sls.pace import Limits
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.storage import Storage
@@ -83,6 +87,44 @@ def test_a_task_tells_keys_that_no_column_names_unless_one_keeps_them(
     found = without(ranges[1], "0-0-1").unnamed
     assert found.looked == 45 and found.logs["value"] == 45
     assert found.examples["value"][0] in {str(number) for number in range(60)}
+
+
+def test_a_task_tells_fields_that_a_struct_does_not_name_whatever_keeps_other_keys(
+    task: AppendTask, ranges: tuple[LogService, list[Range]]
+) -> None:
+    service, logstore = ranges[0], ranges[0].logstore
+    begin = service.end(0)
+    client = by_ip(service.connection)
+    put(client, logstore, [b'{"roleArn": "r"}', b'{"bucketName": "b", "roleArn": "r"}'])
+    struct = ColumnSpec("event", "struct<roleArn:string>", "value")
+    reading = replace(task, read=replace(task.read, rows=replace(task.read.rows, columns=(struct,))))
+    assert task.read.rows.rest_column is not None
+    found = reading([Range(0, begin, service.end(0))], "0-0-2").unnamed
+    assert found == Unnamed(2, {"value $.bucketName": 1}, {"value $.bucketName": ["b"]})
+
+
+def test_a_task_with_more_partitions_than_a_commit_takes_files_counts_them_and_writes_those_that_are_kept(
+    task: AppendTask, ranges: tuple[LogService, list[Range]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(basefile, "MOST_FILES", 30)
+    monkeypatch.setattr(append, "MOST_FILES", 30)
+    rows = replace(
+        task.read.rows, columns=(ColumnSpec("value", "string", "value"),), partition=PartitionSpec("value", "value")
+    )
+    task = replace(task, read=replace(task.read, rows=rows), partition_name="value")
+    result = task(ranges[1], "0-0-3")
+    assert (result.stats, len(result.spread), set(result.spread.values())) == ([], 45, {1})
+    assert not [path for path, _ in task.claim.storage.walk() if path.endswith(".parquet")]
+
+    written = TaskResult([{"partitionPath": "value=5", "numWrites": 7}], [], result.tally, None, Unnamed())
+    kept = partitions_to_keep([result, written])
+    assert kept is not None and "value=5" in kept and len(kept) == 27
+    assert partitions_to_keep([written] * 30) is None
+
+    again = replace(task, read=replace(task.read, rows=replace(rows, kept=kept)))(ranges[1], "0-1-4")
+    stats = {stat["partitionPath"]: stat["numWrites"] for stat in again.stats}
+    assert stats == {**dict.fromkeys(kept, 1), "value=__HIVE_DEFAULT_PARTITION__": 18}
+    assert again.tally.misfits == {"value": 18}
 
 
 def test_a_task_whose_order_was_withdrawn_reads_one_pull_and_ends(

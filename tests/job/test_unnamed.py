@@ -12,8 +12,11 @@ import pyarrow as pa
 import pytest
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 
+from airflow_provider_slshudi.config.columns import Column
+from airflow_provider_slshudi.config.named import NamedKeys
 from airflow_provider_slshudi.job.unnamed import BLOCK, BLOCKS, FREE, LONGEST, UnnamedKeys
 from airflow_provider_slshudi.notes.unnamed import EXAMPLES, MOST, Unnamed
+from airflow_provider_slshudi.rows.convert import ColumnSpec
 from tests.needs import needs_native
 
 LOOK = BLOCKS * BLOCK
@@ -97,6 +100,54 @@ def test_after_the_first_few_thousand_one_log_in_two_hundred_is_looked_at(logs: 
     # Each look is paid for by two hundred times as many logs that came: twenty pulls.
     assert looked[first:159] == [first] * (159 - first)
     assert (looked[159], looked[178], looked[179], looked[199]) == (9, 9, 10, 11)
+
+
+STRUCT = ColumnSpec("a", "struct<roleArn:string,in:array<struct<x:bigint>>>", "a")
+
+
+def of_structs(pull: pa.Table, spec: ColumnSpec = STRUCT) -> Unnamed:
+    keys = UnnamedKeys([spec, ColumnSpec("b", "string", "b")], keys=False)
+    keys.add(pull)
+    return keys.found()
+
+
+def test_fields_of_json_that_a_struct_does_not_name_are_told_like_keys(logs: Logs) -> None:
+    pull = logs(
+        {"a": b'{"roleArn": "r"}', "city": b"kept by a rest column"},
+        {"a": b'{"bucketName": "b", "roleArn": "r", "api_key": "hunter2", "owner": {"password": "hunter2"}}'},
+        {"a": b'{"bucketName": 7, "in": [{"x": 1, "y z": [true]}, {"y z": 2}]}'},
+        {"a": b"no json"},
+        {},
+    )
+    assert of_structs(pull) == Unnamed(
+        5,
+        {"a $.bucketName": 2, "a $.api_key": 1, "a $.owner": 1, "a $.in[*]['y z']": 1},
+        {
+            "a $.bucketName": ["b", "7"],
+            "a $.api_key": ["***"],
+            "a $.owner": ["{password}"],
+            "a $.in[*]['y z']": ["[true]"],
+        },
+    )
+
+
+def test_fields_below_a_columns_path_are_told_by_their_whole_path(logs: Logs) -> None:
+    pull = logs({"a": b'{"u": {"id": 1, "name": "n"}, "v": 1}'})
+    found = of_structs(pull, ColumnSpec("u", "struct<id:bigint>", "a", path="$.u"))
+    assert found.logs == {"a $.u.name": 1}
+
+
+def test_what_a_column_keeps_is_named_whole_texts_and_rest_columns_among_them() -> None:
+    columns = [
+        Column(name="a", type="struct<x:map<string,struct<y:bigint>>>"),
+        Column(name="b"),
+        Column(name="part", key="a", path="$.part"),
+    ]
+    for has_rest in (False, True):
+        named = NamedKeys(columns, has_rest)
+        assert [key in named for key in ("a $.x", "a $.x[*].y", "a $.part", "b $.any", "a")] == [True] * 5
+        assert [key in named for key in ("a $.z", "a $.x[*].z")] == [False] * 2
+        assert ("c" in named, "c $.z" in named) == (has_rest, has_rest)
 
 
 def test_many_tiny_pulls_cost_a_bounded_number_of_looks(logs: Logs) -> None:

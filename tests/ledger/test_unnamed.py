@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 from datetime import timedelta
 
 from sqlalchemy import Engine, update
 
+from airflow_provider_slshudi.config.named import NamedKeys
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Duties, Transaction, UnnamedCount, UnnamedKey
@@ -24,9 +26,7 @@ def batch(ledger: Ledger, number: int = 0, pipeline: str = PIPELINE) -> Transact
     return ledger.begin(pipeline, Kind.TAIL, [Range(0, number, number + 1)], "dag", f"run-{number}")
 
 
-def saw(
-    ledger: Ledger, of: Transaction, logs: dict[str, int], named: frozenset[str] | None = COLUMNS
-) -> list[UnnamedKey]:
+def saw(ledger: Ledger, of: Transaction, logs: dict[str, int], named: Container[str] = COLUMNS) -> list[UnnamedKey]:
     examples = {key: [f"{key} of {of.run_id}"] for key in logs}
     return ledger.saw_keys(of.pipeline, of.id, 100, logs, examples, named)
 
@@ -76,7 +76,7 @@ def test_a_key_that_a_column_names_by_now_is_forgotten_and_told_again_later(ledg
 def test_a_column_that_keeps_all_forgets_all(ledger: Ledger) -> None:
     one = batch(ledger)
     saw(ledger, one, {"city": 1, "zip": 1})
-    assert saw(ledger, one, {}, named=None) == []
+    assert saw(ledger, one, {}, named=NamedKeys([], has_rest=True)) == []
     assert ledger.unnamed_keys() == []
 
 
@@ -123,10 +123,10 @@ def test_keys_cost_as_many_statements_whatever_their_number_and_mostly_none_is_w
     # An event is written where some are new.
     assert costs[2] == costs[3] == min(costs), costs
     assert costs[0] == costs[1]
-    saw(ledger, one, {}, named=None)
+    saw(ledger, one, {}, named=NamedKeys([], has_rest=True))
     with counted(engine) as sent:
         saw(ledger, one, {})
-        saw(ledger, one, {}, named=None)
+        saw(ledger, one, {}, named=NamedKeys([], has_rest=True))
     assert not [statement for statement, _ in sent if statement.split()[0] in ("INSERT", "UPDATE", "DELETE")]
     assert not [statement for statement, _ in sent if "FOR UPDATE" in statement]
 

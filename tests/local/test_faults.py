@@ -152,7 +152,7 @@ def test_chances_follow_the_seed(tmp_path: Path) -> None:
     [
         ({"rules": [{"operations": "pul_logs", "do": "error"}]}, "no operation 'pul_logs'; there are .*pull_logs"),
         ({"rules": [{"do": "explode"}]}, "rules.0.do"),
-        ("rules: [{do: error, probability: 2}]", "rules.0.probability: .*found 2"),
+        ("rules: [{do: error, probability: 2}]", "rules.0.probability: .*found '2'"),
         ("rules: [", "no YAML"),
     ],
 )

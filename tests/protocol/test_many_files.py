@@ -8,15 +8,18 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
+from aliyun.log import LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.config.pipeline import MOST_FILES
 from airflow_provider_slshudi.exceptions import LeaseHeld, TooManyFiles
+from airflow_provider_slshudi.job import append
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.protocol import record, steps, work
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.settle import register, settle
+from tests.protocol.quarantined import rows_of
 from tests.scenarios import Scenario
 
 Make = Callable[..., Scenario]
@@ -45,6 +48,28 @@ def test_a_driver_has_more_time_for_more_files_and_the_lease_outlasts_it(scenari
             # Nobody takes a long lease for one of a clock that was wrong.
             with pytest.raises(LeaseHeld), working.ledger.lease("ad_events", "another"):
                 pass
+
+
+def test_dates_beyond_what_one_commit_takes_cost_no_row_and_no_time(
+    scenario: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three dates, ten rows of the first, in one batch that may have two files."""
+    pipeline = scenario(shards=1)
+    source = pipeline.work.pipeline.source
+    days = [0] * 10 + [1, 365 * 500]
+    items = [
+        LogItem(1_700_000_000, contents=[("event_id", str(at)), ("ts", str((1_767_225_600 + day * 86_400) * 1_000))])
+        for at, day in enumerate(days)
+    ]
+    pipeline.client.put_logs(PutLogsRequest(source.project, source.logstore, "ads", "10.0.0.1", items))
+    for module in (append, record):
+        monkeypatch.setattr(module, "MOST_FILES", 2)
+    batch = pipeline.batch("run-1")
+    assert batch.state is State.COMMITTED and dict(batch.manifest or {})["misfits"] == {"event_time": 2}
+    rows = rows_of(pipeline.work.pipeline.table.path)
+    assert sorted(int(row["event_id"]) for row in rows) == list(range(12))
+    assert {row["event_date"] for row in rows} == {"2026-01-01", None}
+    assert all(row["event_time"] is not None for row in rows)
 
 
 def test_a_batch_of_more_files_than_a_commit_takes_is_refused_by_its_column_and_rolled_back(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from aliyun.log import LogItem, PutLogsRequest
 
@@ -90,6 +93,53 @@ def test_nothing_is_against_a_batch_without_logs(spark: SparkSession) -> None:
     checks = [{"name": "a", "every": "price < 10"}, {"name": "b", "batch": "avg(price) < 10"}]
     results = BatchChecks(spark.sparkContext, ad_events("file:///lake/t", checks=checks)).results([])
     assert [result.passed for result in results] == [True, True]
+
+
+def test_a_check_means_the_same_whatever_the_cluster_sets(spark: SparkSession, tmp_path: Path) -> None:
+    """By ANSI mode a text that is no number fails the query; by case-sensitive names PRICE is none."""
+    from airflow_provider_slshudi.job.checks import BatchChecks
+
+    file = written(tmp_path, ["7", "x"])
+    checks = [
+        {"name": "number", "batch": "count(cast(event_id as int)) = 1"},
+        {"name": "case", "batch": "count(PRICE) = 0"},
+        {"name": "zone", "batch": "max(date_format(event_time, 'HH')) = '00'"},
+    ]
+    shared = spark._jsparkSession.sharedState().conf()
+    changed = {
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.caseSensitive": "true",
+        "spark.sql.session.timeZone": "Asia/Shanghai",
+        "spark.sql.files.ignoreMissingFiles": "true",
+    }
+    for name, value in changed.items():
+        shared.set(name, value)
+    try:
+        made = BatchChecks(spark.sparkContext, ad_events("file:///lake/t", checks=checks))
+        assert [(item.name, item.passed) for item in made.results([file])] == [
+            ("number", True),
+            ("case", True),
+            ("zone", True),
+        ]
+        with pytest.raises(Exception, match=r"does not exist|FileNotFound|PATH_NOT_FOUND"):
+            made.results([f"{file}.gone"])
+        by_choice = {"conf": {"spark.sql.ansi.enabled": "true"}}
+        chosen = BatchChecks(spark.sparkContext, ad_events("file:///lake/t", checks=checks, spark=by_choice))
+        with pytest.raises(
+            ConfigError,
+            match=r"ad_events: checks\.number\.batch: 'count.* cannot be computed .*CAST_INVALID_INPUT.*'x'",
+        ):
+            chosen.results([file])
+    finally:
+        for name in changed:
+            shared.remove(name)
+
+
+def written(folder: Path, ids: list[str]) -> str:
+    """A base file of ad events with these ids; its URI."""
+    times = pa.array([0] * len(ids), pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"_hoodie_record_key": ids, "event_id": ids, "event_time": times}), folder / "f.parquet")
+    return f"file://{folder}/f.parquet"
 
 
 @pytest.mark.parametrize(

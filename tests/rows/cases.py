@@ -17,6 +17,10 @@ How = str | dict[str, str] | None
 """A column's format, or all of its settings beside type and key."""
 NEW_YORK = {"format": "iso8601", "timezone": "America/New_York"}
 ACCESS_LOG = "dd/MMM/yyyy:HH:mm:ss Z"
+APACHE_ERROR = "'['EEE MMM dd HH:mm:ss.SSSSSS yyyy']'"
+RFC_1123 = "EEE, dd MMM yyyy HH:mm:ss z"
+OF_CHINA = {"format": "EEE MMM dd HH:mm:ss z yyyy", "timezone": "Asia/Shanghai"}
+OF_NEW_YORK = {"format": "yyyy-MM-dd HH:mm:ss z", "timezone": "America/New_York"}
 STRUCT = "struct<id:bigint,Tags:array<string>,at:timestamp>"
 CASES: list[tuple[str, How, bytes, Any]] = [
     ("string", None, "häß".encode(), "häß"),
@@ -97,6 +101,40 @@ CASES: list[tuple[str, How, bytes, Any]] = [
     ("timestamp", "micros", b"-1", utc(1969, 12, 31, 23, 59, 59, 999999)),
     ("timestamp", "seconds", b"9223372036854775807", None),
     ("timestamp", "seconds", b"soon", None),
+    ("timestamp", "seconds", b"1743519389.4320688", utc(2025, 4, 1, 14, 56, 29, 432068)),
+    ("timestamp", "seconds", b" +1743519389. ", utc(2025, 4, 1, 14, 56, 29)),
+    ("timestamp", "seconds", b"-0.5", utc(1969, 12, 31, 23, 59, 59, 500000)),
+    ("timestamp", "seconds", b"1.5.5", None),
+    ("timestamp", "seconds", b".", None),
+    ("timestamp", "seconds", b"1.743519389E9", None),
+    ("timestamp", "seconds", b"9223372036854775807.5", None),
+    ("timestamp", "seconds", b"-9223372036854775808.5", None),
+    ("timestamp", "millis", b"1743519389432.0688", utc(2025, 4, 1, 14, 56, 29, 432068)),
+    ("timestamp", "micros", b"1743519389432068.8", utc(2025, 4, 1, 14, 56, 29, 432068)),
+    ("timestamp", "nanos", b"1743519389432068899", utc(2025, 4, 1, 14, 56, 29, 432068)),
+    ("timestamp", "nanos", b"-1500", utc(1969, 12, 31, 23, 59, 59, 999999)),
+    ("timestamp", "nanos", b"99999999999999999999", None),
+    ("timestamp", "iso8601", b"2026-01-02 03:04:05,123", utc(2026, 1, 2, 3, 4, 5, 123000)),
+    ("timestamp", "iso8601", b"2026-01-02T03:04:05,123456789+08:00", utc(2026, 1, 1, 19, 4, 5, 123456)),
+    ("timestamp", "iso8601", b"2026-01-02,03:04:05", None),
+    ("timestamp", "yyyy-MM-dd HH:mm:ss,SSS", b"2026-01-02 03:04:05,123", utc(2026, 1, 2, 3, 4, 5, 123000)),
+    ("timestamp", "yyyy-MM-dd HH:mm:ss,SSS", b"2026-01-02 03:04:05.123", None),
+    ("timestamp", APACHE_ERROR, b"[Fri Dec 16 01:46:23.123456 2005]", utc(2005, 12, 16, 1, 46, 23, 123456)),
+    ("timestamp", APACHE_ERROR, b"[Sat Dec 16 01:46:23.123456 2005]", None),  # it was a Friday
+    ("timestamp", RFC_1123, b"Sun, 06 Nov 1994 08:49:37 GMT", utc(1994, 11, 6, 8, 49, 37)),
+    ("timestamp", RFC_1123, b"sun, 06 nov 1994 08:49:37 utc", utc(1994, 11, 6, 8, 49, 37)),
+    ("timestamp", RFC_1123, b"Sun, 06 Nov 1994 08:49:37 CST", None),
+    ("timestamp", RFC_1123, b"Sun, 06 Nov 1994 08:49:37", None),
+    ("timestamp", "EEEE, dd MMMM yyyy HH:mm", b"Sunday, 06 November 1994 08:49", utc(1994, 11, 6, 8, 49)),
+    ("timestamp", "EEEE, dd MMMM yyyy HH:mm", b"Sun, 06 Nov 1994 08:49", None),
+    ("timestamp", OF_CHINA, b"Sun Nov 06 08:49:37 CST 1994", utc(1994, 11, 6, 0, 49, 37)),
+    ("timestamp", OF_CHINA, b"Sun Nov 06 08:49:37 UTC 1994", utc(1994, 11, 6, 8, 49, 37)),
+    ("timestamp", OF_CHINA, b"Sun Nov 06 08:49:37 EST 1994", None),
+    ("timestamp", OF_NEW_YORK, b"2026-11-01 01:30:00 EDT", utc(2026, 11, 1, 5, 30)),  # the first half past one
+    ("timestamp", OF_NEW_YORK, b"2026-11-01 01:30:00 EST", utc(2026, 11, 1, 6, 30)),
+    ("timestamp", OF_NEW_YORK, b"2026-07-01 01:30:00 EST", None),
+    ("date", "EEE, dd MMM yyyy", b"Sun, 06 Nov 1994", date(1994, 11, 6)),
+    ("date", "EEE, dd MMM yyyy", b"Mon, 06 Nov 1994", None),
     ("timestamp", "iso8601", b"2026-01-02T03:04:05Z", utc(2026, 1, 2, 3, 4, 5)),
     ("timestamp", "iso8601", b"2026-01-02T03:04:05.123456789+08:00", utc(2026, 1, 1, 19, 4, 5, 123456)),
     ("timestamp", "iso8601", b"2026-01-02 03:04:05.5", utc(2026, 1, 2, 3, 4, 5, 500000)),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 
 import pyarrow as pa
 import pytest
 
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.files.filegroups import bucket_of, new_file_id
-from airflow_provider_slshudi.rows.keys import bucket_ids, java_hashes, record_keys, unusable
+from airflow_provider_slshudi.rows.keys import bucket_ids, java_hashes, record_keys, unusable, values_in_key
 
 ODD = [
     "a:b", "x,y", "a:b:c", "::", ":", ",", ",:", ":,",
@@ -25,6 +26,15 @@ def _hudis(gateway: Gateway, keys: pa.Array, names: list[str], buckets: int) -> 
         fields.add(name)
     find = gateway.hudi.index.bucket.BucketIdentifier.getBucketId
     return [int(find(key, fields, buckets)) for key in keys.to_pylist()]
+
+
+def test_a_long_key_of_separators_takes_time_by_its_length() -> None:
+    for form in ("a:{}", "a:{},b:x", "{}"):
+        for part in (":", ",", ",:", ":,"):
+            key = form.format(part * (1_000_000 // len(part)))
+            began = time.process_time()
+            values_in_key(key, ["a", "b"])
+            assert time.process_time() - began < 3, f"{form} with {part}"
 
 
 @pytest.mark.parametrize("buckets", [1, 7, 1000])

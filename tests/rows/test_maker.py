@@ -58,6 +58,35 @@ def test_a_misfit_fails_where_the_pipeline_says_so() -> None:
         maker.rows(logs(ts=[b"0", b"0"], price=[b"1", b"cheap"]), 3)
 
 
+def test_texts_that_mean_null_are_no_misfits() -> None:
+    columns = [
+        {"name": "clicks", "type": "bigint", "null_texts": ["-", ""]},
+        {"name": "event_id", "null_texts": ["-"], "required": True},
+        {"name": "part", "type": "double", "key": "price", "path": "$.x", "null_texts": ["n/a"]},
+    ]
+    table = {"path": "file:///t", "name": "t"}
+    maker = RowMaker(
+        RowSpec.of(ad_events(Path("/t"), columns=columns, table=table, misfits="quarantine", rest_column=None))
+    )
+    made = maker.rows(
+        logs(
+            ts=[b"0"] * 4,
+            clicks=[b"-", b"", b"7", b"--"],
+            event_id=[b"a", b"", b"-", b"d"],
+            price=[b'{"x": "n/a"}', b'{"x": 1.5}', b"{}", b"{}"],
+        ),
+        0,
+    )
+    assert made.data["clicks"].to_pylist() == [None, None]
+    assert made.data["event_id"].to_pylist() == ["a", ""]
+    assert made.data["part"].to_pylist() == [None, 1.5]
+    assert made.unfit is not None
+    assert list(zip(made.unfit.rows.tolist(), made.unfit.why["reason"].to_pylist(), strict=True)) == [
+        (2, "missing"),
+        (3, "conversion"),
+    ]
+
+
 def test_a_logs_own_time_may_fill_a_column() -> None:
     columns = [{"name": "received", "type": "timestamp", "format": "seconds", "key": "__time__"}]
     pipeline = ad_events(Path("/t"), columns=columns, table={"path": "file:///t", "name": "t"}, rest_column=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,33 @@ def aside(made: Rows) -> list[tuple[int, str, str, bytes | None]]:
     why = made.unfit.why
     names = (why[name].to_pylist() for name in ("column_name", "reason", "value"))
     return list(zip(made.unfit.rows.tolist(), *names, strict=True))
+
+
+@pytest.mark.parametrize("rule", ["nullify", "quarantine", "fail"])
+def test_a_time_of_a_partition_that_is_not_kept_stays_in_its_row_without_partition(rule: str) -> None:
+    of = replace(maker(misfits=rule)._spec, kept=frozenset({"event_date=2027-01-15"}))
+    made = RowMaker(of)
+    rows = made.rows(logs(ts=[*millis(0, 24 * 365), b"never" if rule != "fail" else None]), 7)
+    assert rows.partitions is not None and rows.data["event_date"] == pa.chunked_array([rows.partitions])
+    assert rows.partitions.to_pylist() == ["2027-01-15", None, None][: len(rows.partitions)]
+    assert rows.data["event_time"].cast(pa.int64()).to_pylist()[:2] == [
+        PLANNED * 1_000_000,
+        (PLANNED + 24 * 365 * HOUR) * 1_000_000,
+    ]
+    assert [reason for _, _, reason, _ in aside(rows)] == (["conversion"] if rule == "quarantine" else [])
+    assert any("the batch has more than one commit takes" in text for text in made.examples)
+
+
+def test_a_value_of_a_partition_that_is_not_kept_follows_the_rule() -> None:
+    table = {"path": "file:///t", "name": "t", "partition": {"by": "field", "column": "event_id"}}
+    for rule, expected in (("nullify", ["a,", None]), ("quarantine", ["a,"])):
+        spec = RowSpec.of(ad_events(Path("/t"), table=table, misfits=rule))
+        rows = RowMaker(replace(spec, kept=frozenset({"event_id=a,"}))).rows(
+            logs(ts=[b"0"] * 2, event_id=[b"a,", b"b"]), 7
+        )
+        assert rows.partitions is not None and rows.partitions.to_pylist() == expected
+        assert rows.data["event_id"].to_pylist() == expected
+        assert aside(rows) == ([(1, "event_id", "spread", b"b")] if rule == "quarantine" else [])
 
 
 def test_a_log_goes_aside_once_by_its_first_column_that_does_not_fit() -> None:

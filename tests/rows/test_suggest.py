@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -44,22 +45,54 @@ def of_values(*values: str | bytes) -> Suggestion:
     ("values", "type_", "format_"),
     [
         (["1", "-7", str(2**62)], "bigint", None),
-        (["1", "2.5"], "double", None),
-        (["1e3"], "double", None),
+        (["0.00005", "-2.5", "3.0"], "double", None),
+        (["1", "2.5"], "string", None),  # a double prints 1 as 1.0
+        (["1.08", "1.10"], "string", None),  # a version, which a double makes 1.1
+        (["0.1000000000000000000001"], "string", None),
+        (["1e3"], "string", None),
+        (["-0"], "string", None),
+        (["-0.0"], "string", None),
+        (["+4915112345678"], "string", None),
+        ([" 7"], "string", None),
+        (["NaN", "1.5"], "string", None),
         (["NaN", "inf"], "string", None),
         (["007", "8"], "string", None),  # an id, whose zeros would be lost
-        (["true", "F"], "boolean", None),
+        (["true", "false"], "boolean", None),
+        (["true", "F"], "string", None),
+        (["True", "False"], "string", None),
         (["1", "0"], "bigint", None),
         (["99999999999999999999"], "string", None),
         ([str(NOW), str(NOW + 5)], "timestamp", "seconds"),
         ([f"{NOW}123"], "timestamp", "millis"),
         ([f"{NOW}123456"], "timestamp", "micros"),
+        ([f"{NOW}.123456", f"{NOW}.5"], "timestamp", "seconds"),
+        ([f"{NOW}.4320688"], "double", None),  # a timestamp has no digits below the microsecond
+        ([f"{NOW}123456000"], "timestamp", "nanos"),
+        ([f"{NOW}123456789"], "bigint", None),
+        (["2026-01-31 08:00:05,123"], "timestamp", "iso8601"),
+        (["Fri Dec 16 01:46:23.123456 2005"], "timestamp", "EEE MMM dd HH:mm:ss.SSSSSS yyyy"),
+        (["Sun, 06 Nov 1994 08:49:37 GMT"], "timestamp", "EEE, dd MMM yyyy HH:mm:ss z"),
+        (["Sun, 06 Nov 1994 08:49:37 CST"], "string", None),  # of China, Cuba or Chicago
+        ([f"0{NOW}"], "string", None),
+        ([f"+{NOW}"], "string", None),
         ([str(NOW), "5"], "bigint", None),
         (["2026-01-31", "1999-12-31"], "date", None),
-        (["2026-01-31T08:00:05Z", "2026-01-31 08:00:05.5"], "timestamp", "iso8601"),
+        (["2026-1-31"], "string", None),
+        (["2026-01-31 and more"], "string", None),
+        (["2026-01-31T08:00:05Z", "2026-01-31T08:00:05.5Z"], "timestamp", "iso8601"),
+        (["2026-01-31T08:00:05Z", "2026-01-31 08:00:05.5"], "string", None),
+        (["2026-01-31T08:00:05.123456789Z"], "string", None),  # a timestamp has no nanoseconds
+        (["2026-01-31T08:00:05+08:00", "2026-01-31T08:00:05+01:00"], "string", None),
+        (["31/Jan/2026:08:00:05 +0800", "31/Jan/2026:08:00:05 +0100"], "string", None),
         (["31/Jan/2026:08:00:05 +0800"], "timestamp", "dd/MMM/yyyy:HH:mm:ss Z"),
         (["[1, 2]", "[]"], "array<bigint>", None),
-        (['{"a": 1, "b": {"c": "x"}}', '{"a": 2.5}'], "struct<a:double,b:struct<c:string>>", None),
+        (['{"a": 1.5, "b": {"c": "x"}}', '{"b": {"c": null}, "a": 2.5}'], "struct<a:double,b:struct<c:string>>", None),
+        (['{"a": 1}', '{"a": 2.5}', '{"a": 1.10}'], "struct<a:string>", None),
+        (['{"roleArn": "r"}', '{"bucketName": "b", "roleArn": "r"}'], "map<string,string>", None),
+        (['{"a": 1, "b": "x"}', '{"a": 2}'], "map<string,string>", None),
+        (['[{"a": 1}, {"b": 2}]'], "array<map<string,bigint>>", None),
+        (['{"a": 1, "a": 2}'], "string", None),  # a struct has one of them
+        (['{"n": 99999999999999999999}'], "struct<n:string>", None),
         (['{"a-b": 1}', '{"c": null}'], "map<string,bigint>", None),
         (['{"a": 1}', "{}", "{"], "string", None),
         ([b"\xff", b"a"], "binary", None),
@@ -71,9 +104,19 @@ def test_the_narrowest_type_that_all_values_fit(values: list[str | bytes], type_
     assert (found.type, found.format) == (type_, format_)
 
 
-def test_what_a_few_values_stand_in_the_way_of_is_said() -> None:
-    found = of_values(*map(str, range(100)), "-")
-    assert (found.type, found.note) == ("string", "bigint but for 1 values like '-'")
+@pytest.mark.parametrize(
+    ("values", "note"),
+    [
+        ([*map(str, range(100)), "-"], "bigint but for 1 values like '-'"),
+        ([*map(str, range(100)), "007"], "bigint but for 1 values like '007'"),
+        (["1.08", "1.10"], "a double would make 1.1 of '1.10'"),
+        (["+4915112345678"], "a double would make 4915112345678.0 of '+4915112345678'"),
+        (["NaN"], ""),
+    ],
+)
+def test_what_stands_in_the_way_of_a_narrower_type_is_said(values: list[str], note: str) -> None:
+    found = of_values(*values)
+    assert (found.type, found.note) == ("string", note)
 
 
 def test_keys_are_counted_by_logs_and_named_as_columns_are() -> None:
@@ -142,6 +185,26 @@ def test_json_of_any_depth_gets_a_type_that_takes_it(depth: int) -> None:
     assert Column.model_validate(found.column()).type == found.type
     values = pa.array([value.encode()], pa.binary())
     assert not misfits(values, convert(values, ColumnSpec("", found.type, "")))
+
+
+NUMBERS = st.one_of(
+    st.integers().map(str),
+    st.decimals(allow_nan=False, allow_infinity=False, places=2).map(str),
+    st.floats().map(str),
+    st.from_regex(r"\A[+-]?[0-9]{1,20}(\.[0-9]{0,20})?\Z"),
+)
+
+
+@settings(max_examples=200)
+@given(st.lists(NUMBERS, min_size=1, max_size=3))
+def test_a_suggested_number_prints_as_every_text_that_was_seen(values: list[str]) -> None:
+    found = of_values(*values)
+    if found.type in ("bigint", "double"):
+        numbers = convert(pa.array([v.encode() for v in values], pa.binary()), ColumnSpec("", found.type, ""))
+        printed = [format(Decimal(repr(number)), "f") for number in numbers.to_pylist()]
+        if found.type == "double":
+            printed = [text if "." in text else f"{text}.0" for text in printed]
+        assert printed == values
 
 
 VALUES = st.one_of(

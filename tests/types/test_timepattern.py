@@ -12,6 +12,7 @@ from airflow_provider_slshudi.types.timepattern import parse_pattern
     [
         ("yyyy-MM-dd", ("year", "month", "day")),
         ("dd/MMM/yyyy:HH:mm:ss Z", ("day", "month_name", "year", "hour", "minute", "second", "zone")),
+        ("EEE, dd MMM yyyy HH:mm z", ("weekday", "day", "month_name", "year", "hour", "minute", "zone_name")),
         ("yyyyMMdd'T'hhmm a", ("year", "month", "day", "half_hour", "minute", "half")),
         ("d.M.yyyy H:mm:ss.SSSSSSSSSXXX", ("day", "month", "year", "hour", "minute", "second", "fraction", "zone")),
     ],
@@ -25,7 +26,7 @@ def test_a_pattern_says_which_parts_a_text_names(text: str, parts: tuple[str, ..
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("yyyy-MM-dd EEE", "EEE is no part of a pattern"),
+        ("yyyy-MM-dd EE", "EE is no part of a pattern"),
         ("yy-MM-dd", "yy is no part"),
         ("yyyy-MM-dd'T'HH:mm:ss.SSSSSSSSSS", "SSSSSSSSSS is no part"),
         ("yyyy-MM-ddTHH", "T is no part of a pattern; .*'quotes'"),
@@ -38,6 +39,8 @@ def test_a_pattern_says_which_parts_a_text_names(text: str, parts: tuple[str, ..
         ("yyyy-MM-dd hh:mm", "hh goes with a"),
         ("yyyy-MM-dd HH:mm a", "hh goes with a"),
         ("yyyy-MM-dd mm", "the minute and not the hour"),
+        ("yyyy-MM-dd HH Z z", "the zone twice"),
+        ("yyyy-MM-dd z", "the zone_name and not the hour"),
         ("yyyy-MM-dd Z", "the zone and not the hour"),
         ("yyyyMd", "the number before d ends is not clear"),
         ("yyyy-MM-dd s.SSSmm HH", "the number before mm ends"),

