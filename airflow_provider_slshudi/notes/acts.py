@@ -71,6 +71,13 @@ class Act(str, Enum):
         "Forgets the failures that the page shows, say of a run that nobody will repeat. What still fails shows again "
         "with its next run.",
     )
+    ACCEPT_ERASED = (
+        "accept-erased",
+        "You say that another client's change, which took rows out of the table or its quarantine (a dropped "
+        "partition, a deletion), was meant. Its files before and after are compared: a change that added or changed "
+        "rows is refused. The keys of the rows that it took stay on record, so a proof goes on to look for all others; "
+        "no batch reads them again.",
+    )
     DROP_DOUBLED = (
         "drop-doubled",
         "Takes rows out of the table that a second ledger committed again, in one commit; the earlier commit keeps its "

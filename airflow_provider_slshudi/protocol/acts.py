@@ -10,6 +10,7 @@ from airflow_provider_slshudi.notes.handover import Selection
 from airflow_provider_slshudi.protocol import metadata
 from airflow_provider_slshudi.protocol.abandon import abandon
 from airflow_provider_slshudi.protocol.dangling import Ended
+from airflow_provider_slshudi.protocol.erased import accept_erased, told
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.recover import break_leases, recover
 from airflow_provider_slshudi.protocol.repair import drop_doubled
@@ -89,6 +90,12 @@ def _dismiss(work: Work, ended: Ended, reason: str, transaction: str | None) -> 
     return "; ".join(f"{item.error} at {item.step} of {item.dag_id}" for item in found) or "no failure was shown"
 
 
+def _accept_erased(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
+    done = accept_erased(work, reason)
+    said = [told(item) for item in done.accepted] or ["no change by another client waits to be accepted"]
+    return "; ".join([*said, *(f"instant {instant} is no erasure, and was left" for instant in done.left)])
+
+
 def _drop_doubled(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
     done = drop_doubled(work)
     if done.instant is None:
@@ -106,6 +113,7 @@ _HOW: dict[Act, Callable[[Work, Ended, str, str | None], str]] = {
     Act.REBUILD_METADATA: _metadata,
     Act.REPLAY: _replay,
     Act.DISMISS: _dismiss,
+    Act.ACCEPT_ERASED: _accept_erased,
     Act.DROP_DOUBLED: _drop_doubled,
 }
 

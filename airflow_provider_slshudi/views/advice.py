@@ -110,9 +110,10 @@ ADVICE: Mapping[str, Advice] = {
     ),
     "CommitStateUnknown": _RECOVERED,
     "ForeignWrite": Advice(
-        "Find out who wrote to the table. If the write is meant to be there, the ledger takes the table as it is. "
-        "Otherwise restore the table and its quarantine to before it, and then do the same.",
-        (Act.REBUILD_LEDGER,),
+        "Find out who wrote to the table. If the write only took rows away and was meant, accept that they are erased. "
+        "If it added or changed rows and was meant, the ledger takes the table as it is. Otherwise restore the table "
+        "and its quarantine to before it, and then make the ledger anew.",
+        (Act.ACCEPT_ERASED, Act.REBUILD_LEDGER),
     ),
     "ColumnMismatch": _again("Do what the message says of each column, in the pipeline's file."),
     "TableMismatch": _again("Correct the path, or find out who else writes the table."),
