@@ -15,6 +15,7 @@ from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.recover import break_leases, recover
 from airflow_provider_slshudi.protocol.repair import drop_doubled
 from airflow_provider_slshudi.protocol.replay import replay
+from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
 
 _RECENT = 50
@@ -34,6 +35,10 @@ def perform(work: Work, ended: Ended, act: Act, who: str, reason: str, transacti
     name, run = work.pipeline.name, str(work.run)
     if any(deed.run == run and deed.result is not None for deed in work.ledger.deeds(name, _RECENT)):
         raise _wrong("act", act.value, "this run did it before, for whoever asked then; press the button again")
+    if act is Act.ACCEPT_GAP:
+        register(work)
+        work.ledger.ask(name, act.value, who, reason, run, {})
+        return "the next plan, within an hour, records as a gap what the service dropped"
     with work.ledger.deed(name, act.value, who, reason, run, transaction) as result:
         done = _HOW[act](work, ended, f"{reason} ({who})", transaction)
         result.append(done)

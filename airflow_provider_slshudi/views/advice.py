@@ -20,13 +20,11 @@ class Advice:
         text: in a sentence or two; the error's own message has the particulars.
         acts: what the page offers, the likeliest first.
         run: whether the pipeline runs again as soon as what the text asks for is done.
-        gap: whether the loss may be accepted.
     """
 
     text: str
     acts: tuple[Act, ...] = ()
     run: bool = False
-    gap: bool = False
 
 
 def _nothing(text: str = "Nothing: it passes by itself.") -> Advice:
@@ -63,7 +61,8 @@ ADVICE: Mapping[str, Advice] = {
     "DataExpired": Advice(
         "The service dropped logs that nobody had read. Restore them, or accept the gap: it is recorded, and the "
         "pipeline goes on behind it.",
-        gap=True,
+        (Act.ACCEPT_GAP,),
+        run=True,
     ),
     "ValueMisfit": Advice(
         "Correct the column in the pipeline's file, or let misfits be nullified or quarantined.", run=True
