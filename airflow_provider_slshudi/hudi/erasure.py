@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _BASE_FILE = ".parquet"
+_COLUMNS_CHANGED = "ALTER_SCHEMA"
+_COLUMNS = {RECORD_KEY: KEY, "_hoodie_commit_time": WRITTEN}
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,18 @@ class Change:
     def operation(self) -> str:
         """Hudi's name of it."""
         return self.timeline.operation(self.instant)
+
+    def require_columns_kept(self) -> None:
+        """Raises ForeignWrite for a change of the columns: it takes no row, but it may take values."""
+        if self.operation == _COLUMNS_CHANGED:
+            raise ForeignWrite(
+                f"{self.storage.uri}: instant {self.instant.time} ({self.operation}) changed the table's columns, so "
+                "it is no erasure. Run `slshudi ledger rebuild`, which takes the table as it is, or restore the table to "
+                "before it",
+                table=self.storage.uri,
+                instant=self.instant.time,
+                operation=self.operation,
+            )
 
     def deleted(self) -> int | None:
         """How many rows a change of a Merge-On-Read table deleted, by its own stats, since the rows lie in log files.
@@ -61,7 +75,10 @@ class Change:
             TableError: a file as it was before is gone.
         """
         for before, after in self._files():
-            yield self._less(self._counted(before), self._counted(after))
+            if after is None:
+                yield from ((rows.num_rows, rows) for rows in self._row_groups(before))
+            else:
+                yield self._less(before, after)
 
     def _files(self) -> Iterator[tuple[str | None, str | None]]:
         """Each file group's base file before and after the change; None where it had, or has, none."""
@@ -99,39 +116,47 @@ class Change:
             )
         return older[group][1]
 
-    def _counted(self, path: str | None) -> pa.Table:
-        """Each pair of key and writing instant in a base file, and how often it is there."""
+    def _row_groups(self, path: str | None) -> Iterator[pa.Table]:
+        """Key and writing instant of the rows of a base file."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        names = {RECORD_KEY: KEY, "_hoodie_commit_time": WRITTEN}
         if path is None:
-            rows = pa.table({name: pa.array([], pa.string()) for name in names.values()})
-        else:
-            try:
-                with pq.ParquetFile(self.storage.filesystem.open_input_file(self.storage.full(path))) as file:
-                    rows = file.read(list(names)).select(list(names)).rename_columns(list(names.values()))
-            except (OSError, pa.ArrowInvalid) as error:
-                raise TableError(
-                    f"{self.storage.uri}: {path} could not be read: {error}",
-                    table=self.storage.uri,
-                    instant=self.instant.time,
-                ) from error
-        return rows.group_by([KEY, WRITTEN]).aggregate([([], "count_all")])
+            return
+        try:
+            with pq.ParquetFile(self.storage.filesystem.open_input_file(self.storage.full(path))) as file:
+                for number in range(file.num_row_groups):
+                    rows = file.read_row_group(number, list(_COLUMNS))
+                    yield rows.select(list(_COLUMNS)).rename_columns(list(_COLUMNS.values()))
+        except (OSError, pa.ArrowInvalid) as error:
+            raise TableError(
+                f"{self.storage.uri}: {path} could not be read: {error}",
+                table=self.storage.uri,
+                instant=self.instant.time,
+            ) from error
 
-    def _less(self, before: pa.Table, after: pa.Table) -> tuple[int, pa.Table]:
+    def _less(self, before: str | None, after: str) -> tuple[int, pa.Table]:
         """How many rows are there no more, and the pairs of which none is.
 
         Raises:
             ForeignWrite: a pair is there more often than before.
         """
+        import pyarrow as pa
         import pyarrow.compute as pc
 
-        both = before.join(after, [KEY, WRITTEN], join_type="full outer", right_suffix="_after")
-        was, now = (pc.fill_null(both[name], 0) for name in ("count_all", "count_all_after"))
+        def counted(path: str | None, was: int) -> Iterator[pa.Table]:
+            for rows in self._row_groups(path):
+                each = rows.append_column("was", pa.repeat(pa.scalar(was, pa.int8()), rows.num_rows))
+                yield each.append_column("now", pa.repeat(pa.scalar(1 - was, pa.int8()), rows.num_rows))
+
+        there = [*counted(before, 1), *counted(after, 0)]
+        if not there:
+            return 0, pa.table({KEY: pa.array([], pa.string()), WRITTEN: pa.array([], pa.string())})
+        pairs = pa.concat_tables(there).group_by([KEY, WRITTEN]).aggregate([("was", "sum"), ("now", "sum")])
+        was, now = pairs["was_sum"], pairs["now_sum"]
         if more := pc.sum(pc.greater(now, was)).as_py():
             raise self._refuse(more)
-        return pc.sum(pc.subtract(was, now)).as_py() or 0, both.select([KEY, WRITTEN]).filter(pc.equal(now, 0))
+        return pc.sum(pc.subtract(was, now)).as_py(), pairs.select([KEY, WRITTEN]).filter(pc.equal(now, 0))
 
     def _refuse(self, more: int) -> ForeignWrite:
         return ForeignWrite(

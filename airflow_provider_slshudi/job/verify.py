@@ -48,4 +48,5 @@ def _erased(spark: SparkSession, storage: Storage) -> DataFrame | None:
         for of, aside in ((erased.TABLE, False), (erased.QUARANTINE, True))
         if (paths := erased.keys_of(storage, of))
     ]
-    return reduce(lambda these, more: these.union(more), parts) if parts else None
+    # A file that holds a row twice may have been erased whole.
+    return reduce(lambda these, more: these.union(more), parts).distinct() if parts else None

@@ -71,6 +71,7 @@ def _changes(work: Work) -> Iterator[tuple[str, Change, bool]]:
 
 def _look(work: Work, of: str, change: Change) -> Erasure:
     """What the change took; keeps the keys of these rows, but those of a table whose keys are columns."""
+    change.require_columns_kept()
     found = partial(Erasure, of, change.instant.time, change.operation)
     table = work.pipeline.table
     if table.upsert is None:

@@ -21,7 +21,7 @@ from airflow_provider_slshudi.protocol.erased import Erased, accept_erased
 from airflow_provider_slshudi.protocol.evidence import require_agreement
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.verify import verify
-from tests.protocol.damage import some_rows, write_as_somebody_else
+from tests.protocol.damage import damaged_batch, some_rows, write_as_somebody_else
 from tests.scenarios import Scenario
 from tests.upserts import Change, put
 
@@ -128,6 +128,7 @@ def test_a_change_that_added_or_changed_rows_is_no_erasure(spark: SparkSession, 
             accept(pipeline)
         with pytest.raises(ForeignWrite, match=deleted):
             require_agreement(work)
+    run_sql(spark, pipeline, "alter table {t} add columns (extra int)")
     write_as_somebody_else(spark, pipeline, some_rows(pipeline, 4, lambda key: f"7{key[1:]}"))
     overwritten = "insert overwrite {t} select * from {t} where event_id = 'event-9'"
     run_sql(spark, pipeline, overwritten)
@@ -136,10 +137,23 @@ def test_a_change_that_added_or_changed_rows_is_no_erasure(spark: SparkSession, 
     rebuild(pipeline.by("rebuild"))
     done = accept(pipeline)
     assert done.accepted == [Erasure("table", deleted, "DELETE_PREPPED", 2)]
-    assert len(done.left) == 3 and updated in done.left
+    assert len(done.left) == 4 and updated in done.left
     proof = verify(work)
     assert proof.totals.erased == 2 and not proof.ok
     assert proof.totals.missing == LOGS - 2 - proof.totals.rows + proof.totals.foreign
+
+
+@pytest.mark.long
+def test_rows_that_were_there_twice_before_they_were_erased_are_no_fault_of_the_erasure(
+    spark: SparkSession, pipeline: Scenario
+) -> None:
+    pipeline.put(20, first=LOGS)
+    damaged_batch(pipeline, lambda keys: [*keys, keys[0]])
+    assert verify(pipeline.work).totals.doubled == 1
+    run_sql(spark, pipeline, *(f"alter table {{t}} drop partition (event_date='2026-01-0{day}')" for day in (1, 2, 3)))
+    assert sum(item.rows or 0 for item in accept(pipeline).accepted) == LOGS + 21
+    totals = verify(pipeline.work).totals
+    assert totals.ok and (totals.rows, totals.erased) == (0, LOGS + 20)
 
 
 @pytest.mark.long

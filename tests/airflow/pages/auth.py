@@ -11,7 +11,7 @@ MINE = "mine"
 
 
 class PerDag(SimpleAuthManager):
-    """`reader` and `operator` may see DAGs whose names begin with MINE, `operator` may not trigger what may lose data."""
+    """`reader` and `operator` see DAGs whose names begin with MINE, `operator` may not trigger what may lose data."""
 
     def is_authorized_dag(self, *, method: Any, user: Any, access_entity: Any = None, details: Any = None) -> bool:
         allowed = super().is_authorized_dag(method=method, user=user, access_entity=access_entity, details=details)
