@@ -43,8 +43,8 @@ class Change:
         if self.operation == _COLUMNS_CHANGED:
             raise ForeignWrite(
                 f"{self.storage.uri}: instant {self.instant.time} ({self.operation}) changed the table's columns, so "
-                "it is no erasure. Run `slshudi ledger rebuild`, which takes the table as it is, or restore the table to "
-                "before it",
+                "it is no erasure. Run `slshudi ledger rebuild`, which takes the table as it is, or restore the table "
+                "to before it",
                 table=self.storage.uri,
                 instant=self.instant.time,
                 operation=self.operation,
@@ -152,7 +152,9 @@ class Change:
         there = [*counted(before, 1), *counted(after, 0)]
         if not there:
             return 0, pa.table({KEY: pa.array([], pa.string()), WRITTEN: pa.array([], pa.string())})
-        pairs = pa.concat_tables(there).group_by([KEY, WRITTEN]).aggregate([("was", "sum"), ("now", "sum")])
+        # Each thread would have a table of pairs of its own.
+        grouped = pa.concat_tables(there).group_by([KEY, WRITTEN], use_threads=False)
+        pairs = grouped.aggregate([("was", "sum"), ("now", "sum")])
         was, now = pairs["was_sum"], pairs["now_sum"]
         if more := pc.sum(pc.greater(now, was)).as_py():
             raise self._refuse(more)
