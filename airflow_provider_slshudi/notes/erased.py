@@ -8,11 +8,12 @@ nothing of the row. Of a table with upserts, whose keys are columns, only the nu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.notes import ROOT
+from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.storage import Storage
 
 if TYPE_CHECKING:
@@ -91,6 +92,24 @@ def accepted(main: Storage) -> list[Erasure]:
 def keys_of(main: Storage, of: str) -> list[str]:
     """Paths of the files with the keys that accepted changes took."""
     return main.existing([_keys(of, item.instant) for item in accepted(main) if item.of == of])
+
+
+def count(main: Storage, written: str, parts: Sequence[Range]) -> list[int]:
+    """How many rows that one instant wrote accepted changes took out of each part of its ranges."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    counts = [0] * len(parts)
+    for path in (path for of in (TABLE, QUARANTINE) for path in keys_of(main, of)):
+        rows = pq.read_table(main.full(path), filesystem=main.filesystem, filters=[(WRITTEN, "=", written)])
+        if not rows.num_rows:
+            continue
+        keys = pc.split_pattern(rows[KEY].combine_chunks(), "-", max_splits=2)
+        shards, cursors = (pc.cast(pc.list_element(keys, place), "int64") for place in (0, 1))
+        for number, part in enumerate(parts):
+            within = pc.and_(pc.greater_equal(cursors, part.begin), pc.less(cursors, part.end))
+            counts[number] += pc.sum(pc.and_(pc.equal(shards, part.shard), within)).as_py() or 0
+    return counts
 
 
 def _note(of: str, instant: str) -> str:

@@ -18,7 +18,6 @@ from airflow_provider_slshudi.hudi.timeline import CHANGES
 from airflow_provider_slshudi.notes import erased
 from airflow_provider_slshudi.notes.erased import QUARANTINE, TABLE, Erasure
 from airflow_provider_slshudi.protocol import quarantine
-from airflow_provider_slshudi.protocol.evidence import check_table_against_ledger
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
 
@@ -39,11 +38,10 @@ def accept_erased(work: Work, reason: str) -> Erased:
     Raises:
         ForeignWrite: a change that stops the pipeline added or changed rows; nothing was accepted.
         TableError: files of such a change are gone, so nobody can tell what it took; nothing was accepted.
-        LedgerAhead, LedgerLost: ledger and table disagree.
         LeaseHeld: files are being rewritten.
     """
+    # Not whether ledger and table agree: what puts that right may need to know first what was erased.
     register(work)
-    check_table_against_ledger(work)
     # Nobody rewrites or deletes files meanwhile.
     with work.service_lease():
         done, left = list[Erasure](), list[str]()
