@@ -23,7 +23,7 @@ from airflow_provider_slshudi import dagfile, doc_md, settings
 from airflow_provider_slshudi.assets import settled_alias, table_asset
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.values import every
-from airflow_provider_slshudi.notes.acts import Act
+from airflow_provider_slshudi.notes.acts import OVERRIDE, REPAIR, Act
 from airflow_provider_slshudi.notes.fleet import BATCH
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
 from airflow_provider_slshudi.operators.catalog import SlsHudiSyncOperator
@@ -37,7 +37,6 @@ from airflow_provider_slshudi.operators.maintain import (
 from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
 from airflow_provider_slshudi.operators.repair import SlsHudiRepairOperator
 from airflow_provider_slshudi.operators.steps import (
-    ACCEPT_GAP,
     SlsHudiAppendOperator,
     SlsHudiCommitOperator,
     SlsHudiOpenOperator,
@@ -84,18 +83,10 @@ def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
         ConfigError: the pipeline file is missing or wrong.
     """
     found = settings.pipeline(pipeline, dagfile.calling())
-    params = {
-        ACCEPT_GAP: Param(
-            None,
-            type=["string", "null"],
-            title="Accept the gap",
-            description="Why logs that the service dropped unread may be missing; this run records them as a gap",
-        )
-    }
     described = f"{found.source.identity}: what is new"
     schedule = dag_kwargs.get("schedule", found.every)
     runs = _runs(schedule, "dagrun_timeout" in dag_kwargs, _MOST_TAILS)
-    given = {"schedule": found.every, "params": params, "description": described, "max_active_runs": runs}
+    given = {"schedule": found.every, "description": described, "max_active_runs": runs}
     with _dag(found, "tail", dag_kwargs, **given) as dag:
         micro_batch(pipeline, partial(SlsHudiPlanOperator, wait=_NEWS if _is_endless(schedule) else timedelta()))
     return _explained(found, dag)
@@ -189,16 +180,29 @@ def recovery_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
 
 
 def repair_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
-    """`{name}_repair`: what the buttons of the pipeline's page trigger; arguments and errors as `tail_dag`.
+    """`{name}_repair`: the buttons of the pipeline's page that lose nothing; arguments and errors as `tail_dag`.
 
-    Whoever may trigger this DAG may use them.
+    A user who may trigger this DAG may use them.
     """
+    return _acts_dag(pipeline, REPAIR, Act.RECOVER, dag_kwargs)
+
+
+def override_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
+    """`{name}_override`: the buttons of the pipeline's page that may lose data; arguments and errors as `tail_dag`.
+
+    A user who may trigger this DAG may use them, so give it permissions of its own, as by `access_control`.
+    """
+    return _acts_dag(pipeline, OVERRIDE, None, dag_kwargs)
+
+
+def _acts_dag(pipeline: str, role: str, first: Act | None, dag_kwargs: dict[str, Any]) -> DAG:
+    """A DAG that does the acts of a role; `first` is what its form in Airflow proposes."""
     found = settings.pipeline(pipeline, dagfile.calling())
     params = {
         "act": Param(
-            "recover",
-            type="string",
-            enum=[act.value for act in Act],
+            first and first.value,
+            type="string" if first else ["string", "null"],
+            enum=[*(act.value for act in Act if act.role == role), *([] if first else [None])],
             title="What to do",
             description="The pipeline's page says what each does",
         ),
@@ -210,8 +214,8 @@ def repair_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     description = f"{found.table.path}: what a person has to decide"
     # It runs when somebody presses a button, never by itself.
     given: dict[str, Any] = {"params": params, "description": description, "is_paused_upon_creation": False}
-    with _dag(found, "repair", dag_kwargs, **given) as dag:
-        SlsHudiRepairOperator(task_id="repair", pipeline=pipeline)
+    with _dag(found, role, dag_kwargs, **given) as dag:
+        SlsHudiRepairOperator(task_id=role, pipeline=pipeline, role=role)
     return _explained(found, dag)
 
 

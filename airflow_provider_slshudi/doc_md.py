@@ -93,8 +93,20 @@ _DAGS = {
         "Does what a person asks for on the pipeline's page, and runs only then: the param `act` says what, `reason` "
         "why, `transaction` for which batch.",
         "what the act needs to see; the page shows it before.",
-        "what the act says: `recover`, `abandon`, `break-lease`, `rebuild-ledger`, `table-is-gone`, "
-        "`rebuild-metadata`, `replay` or `drop-doubled`.",
+        "what the act says: `recover`, `break-lease`, `rebuild-metadata`, `replay` or `dismiss`. None loses data; "
+        "`{name}_override` does those that may.",
+        "who asked, why, and what came of it: in the ledger, on the pipeline's page.",
+        "**success**: it is done. **failed**: the error says what is in the way; the ledger has it, too.",
+        "Each act may be repeated: it finds its own work. Marking it changes nothing.",
+        _LAST_LINE,
+    ),
+    "override": _Page(
+        "Does what a person asks for on the pipeline's page and what may lose data; it runs only then. The param `act` "
+        "says what, `reason` why, `transaction` for which batch. It is a DAG of its own so that it has permissions of "
+        "its own.",
+        "what the act needs to see; the page shows it before.",
+        "what the act says: `abandon`, `rebuild-ledger`, `table-is-gone`, `accept-erased`, `accept-gap` or "
+        "`drop-doubled`.",
         "who asked, why, and what came of it: in the ledger, on the pipeline's page.",
         "**success**: it is done. **failed**: the error says what is in the way; the ledger has it, too.",
         "Each act may be repeated: it finds its own work. Marking it changes nothing.",
@@ -247,6 +259,16 @@ _TASKS = {
     ),
     "repair": _Page(
         "Does what the run's params ask for, once.",
+        "the params; ledger and table, as the act needs them.",
+        "what the act says, and who asked for it, into the ledger.",
+        "`done`: what was done, in a sentence; returned, and on the pipeline's page.",
+        "**success**: it is done. **failed**: the error says what is in the way.",
+        "It has no retries: whoever asked sees what happened, and decides. Cleared, it does the same again, which is "
+        "safe.",
+        _LAST_LINE,
+    ),
+    "override": _Page(
+        "Does what the run's params ask for and what may lose data, once.",
         "the params; ledger and table, as the act needs them.",
         "what the act says, and who asked for it, into the ledger.",
         "`done`: what was done, in a sentence; returned, and on the pipeline's page.",

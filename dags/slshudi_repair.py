@@ -1,4 +1,4 @@
-"""What the buttons of the pipeline's page trigger; see the params of a manual run."""
+"""What the buttons of the pipeline's page trigger that lose nothing; see the params of a manual run."""
 
 from airflow_provider_slshudi.dag import repair_dag
 

@@ -186,7 +186,7 @@ def test_a_freshness_leaves_no_schedule_to_choose() -> None:
         ("table.partition.column", "id", "", "must name a timestamp column: at"),
         ("table.partition.timezone", "Moon/Base", "table.partition.timezone", "IANA time zone"),
         ("table.partition.by", "hash", "table.partition", "event_time"),
-        ("table.options", {"hoodie.clean.automatic": "true"}, "table", "not one that exactly-once rests on"),
+        ("table.options", {"hoodie.clean.automatic": "true"}, "table", "exactly-once rests on it"),
         ("table.options", {"fs.s3a.secret.key": "x"}, "table", "use a connection"),
         ("catalog.metastore", "metastore:9083", "catalog.metastore", "expected thrift://host:port"),
         ("misfits", "drop", "misfits", "'nullify', 'fail' or 'quarantine'"),
@@ -325,10 +325,70 @@ def test_what_the_upsert_says_is_no_option() -> None:
         "hoodie.clustering.plan.strategy.sort.columns",
         "hoodie.avro.schema",
         "hoodie.base.path",
+        # Taken before, and they did nothing.
+        "hoodie.partition.ttl.inline",
+        "hoodie.partition.ttl.strategy.days.retain",
+        "hoodie.table.version",
+        "hoodie.table.cdc.enabled",
+        "hoodie.datasource.write.keygenerator.class",
+        "hoodie.datasource.write.operation",
+        "hoodie.datasource.hive_sync.enable",
+        "hoodie.bulkinsert.sort.mode",
+        "hoodie.combine.before.upsert",
+        "hoodie.index.class",
+        "hoodie.bloom.index.parallelism",
+        "hoodie.parquet.compression.codec",
+        "hoodie.parquet.max.file.size",
+        "hoodie.logfile.max.size",
+        "hoodie.clustering.inline.max.commits",
+        "hoodie.clustering.async.enabled",
+        "hoodie.compact.inline.max.delta.seconds",
+        "hoodie.compaction.record.merger.strategy",
+        "hoodie.clean.async.enabled",
+        "hoodie.clean.fileversions.retained",
+        "hoodie.commits.archival.batch",
+        "hoodie.write.lock.provider",
+        "hoodie.write.commit.callback.http.url",
+        "hoodie.write.record.merge.strategy.id",
+        "hoodie.precommit.validators",
+        "hoodie.embed.timeline.server.port",
+        "hoodie.metaserver.enabled",
+        "hoodie.metadata.index.secondary.column",
+        "hoodie.filesystem.view.remote.host",
+        "hoodie.no.such.option",
+        "read.start-commit",
     ],
 )
-def test_options_by_which_only_hudis_own_writers_write_are_refused(option: str) -> None:
-    assert f"option {option} may not be set" in str(refused(changed("table.options", {option: "6"})))
+def test_an_option_that_would_have_no_effect_is_refused(option: str) -> None:
+    assert f"option {option} may not be set: it would have no effect" in str(
+        refused(changed("table.options", {option: "6"}))
+    )
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "hoodie.metadata.enable",
+        "hoodie.metadata.compact.max.delta.commits",
+        "hoodie.metadata.index.column.stats.parallelism",
+        "hoodie.finalize.write.parallelism",
+        "hoodie.rollback.parallelism",
+        "hoodie.clustering.plan.strategy.max.bytes.per.group",
+        "hoodie.clustering.plan.partition.filter.mode",
+        "hoodie.compaction.strategy",
+        "hoodie.compaction.target.io",
+        "hoodie.memory.compaction.max.size",
+        "hoodie.parquet.block.size",
+        "hoodie.clean.parallelism",
+        "hoodie.cleaner.parallelism",
+        "hoodie.archive.beyond.savepoint",
+        "hoodie.filesystem.view.type",
+        "hoodie.metrics.on",
+    ],
+)
+def test_an_option_that_takes_effect_is_taken(option: str) -> None:
+    text = changed("table.options", {option: "6"})
+    assert parse_pipeline(text, "clicks.yaml").table.options == {option: "6"}
 
 
 def test_what_has_no_order_is_not_sorted_by() -> None:

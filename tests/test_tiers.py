@@ -18,6 +18,7 @@ CAPABILITIES = {
     "mending",
     "verify",
     "rebuild",
+    "erasure by others",
     "catalog",
     "a scheduler whose driver is killed",
     "a backfill beside the tail",

@@ -51,6 +51,18 @@ def add_to(commands: Commands) -> None:
     add_json(mend)
     mend.set_defaults(run=_mend)
 
+    accept = within.add_parser(
+        "accept-erased",
+        help="accept that another client took rows out of the table: a dropped partition, a deletion",
+        description="Compares the files before and after each change that this pipeline did not write. A change that "
+        "added or changed rows is refused; of one that took rows away, their keys stay on record, so batches go on, "
+        "verify looks for all other rows, and nothing is read again.",
+    )
+    add_pipeline(accept)
+    accept.add_argument("--reason", required=True, metavar="TEXT", help="stays in the pipeline's history")
+    add_json(accept)
+    accept.set_defaults(run=_accept)
+
     drop = within.add_parser(
         "drop-doubled",
         help="take out of the table what two ledgers committed twice; pause the pipeline's DAGs first",
@@ -118,6 +130,20 @@ def _show(options: argparse.Namespace, pipeline: str, found: Findings) -> int:
         ]
         print_table(options.out, f"{pipeline}: to be mended", ("what", "number", "which"), rows)
     return 0 if found.ok else DAMAGED
+
+
+def _accept(options: argparse.Namespace) -> int:
+    from airflow_provider_slshudi.notes.acts import Act
+    from airflow_provider_slshudi.owners import this_user
+    from airflow_provider_slshudi.protocol.acts import perform
+
+    work = work_of(options.pipeline)
+    done = perform(work, lambda run: None, Act.ACCEPT_ERASED, this_user(), options.reason)
+    if options.json:
+        print_json(options.out, {"pipeline": work.pipeline.name, "done": done})
+    else:
+        print(done, file=options.out)
+    return 0
 
 
 def _drop(options: argparse.Namespace) -> int:

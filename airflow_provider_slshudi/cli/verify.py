@@ -48,7 +48,7 @@ def _print(out: TextIO, name: str, proof: Proof) -> None:
             [
                 (
                     *(item.shard, item.begin, item.end, item.transaction, item.instant),
-                    *item.counts.to_dict().values(),
+                    *(item.counts.to_dict().get(count) for count in totals),
                     ", ".join(f"{kind} {place}" for kind, place in item.examples.items()),
                 )
                 for item in proof.wrong

@@ -1,4 +1,4 @@
-"""Hudi's options: the ones that all our writes have, and the ones that a pipeline may not set."""
+"""Hudi's options: the ones that all our writes have, and the ones that a pipeline may set."""
 
 from __future__ import annotations
 
@@ -20,78 +20,54 @@ PROTOCOL_OPTIONS = {
     "hoodie.clustering.inline": "false",
     "hoodie.write.markers.type": "DIRECT",
 }
-# Hudi serves these in its own commits or writers; our commits and writers do not.
-_NOT_SERVED = (
-    "hoodie.write.commit.callback.on",
-    "hoodie.schema.on.read.enable",
-    "hoodie.write.table.version",
-    "hoodie.table.base.file.format",
-    "hoodie.parquet.outputtimestamptype",
-    "hoodie.clustering.preserve.commit.metadata",
-    "hoodie.datasource.write.drop.partition.columns",
-    "hoodie.metadata.auto.delete.partitions",
-)
-# The pipeline's own fields set these.
-_TABLE_OPTIONS = (
-    "hoodie.base.path",
-    "hoodie.avro.schema",
-    "hoodie.write.schema",
-    "hoodie.clustering.plan.strategy.sort.columns",
-    "hoodie.table.name",
-    "hoodie.populate.meta.fields",
-    "hoodie.datasource.write.partitionpath.field",
-    "hoodie.datasource.write.partitionpath.urlencode",
-    "hoodie.datasource.write.hive_style_partitioning",
-    "hoodie.table.type",
-    "hoodie.table.timeline.timezone",
-    "hoodie.datasource.write.table.type",
-    "hoodie.table.recordkey.fields",
-    "hoodie.datasource.write.recordkey.field",
-    "hoodie.table.ordering.fields",
-    "hoodie.table.precombine.field",
-    "hoodie.datasource.write.precombine.field",
-    "hoodie.record.merge.mode",
-    "hoodie.write.record.merge.mode",
-    "hoodie.table.partial.update.mode",
-    "hoodie.datasource.write.payload.class",
-    "hoodie.compaction.payload.class",
-    "hoodie.payload.delete.field",
-    "hoodie.payload.delete.marker",
-    "hoodie.index.type",
-    "hoodie.index.bucket.engine",
-    "hoodie.bucket.index.num.buckets",
-    "hoodie.bucket.index.hash.field",
-    "hoodie.clean.policy",
-    "hoodie.cleaner.policy",
-    "hoodie.clean.hours.retained",
-    "hoodie.cleaner.hours.retained",
-    "hoodie.clean.commits.retained",
-    "hoodie.cleaner.commits.retained",
-    "hoodie.keep.min.commits",
-    "hoodie.keep.max.commits",
-    "hoodie.compact.inline.trigger.strategy",
-    "hoodie.compact.inline.max.delta.commits",
-)
+# What our clients run of Hudi's, and the options that this reads (names of 1.2.0). Batches are written without Hudi's
+# writers, indexes and key generators, a commit is told without Hudi's callbacks and validators, and a table is made of
+# the pipeline's file alone: options of these would change nothing.
+_SERVED = {
+    "the metadata table": r"metadata\.(enable|compact\..+|log\.compaction\..+|max\..+|dir\.filter\.regex|"
+    r"file\.cache\.max\.size\.mb|optimized\.log\.blocks\.scan\.enable|spillable\.map\.path|"
+    r"derive\.from\.datatable\.clean\.policy|index\.(column|partition)\.stats\..+)|hfile\.block\.cache\..+",
+    "the end of a commit": r"finalize\.write\.parallelism|markers\.delete\.parallelism|consistency\.check\..+|"
+    r"optimistic\.consistency\.guard\..+|fail\.job\.on\.duplicate\.data\.file\.detection",
+    "rollbacks": r"rollback\..+",
+    "clustering": r"clustering\.(plan\.(?!strategy\.(small\.file|target\.file|single\.group|sort\.columns)).+|"
+    r"max\.parallelism|group\.read\.parallelism|execution\.strategy\.class)|"
+    r"layout\.optimize\.(curve\.build\.method|build\.curve\.sample\.size)",
+    "compaction": r"compaction\.(?!payload|record\.merger).+|compact\.merge\.handle\.class",
+    "clustering and compaction": r"parquet\.(block\.size|page\.size|dictionary\.enabled|field_id\.write\.enabled)|"
+    r"memory\.(?!writestatus).+|common\.(spillable|diskmap)\..+|table\.services\.incremental\.enabled",
+    "cleaning": r"clean(er)?\.(parallelism|partition\.filter\..+|trigger\..+|max\.commits(\.to\.clean)?|"
+    r"incremental\.(enabled|mode)|optimize\.using\.local\.engine\.context)",
+    "archival": r"archive\.(delete\.parallelism|beyond\.savepoint|block\.on\.latest\.clean\.ectr)|"
+    r"timeline\.(compaction\..+|manifest\.retained\.versions)",
+    "listing of files": r"filesystem\.(operation\.retry\..+|view\.(?!remote).+)|file\.listing\.parallelism",
+    "metrics, and what begins with a client": r"metrics\..+|client\.init\.callback\.classes",
+}
+_TAKES_EFFECT = re.compile(rf"hoodie\.({'|'.join(_SERVED.values())})")
 BOUNDS = "hoodie.metadata.index.column.stats.enable"
 BOUNDS_OF = "hoodie.metadata.index.column.stats.column.list"
 """Whether, and of which columns, Hudi keeps the least and the greatest value per file in its metadata table."""
 _OTHER_INDEX = re.compile(
     r"hoodie\.metadata\.(index\.(?!column\.stats\.|partition\.stats\.).*|([a-z]+\.)?record\.(level\.)?index)\.enable"
 )
-PROTECTED_OPTIONS = frozenset((*PROTOCOL_OPTIONS, *_NOT_SERVED, *_TABLE_OPTIONS))
 
 
 def require_allowed(key: str, value: str) -> None:
     """Raises ValueError, which says why, if `table.options` may not have this option."""
-    if not key.startswith("hoodie.") or key in PROTECTED_OPTIONS:
+    if key in PROTOCOL_OPTIONS:
         raise ValueError(
-            f"option {key} may not be set: an option starts with hoodie. and is not one that exactly-once rests on "
-            f"({', '.join(sorted(PROTECTED_OPTIONS))})"
+            f"option {key} may not be set: exactly-once rests on it, as on {', '.join(sorted(PROTOCOL_OPTIONS))}"
         )
-    if _OTHER_INDEX.fullmatch(key) and value.lower() != "false":
+    if _OTHER_INDEX.fullmatch(key):
+        if value.lower() != "false":
+            raise ValueError(
+                f"option {key} may not be set: batches keep only one of Hudi's indexes up to date, bounds of columns "
+                f"({BOUNDS}); with others they fail at some values (docs/decisions/0028)"
+            )
+    elif not _TAKES_EFFECT.fullmatch(key):
         raise ValueError(
-            f"option {key} may not be set: batches keep only one of Hudi's indexes up to date, bounds of columns "
-            f"({BOUNDS}); with others they fail at some values (docs/decisions/0028)"
+            f"option {key} may not be set: it would have no effect, or another field of this file says the same. "
+            f"Options of Hudi's take effect that are about {', '.join(_SERVED)}. Take it out"
         )
 
 

@@ -8,6 +8,8 @@ from airflow_provider_slshudi.hudi.timeline import Instant, Timeline
 CLUSTERING = "clustering"
 COMPACTION = "compaction"
 COMMIT_ACTION = "commit"
+SERVICES = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT", "INDEX"})
+"""Operations that move rows into other files and change no row."""
 OWNER = "slshudi.service"
 """Key in a table service's plan; its value is the pipeline's name."""
 

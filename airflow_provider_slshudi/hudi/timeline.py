@@ -203,6 +203,10 @@ class Timeline:
         archived = self.archived(time)
         return None if archived is None else archived[1]
 
+    def record(self, instant: Instant) -> dict[str, Any]:
+        """All that the committer wrote of a completed change."""
+        return self._record(instant)
+
     def operation(self, instant: Instant) -> str:
         """Hudi's name for the operation of a completed commit: BULK_INSERT, CLUSTER, DELETE, ..."""
         return str(self._record(instant).get("operationType") or "UNKNOWN")

@@ -24,8 +24,11 @@ def compare(
     groups: DataFrame | None = None,
     aside: DataFrame | None = None,
     replays: Sequence[str] = (),
+    erased: DataFrame | None = None,
 ) -> Findings:
     """Counts the table's rows per range, and those outside all ranges.
+
+    A row that was erased and is there counts as doubled. What others had written before it was erased does not count.
 
     Args:
         spark: the session.
@@ -35,8 +38,14 @@ def compare(
         groups: the service's log groups: `number` of the range, `shard`, `cursor`, `logs`.
         aside: the quarantine's snapshot, if there is one: its rows count as the table's do.
         replays: instants whose rows count as the own rows of whichever range they are in.
+        erased: rows that accepted erasures took (`key`, `written`, `aside`); they count as if they were there.
     """
+    from pyspark.sql import functions as f
+
     rows = _rows(table, False) if aside is None else _rows(table, False).union(_rows(aside, True))
+    rows = rows.withColumn("erased", f.lit(False))
+    if erased is not None:
+        rows = rows.union(erased.select("key", "written", "aside", f.lit(True)))
     keys = _distinct_keys(_placed(_parsed(rows, late), _buckets(spark, ranges), _width(ranges), replays))
     found, outside = [], []
     for row in _by_range(_with_groups(keys, groups)).collect():
@@ -75,6 +84,7 @@ def _parsed(rows: DataFrame, late: Sequence[str]) -> DataFrame:
         "key",
         "written",
         "aside",
+        "erased",
         f.when(known, f.col("parts")[0].cast("int")).alias("shard"),
         "cursor",
         f.when(known, f.col("parts")[2].cast("int")).alias("index"),
@@ -116,7 +126,8 @@ def _placed(rows: DataFrame, buckets: DataFrame, width: int, replays: Sequence[s
     own = f.col("written") == f.col("instant")
     if replays:
         own |= f.col("number").isNotNull() & ~f.col("aside") & f.col("written").isin(list(replays))
-    return placed.select(
+    own = f.coalesce(own, f.lit(False))
+    return placed.where(own | ~f.col("erased")).select(
         "number",
         "shard",
         "cursor",
@@ -124,6 +135,7 @@ def _placed(rows: DataFrame, buckets: DataFrame, width: int, replays: Sequence[s
         f.when(f.col("number").isNull(), f.col("key")).alias("key"),
         own.alias("own"),
         "aside",
+        "erased",
     )
 
 
@@ -136,8 +148,9 @@ def _distinct_keys(rows: DataFrame) -> DataFrame:
         .groupBy("number", "shard", "cursor", "index")
         .agg(
             f.count("*").alias("copies"),
-            _count(f.col("aside")).alias("aside"),
-            f.coalesce(f.max("own"), f.lit(False)).alias("own"),
+            _count(f.col("aside") & ~f.col("erased")).alias("aside"),
+            _count(f.col("erased")).alias("erased"),
+            f.max("own").alias("own"),
             f.min("key").alias("key"),
         )
     )
@@ -161,8 +174,9 @@ def _by_range(keys: DataFrame) -> DataFrame:
     wrong = (f.col("copies") > 1) | ~f.col("own")
     named = f.concat_ws("-", "shard", "cursor", "index")
     by_group = keys.groupBy("number", "shard", "cursor").agg(
-        f.sum(f.coalesce("copies", f.lit(0))).alias("rows"),
+        f.sum(f.coalesce(f.col("copies") - f.col("erased"), f.lit(0))).alias("rows"),
         f.sum(f.coalesce("aside", f.lit(0))).alias("quarantined"),
+        f.sum(f.coalesce("erased", f.lit(0))).alias("erased"),
         f.count("index").alias("distinct"),
         _count(f.col("own")).alias("own"),
         f.min("key").alias("key"),
@@ -175,6 +189,7 @@ def _by_range(keys: DataFrame) -> DataFrame:
     return by_group.groupBy("number", f.when(f.col("number").isNull(), f.col("shard")).alias("shard")).agg(
         f.sum("rows").alias("rows"),
         f.sum("quarantined").alias("quarantined"),
+        f.sum("erased").alias("erased"),
         f.sum("distinct").alias("distinct"),
         f.sum("own").alias("own"),
         f.min("key").alias("key"),

@@ -12,12 +12,17 @@ DRY_RUN = "backfill, dry run"
 """The ledger's name for a question that starts nothing."""
 
 
+REPAIR, OVERRIDE = "repair", "override"
+"""The roles of the DAGs that do acts: those that lose nothing, and those that may lose data."""
 PARAMS_SOURCE = "DAG params"
 """`source` of a ConfigError about what a run was given."""
 
 
 class Act(str, Enum):
-    """An act, by the name that a run's param gives it; `does` says what will happen."""
+    """An act, by the name that a run's param gives it; `does` says what will happen.
+
+    An act that may lose data is done by a DAG with permissions of its own.
+    """
 
     does: str
     needs_transaction: bool
@@ -28,6 +33,16 @@ class Act(str, Enum):
         made._value_ = name
         made.does, made.needs_transaction = does, needs_transaction
         return made
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether it may lose data: rows, logs that were not read, or what the ledger knows alone."""
+        return self not in _LOSE_NOTHING
+
+    @property
+    def role(self) -> str:
+        """What the name of the DAG that does it ends with."""
+        return OVERRIDE if self.may_lose else REPAIR
 
     RECOVER = (
         "recover",
@@ -71,8 +86,24 @@ class Act(str, Enum):
         "Forgets the failures that the page shows, say of a run that nobody will repeat. What still fails shows again "
         "with its next run.",
     )
+    ACCEPT_ERASED = (
+        "accept-erased",
+        "You say that another client's change, which took rows out of the table or its quarantine (a dropped "
+        "partition, a deletion), was meant. Its files before and after are compared: a change that added or changed "
+        "rows is refused. The keys of the rows that it took stay on record, so a proof goes on to look for all others; "
+        "no batch reads them again.",
+    )
+    ACCEPT_GAP = (
+        "accept-gap",
+        "You say that logs which the service dropped unread may be missing. The next plan of the pipeline's tail or "
+        "fleet, if it comes within an hour, records them as a gap and goes on behind it.",
+    )
     DROP_DOUBLED = (
         "drop-doubled",
         "Takes rows out of the table that a second ledger committed again, in one commit; the earlier commit keeps its "
         "rows. Then makes the ledger anew from the table.",
     )
+
+
+# The others may lose data: also an act that is added and not listed here.
+_LOSE_NOTHING = frozenset({Act.RECOVER, Act.BREAK_LEASE, Act.REBUILD_METADATA, Act.REPLAY, Act.DISMISS})

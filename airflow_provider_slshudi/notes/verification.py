@@ -16,9 +16,10 @@ class RangeFound:
     Attributes:
         number: the range's place in the question.
         rows: all rows whose key lies in the range.
-        distinct: distinct row keys.
-        own: distinct row keys with a row that the range's instant, or a replay, wrote.
+        distinct: distinct row keys, those of `erased` rows too.
+        own: distinct row keys with a row that the range's instant, or a replay, wrote; those of `erased` rows too.
         quarantined: how many of `rows` are in the quarantine.
+        erased: rows that the range's instant, or a replay, wrote and an accepted erasure took.
         example: the key of a row that is there twice or was written under another instant.
         groups: log groups that the service still holds; it was asked for those alone.
         logs: logs in these log groups.
@@ -32,6 +33,7 @@ class RangeFound:
     distinct: int
     own: int
     quarantined: int
+    erased: int
     example: str | None
     groups: int
     logs: int

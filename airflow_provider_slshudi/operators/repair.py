@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.notes.acts import PARAMS_SOURCE, Act
+from airflow_provider_slshudi.notes.acts import PARAMS_SOURCE, REPAIR, Act
 from airflow_provider_slshudi.operators.base import PipelineOperator, refuse_unknown_params, run_ended, who_asked
 from airflow_provider_slshudi.operators.lineage import LineageTask
 
@@ -20,17 +20,19 @@ PARAMS = ("act", "reason", "transaction")
 
 
 class SlsHudiRepairOperator(LineageTask, PipelineOperator):
-    """Does what the run's params ask for: `act` (see `Act`), for a `reason`, on a `transaction`.
+    """Does what the run's params ask for: an `act` of its role (see `Act`), for a `reason`, on a `transaction`.
 
     The ledger keeps the user who triggered the run. Returns `{"done": what was done, in a sentence}`. It has no
     retries: the person sees what happened, and decides.
 
     Args:
         pipeline: a pipeline's name or file.
+        role: REPAIR, for acts that lose nothing, or OVERRIDE, for those that may lose data.
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *, role: str = REPAIR, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "retries": 0})
+        self.role = role
 
     def in_trouble(self, context: Context, error: BaseException, waits: bool, step: str = "") -> None:
         """Tells nobody else: the ledger has the act with its result, and the pipeline runs as before."""
@@ -43,9 +45,14 @@ class SlsHudiRepairOperator(LineageTask, PipelineOperator):
             refuse_unknown_params(context, PARAMS)
             act, reason, transaction = (context["params"].get(name) for name in PARAMS)
             known = {item.value: item for item in Act}
-            if act not in known:
+            if act not in known or known[act].role != self.role:
+                mine = ", ".join(item.value for item in Act if item.role == self.role)
+                other = f", which the pipeline's DAG of role {known[act].role} does" if act in known else ""
                 raise ConfigError(
-                    f"act: {act!r}: one of {', '.join(known)}", source=PARAMS_SOURCE, field="act", value=act
+                    f"act: {act!r}{other}: this DAG does one of {mine}. Nothing was done",
+                    source=PARAMS_SOURCE,
+                    field="act",
+                    value=act,
                 )
             work, who = self.work(context), who_asked(context)
             done = perform(work, run_ended(context["ti"]), known[act], who, str(reason or ""), transaction or None)

@@ -16,7 +16,6 @@ from airflow_provider_slshudi.operators.base import (
     PipelineOperator,
     refuse_test,
     slices,
-    who_asked,
 )
 from airflow_provider_slshudi.operators.events import extra_of
 from airflow_provider_slshudi.operators.lineage import CommitLineageTask
@@ -26,10 +25,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_slshudi.ledger.records import Transaction
     from airflow_provider_slshudi.protocol.work import Work
-
-
-ACCEPT_GAP = "accept_gap"
-"""The tail's param by which one run records what the service dropped as a gap; its value says why."""
 
 
 class SlsHudiPlanOperator(PipelineOperator):
@@ -65,10 +60,8 @@ class SlsHudiPlanOperator(PipelineOperator):
     def plan(self, work: Work, context: Context) -> tuple[Transaction | None, dict[str, Any]]:
         """The transaction, None if there is nothing to read; and further items of the result."""
         from airflow_provider_slshudi.protocol.news import await_news
-        from airflow_provider_slshudi.protocol.plan import accepting_gaps, tail
+        from airflow_provider_slshudi.protocol.plan import tail
 
-        if why := context["params"].get(ACCEPT_GAP):
-            return accepting_gaps(work, who_asked(context), str(why)), {}
         # What the other run leaves is read by the next one of the schedule; who triggered a run waits for its batch.
         scheduled = getattr(context["dag_run"], "run_type", None) == SCHEDULED
         try:

@@ -101,7 +101,7 @@ def act_of(request: Request, viewer: ViewerDep, name: str, act: str, transaction
         "ranges": {item.id: ledger.ranges(item.id) for item in live},
         "holdings": ledger.holdings(name),
         "committed": ledger.latest_committed(name),
-        "dag": _dag(dags, name, "repair"),
+        "dag": _dag(dags, name, chosen.role),
         "now": ledger.now(),
     }
     return page(request, "act.html", name=name, dags=dags, **shown)
@@ -179,7 +179,7 @@ def _pipeline(
     }
     unnamed = keys.unnamed(ledger, name)
     shown |= {"unnamed": unnamed[:KEYS], "more_keys": len(unnamed[KEYS:])}
-    roles = {role: _dag(dags, name, role) for role in ("tail", "verify", "repair")}
+    roles = {role: _dag(dags, name, role) for role in ("tail", "verify")}
     acts = ledger.deeds(name, DEEDS)
     shown |= {"dags": dags, "roles": roles, "said": said, "before": before, "deeds": acts}
     shown |= {"acts": (Act.REPLAY, Act.REBUILD_METADATA), "dismiss": Act.DISMISS}

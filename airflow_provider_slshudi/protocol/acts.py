@@ -10,10 +10,12 @@ from airflow_provider_slshudi.notes.handover import Selection
 from airflow_provider_slshudi.protocol import metadata
 from airflow_provider_slshudi.protocol.abandon import abandon
 from airflow_provider_slshudi.protocol.dangling import Ended
+from airflow_provider_slshudi.protocol.erased import accept_erased, told
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.recover import break_leases, recover
 from airflow_provider_slshudi.protocol.repair import drop_doubled
 from airflow_provider_slshudi.protocol.replay import replay
+from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
 
 _RECENT = 50
@@ -33,6 +35,10 @@ def perform(work: Work, ended: Ended, act: Act, who: str, reason: str, transacti
     name, run = work.pipeline.name, str(work.run)
     if any(deed.run == run and deed.result is not None for deed in work.ledger.deeds(name, _RECENT)):
         raise _wrong("act", act.value, "this run did it before, for whoever asked then; press the button again")
+    if act is Act.ACCEPT_GAP:
+        register(work)
+        work.ledger.ask(name, act.value, who, reason, run, {})
+        return "the next plan, within an hour, records as a gap what the service dropped"
     with work.ledger.deed(name, act.value, who, reason, run, transaction) as result:
         done = _HOW[act](work, ended, f"{reason} ({who})", transaction)
         result.append(done)
@@ -89,6 +95,12 @@ def _dismiss(work: Work, ended: Ended, reason: str, transaction: str | None) -> 
     return "; ".join(f"{item.error} at {item.step} of {item.dag_id}" for item in found) or "no failure was shown"
 
 
+def _accept_erased(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
+    done = accept_erased(work, reason)
+    said = [told(item) for item in done.accepted] or ["no change by another client waits to be accepted"]
+    return "; ".join([*said, *(f"instant {instant} is no erasure, and was left" for instant in done.left)])
+
+
 def _drop_doubled(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
     done = drop_doubled(work)
     if done.instant is None:
@@ -106,6 +118,7 @@ _HOW: dict[Act, Callable[[Work, Ended, str, str | None], str]] = {
     Act.REBUILD_METADATA: _metadata,
     Act.REPLAY: _replay,
     Act.DISMISS: _dismiss,
+    Act.ACCEPT_ERASED: _accept_erased,
     Act.DROP_DOUBLED: _drop_doubled,
 }
 

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.exceptions import (
-    ForeignWrite,
     LedgerAhead,
     LedgerLost,
     PipelineConflict,
 )
+from airflow_provider_slshudi.hudi.actions import SERVICES
 from airflow_provider_slshudi.hudi.extra import KIND_KEY, PIPELINE_KEY, TRANSACTION_KEY, ranges_of
 from airflow_provider_slshudi.hudi.timeline import CHANGES, COMMITS, Instant, Phase, Timeline
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
-from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes import erased, handover
 from airflow_provider_slshudi.protocol import quarantine, witness
 from airflow_provider_slshudi.protocol.decisions import InstantState, decide
 from airflow_provider_slshudi.protocol.work import Work
@@ -23,8 +23,6 @@ from airflow_provider_slshudi.ranges import overlap
 from airflow_provider_slshudi.storage import Storage
 
 REBUILD = "slshudi ledger rebuild"
-# Operations that move rows into other files and change no row.
-_SERVICES = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT", "INDEX"})
 
 
 @dataclass(frozen=True)
@@ -132,9 +130,10 @@ def committed_elsewhere(work: Work, timeline: Timeline, transaction: Transaction
 
 
 def refuse_foreign_writes(work: Work, timeline: Timeline | None = None) -> None:
-    """Refuses a table on which somebody other than this pipeline, or a table service, completed a change.
+    """Refuses a table on which another client than this pipeline, or a table service, completed a change.
 
-    Reads the commits that the ledger neither has nor accepted in a rebuild; mostly there are none.
+    Reads the commits that the ledger neither has nor accepted in a rebuild; mostly there are none. A change that only
+    took rows away passes once a person accepted it.
 
     Raises:
         PipelineConflict: another pipeline writes to the table.
@@ -150,15 +149,8 @@ def refuse_foreign_writes(work: Work, timeline: Timeline | None = None) -> None:
         elif other is not None:
             _refuse_pipeline(work, instant.time, other)
         operation = timeline.operation(instant)
-        if other is None and operation not in _SERVICES:
-            raise ForeignWrite(
-                f"{work.storage.uri}: pipeline {name} did not write instant {instant.time} ({operation}). Nothing more "
-                f"is written until you decide: if the write was meant, run `{REBUILD} {name}`, which takes the table "
-                "as it is; if not, find out who writes there, and restore the table to before it",
-                table=work.storage.uri,
-                instant=instant.time,
-                operation=operation,
-            )
+        if other is None and operation not in SERVICES:
+            quarantine.require_erasure(work, erased.TABLE, instant, operation)
     for pending, owner in _pending_owners(work.storage, timeline):
         if owner.pipeline != name:
             _refuse_pipeline(work, pending, owner.pipeline)

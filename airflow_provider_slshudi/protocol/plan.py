@@ -6,11 +6,13 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from airflow_provider_slshudi.exceptions import IllegalTransition, SourceRefused
-from airflow_provider_slshudi.ledger.records import GONE, LATE, LedgerShard, Transaction
+from airflow_provider_slshudi.ledger.records import GONE, LATE, Deed, LedgerShard, Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
+from airflow_provider_slshudi.notes.acts import Act
 from airflow_provider_slshudi.planning.backfill import left_to_backfill, plan_backfill
 from airflow_provider_slshudi.planning.batch import plan_tail
 from airflow_provider_slshudi.planning.order import Keys, waiting
@@ -29,6 +31,8 @@ _log = logging.getLogger(__name__)
 _NOTHING: Mapping[str, Any] = {}
 _OPEN = "readwrite"
 """The service's status of a shard that takes logs."""
+_CONSENT_HOLDS = timedelta(hours=1)
+"""How long an accepted gap waits for its plan; what is lost later was not accepted."""
 
 LEAST_RETENTION_SECONDS = 86_400
 """The service keeps every log at least this long: its shortest ttl is a day."""
@@ -81,6 +85,8 @@ class BackfillRequest:
 def tail(work: Work, in_turn: bool = False) -> Transaction | None:
     """The next batch of the tail, PLANNED; None where there is nothing new.
 
+    Where a person accepted it (`Act.ACCEPT_GAP`), it records what the service dropped as a gap.
+
     Raises:
         TailUnderWay: it asks for its turn, and another run of the DAG works on a batch.
         ColumnMismatch: the table's columns cannot become the pipeline's.
@@ -90,6 +96,12 @@ def tail(work: Work, in_turn: bool = False) -> Transaction | None:
         BatchUnderWay: see `settle.require_alone`.
         LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: see `evidence.require_agreement`.
     """
+    if (consent := _consent(work)) is not None:
+        return _accepting_gaps(work, consent, in_turn)
+    return _tail(work, in_turn)
+
+
+def _tail(work: Work, in_turn: bool) -> Transaction | None:
     register(work)
     require_fit(work)
     work, asked = cost.counting(work)
@@ -105,25 +117,32 @@ def tail(work: Work, in_turn: bool = False) -> Transaction | None:
     return _planned(work, begun)
 
 
-def accepting_gaps(work: Work, who: str, why: str) -> Transaction | None:
-    """The next batch, as `tail`, which records what the service dropped as gaps, for a reason that a person gives."""
+def _consent(work: Work) -> Deed | None:
+    """A person's word, not older than an hour and not used yet, that what the service dropped may be missing."""
+    newest = work.ledger.deeds(work.pipeline.name, 1, Act.ACCEPT_GAP.value)
+    return next((d for d in newest if d.result is None and work.ledger.now() - d.at < _CONSENT_HOLDS), None)
+
+
+def _accepting_gaps(work: Work, consent: Deed, in_turn: bool) -> Transaction | None:
+    """The next batch, as `tail`, which records what the service dropped as gaps."""
     source = work.pipeline.source.model_copy(update={"on_expired": "skip"})
     skipping = replace(work, pipeline=work.pipeline.model_copy(update={"source": source}))
     name = work.pipeline.name
-    with work.ledger.deed(name, "accept-gap", who, why, str(work.run)) as result:
-        before = {shard.id: shard.status for shard in work.ledger.shards(name)}
-        planned = tail(skipping)
-        gaps = [item for item in work.ledger.ranges(planned.id) if item.gap] if planned is not None else []
-        result += [f"planned as a gap: {item}" for item in gaps]
-        for shard in work.ledger.shards(name):
-            if shard.status == GONE and before.get(shard.id) not in (GONE, "readonly"):
-                result.append(f"shard {shard.id} is gone: what it got after cursor {shard.end} is not known")
-            if before.get(shard.id) == LATE and shard.status != LATE:
-                result.append(f"what shard {shard.id} got before cursor {shard.first} is not known")
-        if not result:
-            result.append("nothing that nobody had read is known to be lost")
+    before = {shard.id: shard.status for shard in work.ledger.shards(name)}
+    planned = _tail(skipping, in_turn)
+    gaps = [item for item in work.ledger.ranges(planned.id) if item.gap] if planned is not None else []
+    result = [f"planned as a gap: {item}" for item in gaps]
+    for shard in work.ledger.shards(name):
+        if shard.status == GONE and before.get(shard.id) not in (GONE, "readonly"):
+            result.append(f"shard {shard.id} is gone: what it got after cursor {shard.end} is not known")
+        if before.get(shard.id) == LATE and shard.status != LATE:
+            result.append(f"what shard {shard.id} got before cursor {shard.first} is not known")
+    if not result:
+        result.append("nothing that nobody had read is known to be lost")
+    work.ledger.answer(name, consent.act, consent.run, "; ".join(result))
     if planned is not None:
-        work.ledger.note(planned.id, "gap accepted", {"by": who, "why": why, "gaps": [str(item) for item in gaps]})
+        told = {"by": consent.who, "why": consent.reason, "gaps": [str(item) for item in gaps]}
+        work.ledger.note(planned.id, "gap accepted", told)
     return planned
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from airflow_provider_slshudi.ledger.records import Audit, RecordedRange
@@ -30,6 +30,8 @@ class Counts:
         lacking: logs that the service has and the table has not.
         strange: rows whose log group the service has, but without such a log.
         quarantined: how many of `rows` are in the quarantine; None where there is none.
+        erased: recorded rows that accepted erasures took: they are neither among `rows` nor `missing`; None where there
+            are none.
     """
 
     recorded: int
@@ -42,6 +44,7 @@ class Counts:
     lacking: int | None = None
     strange: int | None = None
     quarantined: int | None = None
+    erased: int | None = None
 
     @property
     def ok(self) -> bool:
@@ -189,7 +192,7 @@ def _range_proof(
     recorded: RecordedRange, found: RangeFound | None, with_source: bool, with_quarantine: bool
 ) -> RangeProof:
     item = recorded.range
-    seen = found or RangeFound(0, 0, 0, 0, 0, None, 0, 0, 0, 0, None, None)
+    seen = found or RangeFound(0, 0, 0, 0, 0, 0, None, 0, 0, 0, 0, None, None)
     wanted = recorded.rows or 0
     compared = seen.groups if with_source else None
     # A gap was gone before it was read: there is nothing to compare with.
@@ -198,13 +201,14 @@ def _range_proof(
         wanted,
         seen.rows,
         max(0, wanted - seen.own),
-        seen.rows - seen.distinct,
+        seen.rows + seen.erased - seen.distinct,
         seen.distinct - seen.own + max(0, seen.own - wanted),
         compared,
         held - seen.groups if with_source else None,
         seen.lacking if with_source else None,
         seen.strange if with_source else None,
         seen.quarantined if with_quarantine else None,
+        seen.erased or None,
     )
     places = {"row": seen.example, "lacking": seen.lacking_at, "strange": seen.strange_at}
     examples = {name: str(place) for name, place in places.items() if place is not None}
@@ -223,4 +227,5 @@ def _shard_proof(shard: int, ranges: Sequence[Counts], outside: Outside) -> Shar
 def _sum(counts: Iterable[Counts], with_source: bool, with_quarantine: bool) -> Counts:
     listed = list(counts)
     names = (*_COUNTS, *(_OF_SERVICE if with_source else ()), *(("quarantined",) if with_quarantine else ()))
-    return Counts(**{name: sum(getattr(item, name) or 0 for item in listed) for name in names})
+    summed = Counts(**{name: sum(getattr(item, name) or 0 for item in listed) for name in names})
+    return replace(summed, erased=sum(item.erased or 0 for item in listed) or None)

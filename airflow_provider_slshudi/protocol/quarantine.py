@@ -6,14 +6,14 @@ import json
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from airflow_provider_slshudi.exceptions import ManifestError, TableError, TableMismatch
+from airflow_provider_slshudi.exceptions import ForeignWrite, ManifestError, TableError, TableMismatch
 from airflow_provider_slshudi.hudi import leftovers, quarantine
-from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION
+from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION, SERVICES
 from airflow_provider_slshudi.hudi.extra import PIPELINE_KEY, QUARANTINE_KEY
-from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Instant, Timeline
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes import erased, handover
 from airflow_provider_slshudi.notes.handover import Claim
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.protocol.work import Work
@@ -187,15 +187,50 @@ def require_no_more(work: Work, main: Container[str]) -> None:
 
 
 def require_no_newer(work: Work, main: Timeline) -> None:
-    """As `require_no_more`, for the quarantine's active timeline alone; call it before each batch."""
-    here = timeline_of(work)
+    """As `require_no_more`, for the quarantine's active timeline alone; call it before each batch.
+
+    Raises:
+        ForeignWrite: another client changed the quarantine, and no person accepted it.
+    """
+    here, name = timeline_of(work), work.pipeline.name
     active = {instant.time for instant in main.completed(*CHANGES)}
-    # Archival takes a table's commits in order: none since the oldest active one is archived.
-    for instant in here.completed(COMMIT_ACTION):
-        if instant.time not in active and instant.time >= min(active, default=""):
-            is_mine = here.extra_metadata(instant).get(PIPELINE_KEY, work.pipeline.name) == work.pipeline.name
-            if is_mine and main.archived(instant.time) is None:
-                raise _restored_alone(work, instant.time)
+    accepted = work.ledger.accepted(name)
+    for instant in here.completed(*CHANGES):
+        if instant.time in active:
+            continue
+        pipeline, operation = here.extra_metadata(instant).get(PIPELINE_KEY), here.operation(instant)
+        if pipeline is None and operation not in SERVICES and str(instant.completion) > accepted:
+            require_erasure(work, erased.QUARANTINE, instant, operation)
+        # Archival takes a table's commits in order: none since the oldest active one is archived.
+        is_newer = pipeline == name and instant.time >= min(active, default="")
+        if is_newer and main.archived(instant.time) is None:
+            raise _restored_alone(work, instant.time)
+
+
+def require_erasure(work: Work, of: str, instant: Instant, operation: str) -> None:
+    """Refuses another client's change of the table or its quarantine (`of`), unless a person accepted it as an erasure.
+
+    Args:
+        work: the pipeline's.
+        of: `erased.TABLE` or `erased.QUARANTINE`.
+        instant: the change.
+        operation: Hudi's name of it.
+
+    Raises:
+        ForeignWrite: no person did.
+    """
+    if erased.is_accepted(work.storage, of, instant.time):
+        return
+    name, uri = work.pipeline.name, (work.storage if of == erased.TABLE else storage_of(work)).uri
+    raise ForeignWrite(
+        f"{uri}: pipeline {name} did not write instant {instant.time} ({operation}). Nothing more is written until you "
+        "decide: if it only took rows away (retention, erasure) and was meant, run `slshudi table accept-erased "
+        f"{name} --reason TEXT`; if it added or changed rows and was meant, `slshudi ledger rebuild {name}` takes the "
+        "table as it is; if it was not meant, find out who writes there, and restore the table to before it",
+        table=uri,
+        instant=instant.time,
+        operation=operation,
+    )
 
 
 def _restored_alone(work: Work, instant: str) -> TableMismatch:
@@ -222,5 +257,5 @@ def _completed(work: Work) -> set[str]:
             quarantine.require_there(work.storage, storage)
         # A former place may have another pipeline's quarantine by now.
         commits = timeline.commits()
-        found |= {instant for instant, _, extra in commits if extra.get(PIPELINE_KEY, name) == name}
+        found |= {instant for instant, _, extra in commits if extra.get(PIPELINE_KEY) == name}
     return found

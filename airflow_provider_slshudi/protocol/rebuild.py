@@ -70,7 +70,7 @@ def rebuild(work: Work, table_is_gone: bool = False) -> Rebuilt:
         work.ledger.rebuild(name, batches, duties.read(work))
         for instant in finished:
             handover.delete(work.storage, instant)
-        completed = timeline.completed(*CHANGES)
+        completed = [*timeline.completed(*CHANGES), *quarantine.timeline_of(work).completed(*CHANGES)]
         work.ledger.accept(name, max((str(instant.completion) for instant in completed), default=""))
         pending = pending_of(work)
         for instant, id_ in pending:

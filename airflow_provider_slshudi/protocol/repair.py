@@ -19,6 +19,7 @@ from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.records import CommittedBatch, RangeTotals
 from airflow_provider_slshudi.ledger.states import Kind
 from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes.erased import count
 from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Manifest
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.protocol import quarantine
@@ -201,23 +202,25 @@ def _checked(
     for instant, items in parts.items():
         recorded = {item.range: item for item in batches[instant].totals}
         rows = dict(zip(items, _rows(work, manifest, instant, items, recorded), strict=True))
+        erased = dict(zip(items, count(work.storage, instant, [part.range for part in items]), strict=True))
         for of in dict.fromkeys(part.of for part in items):
-            there = sum(count for part, count in rows.items() if part.of == of)
+            there = sum(rows[part] + erased[part] for part in items if part.of == of)
             if there != recorded[of].rows:
                 raise TableError(
-                    f"{work.storage.uri}: instant {instant} recorded {recorded[of].rows} rows of {of}, and the table "
-                    f"has {there} of them: a replay moved some, or another client changed them. The table is as it "
-                    "was; restore it with Hudi to before the first doubled commit, then run `slshudi ledger rebuild "
-                    f"{work.pipeline.name}`",
+                    f"{work.storage.uri}: instant {instant} recorded {recorded[of].rows} rows of {of}, and {there} of "
+                    "them are there or accepted as erased: a replay moved some, or another client changed them. The "
+                    "table is as it was. If a client erased them, accept that first (`slshudi table accept-erased`); "
+                    "otherwise restore the table with Hudi to before the first doubled commit, then run `slshudi "
+                    f"ledger rebuild {work.pipeline.name}`",
                     table=work.storage.uri,
                     instant=instant,
                 )
         now[instant] = [
             [
-                *(part.range.shard, part.range.begin, part.range.end, count),
-                recorded[part.of].bytes * count // max(1, recorded[part.of].rows),
+                *(part.range.shard, part.range.begin, part.range.end, rows[part] + erased[part]),
+                recorded[part.of].bytes * (rows[part] + erased[part]) // max(1, recorded[part.of].rows),
             ]
-            for part, count in rows.items()
+            for part in items
             if not part.goes
         ]
         gone = {part: count for part, count in rows.items() if part.goes}

@@ -20,13 +20,11 @@ class Advice:
         text: in a sentence or two; the error's own message has the particulars.
         acts: what the page offers, the likeliest first.
         run: whether the pipeline runs again as soon as what the text asks for is done.
-        gap: whether the loss may be accepted.
     """
 
     text: str
     acts: tuple[Act, ...] = ()
     run: bool = False
-    gap: bool = False
 
 
 def _nothing(text: str = "Nothing: it passes by itself.") -> Advice:
@@ -63,7 +61,8 @@ ADVICE: Mapping[str, Advice] = {
     "DataExpired": Advice(
         "The service dropped logs that nobody had read. Restore them, or accept the gap: it is recorded, and the "
         "pipeline goes on behind it.",
-        gap=True,
+        (Act.ACCEPT_GAP,),
+        run=True,
     ),
     "ValueMisfit": Advice(
         "Correct the column in the pipeline's file, or let misfits be nullified or quarantined.", run=True
@@ -110,9 +109,10 @@ ADVICE: Mapping[str, Advice] = {
     ),
     "CommitStateUnknown": _RECOVERED,
     "ForeignWrite": Advice(
-        "Find out who wrote to the table. If the write is meant to be there, the ledger takes the table as it is. "
-        "Otherwise restore the table and its quarantine to before it, and then do the same.",
-        (Act.REBUILD_LEDGER,),
+        "Find out who wrote to the table. If the write only took rows away and was meant, accept that they are erased. "
+        "If it added or changed rows and was meant, the ledger takes the table as it is. Otherwise restore the table "
+        "and its quarantine to before it, and then make the ledger anew.",
+        (Act.ACCEPT_ERASED, Act.REBUILD_LEDGER),
     ),
     "ColumnMismatch": _again("Do what the message says of each column, in the pipeline's file."),
     "TableMismatch": _again("Correct the path, or find out who else writes the table."),

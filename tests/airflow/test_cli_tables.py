@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from airflow.sdk import Context
@@ -28,12 +28,17 @@ from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.operators.verify import SlsHudiVerifyOperator
+from airflow_provider_slshudi.owners import this_user
 from airflow_provider_slshudi.protocol import plan
 from airflow_provider_slshudi.protocol.dangling import SILENT_AFTER
 from airflow_provider_slshudi.protocol.settle import dangling
 from tests.machine import connection
 from tests.protocol.damage import damaged_batch
+from tests.protocol.test_erased import run_sql
 from tests.scenarios import Scenario, forget_all_instants
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LOGS = 50
 
@@ -279,3 +284,19 @@ def test_a_table_that_holds_nothing_twice_stays_as_it_is(
         0,
         {"pipeline": "ad_events", "instant": None, "dropped": []},
     )
+
+
+def test_an_erasure_is_accepted_by_hand(
+    pipeline: Scenario, spark: SparkSession, slshudi: Callable[..., tuple[int, Any]]
+) -> None:
+    run_sql(spark, pipeline, "delete from {t} where event_id in ('event-3', 'event-4')")
+    code, told = slshudi("verify", "ad_events", "--json")
+    assert (code, told["totals"]["missing"]) == (1, 2)
+    code, told = slshudi("table", "accept-erased", "ad_events", "--reason", "a request", "--json")
+    assert code == 0 and told["done"].endswith("(DELETE_PREPPED) took 2 rows out of the table")
+    code, told = slshudi("verify", "ad_events")
+    assert code == 0 and "erased" in told and "every log once" in told
+    (deed,) = pipeline.work.ledger.deeds("ad_events", 10)
+    assert (deed.act, deed.reason, deed.who) == ("accept-erased", "a request", this_user())
+    code, told = slshudi("table", "accept-erased", "ad_events", "--reason", " ")
+    assert code != 0 and "say why" in told

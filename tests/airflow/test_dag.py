@@ -17,12 +17,22 @@ from airflow.timetables.simple import ContinuousTimetable
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.assets import settled_alias, table_asset
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.dag import backfill_dag, maintenance_dag, micro_batch, recovery_dag, tail_dag, verify_dag
+from airflow_provider_slshudi.dag import (
+    backfill_dag,
+    maintenance_dag,
+    micro_batch,
+    override_dag,
+    recovery_dag,
+    repair_dag,
+    tail_dag,
+    verify_dag,
+)
 from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.notes.acts import Act
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 from tests.machine import ROOT, write_pipeline
 
-ROLES = ("tail", "backfill", "recovery", "repair", "verify", "maintenance", "watch")
+ROLES = ("tail", "backfill", "recovery", "repair", "override", "verify", "maintenance", "watch")
 STEPS = ["settle", "plan", "open", "append", "record", "commit"]
 
 
@@ -108,6 +118,14 @@ def test_a_backfill_is_started_by_hand_with_params(pipelines: Path) -> None:
     assert dag.schedule is None
     assert set(dag.params) == {"cursors", "from", "to", "everything", "dry_run"}
     assert in_order(dag) == [*(f"batch.{step}" for step in STEPS), "rest"]
+
+
+def test_acts_that_may_lose_data_have_a_dag_of_their_own(pipelines: Path) -> None:
+    harmless, others = (make("ad_events").params.get_param("act") for make in (repair_dag, override_dag))
+    assert harmless.schema["enum"] == ["recover", "break-lease", "rebuild-metadata", "replay", "dismiss"]
+    assert {*harmless.schema["enum"], *others.schema["enum"]} == {*(act.value for act in Act), None}
+    assert (harmless.value, others.value) == ("recover", None), "nothing is proposed that may lose data"
+    assert "accept_gap" not in tail_dag("ad_events").params
 
 
 def test_a_proof_is_started_by_hand_and_asks_the_service_only_where_it_is_told_to(pipelines: Path) -> None:

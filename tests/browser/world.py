@@ -29,11 +29,11 @@ _DAGS = """
 from pathlib import Path
 
 from airflow.sdk import DAG
-from airflow_provider_slshudi.dag import backfill_dag, repair_dag, tail_dag, verify_dag
+from airflow_provider_slshudi.dag import backfill_dag, override_dag, repair_dag, tail_dag, verify_dag
 
 for file in sorted(Path({folder!r}).glob("*.yaml")):
     globals()[file.stem] = tail_dag(file.stem)
-for make in (backfill_dag, repair_dag, verify_dag):
+for make in (backfill_dag, repair_dag, override_dag, verify_dag):
     globals()[make.__name__] = make({wide!r})
 """
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
 from airflow_provider_slshudi.exceptions import ConfigError, DataExpired, IllegalTransition
+from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Deed
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes.acts import Act
 from airflow_provider_slshudi.protocol import plan
 from airflow_provider_slshudi.protocol.acts import perform
 from airflow_provider_slshudi.protocol.settle import register
-from airflow_provider_slshudi.protocol.work import Run
+from airflow_provider_slshudi.protocol.work import Run, Work
 from tests.scenarios import PROJECT, Scenario
 
 Make = Callable[..., Scenario]
@@ -94,6 +96,7 @@ def test_a_wrong_question_is_refused(scenario: Make, act: Act, transaction: str 
         (Act.REBUILD_LEDGER, "1 committed transactions are in the ledger, 0 were rolled back"),
         (Act.REBUILD_METADATA, "the metadata table is as it should be"),
         (Act.REPLAY, "the quarantine never had a log"),
+        (Act.ACCEPT_ERASED, "no change by another client waits to be accepted"),
         (Act.DROP_DOUBLED, "nothing is in the table twice"),
     ],
 )
@@ -117,7 +120,9 @@ def test_a_gap_is_accepted_for_one_batch_and_named_in_its_history(scenario: Make
     pipeline.client.delete_shard(PROJECT, source.logstore, 0)
     with pytest.raises(DataExpired):
         plan.tail(pipeline.by("run-2"))
-    planned = plan.accepting_gaps(pipeline.by("run-3"), "ada", "the producer sends them again")
+    said = ask(pipeline, Act.ACCEPT_GAP, reason="the producer sends them again")
+    assert said == "the next plan, within an hour, records as a gap what the service dropped"
+    planned = plan.tail(pipeline.by("run-3"))
     assert planned is not None
     (gap,) = [item for item in pipeline.work.ledger.ranges(planned.id) if item.gap]
     assert (gap.shard, len(gap)) == (0, 10)
@@ -127,3 +132,12 @@ def test_a_gap_is_accepted_for_one_batch_and_named_in_its_history(scenario: Make
     assert deed.result == f"planned as a gap: {gap}; {unknown}", "it was open at the last look"
     (told,) = [event for event in pipeline.work.ledger.events(planned.id) if event.what == "gap accepted"]
     assert str(gap) in told.detail and "the producer sends them again" in told.detail
+    assert plan._consent(pipeline.work) is None, "one plan uses it"
+
+
+def test_a_gap_that_was_accepted_long_ago_accepts_no_later_loss(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    perform(work, nobody_knows, Act.ACCEPT_GAP, "ada", "nobody needs them")
+    assert plan._consent(work) is not None
+    later = work.ledger.now() + timedelta(hours=1)
+    monkeypatch.setattr(Ledger, "now", lambda self: later)
+    assert plan._consent(work) is None

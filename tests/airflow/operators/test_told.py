@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 from airflow_provider_slshudi.exceptions import DataExpired, Fenced, JobFailed, LeaseHeld, SourceUnavailable
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.notes.acts import OVERRIDE
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator
 from airflow_provider_slshudi.operators.repair import SlsHudiRepairOperator
 from airflow_provider_slshudi.operators.steps import SlsHudiPlanOperator
@@ -139,10 +140,12 @@ def test_a_wrong_param_is_no_trouble_of_the_pipeline(put: Put, ledger: Ledger) -
     backfill = SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events")
     with pytest.raises(AirflowFailException, match="give `cursors`"):
         backfill.execute(in_run())
-    repair = SlsHudiRepairOperator(task_id="repair", pipeline="ad_events")
+    repair = SlsHudiRepairOperator(task_id="override", pipeline="ad_events", role=OVERRIDE)
     with pytest.raises(AirflowFailException, match="has no live transaction 'nobody'"):
         register(repair.work(in_run()))
         repair.execute(in_run(act="abandon", reason="to see", transaction="nobody"))
+    with pytest.raises(AirflowFailException, match=r"which the pipeline's DAG of role override does.*Nothing was done"):
+        SlsHudiRepairOperator(task_id="repair", pipeline="ad_events").execute(in_run(act="abandon", reason="to see"))
     assert ledger.troubles() == []
     (deed,) = ledger.deeds("ad_events", 10)
     assert (deed.act, deed.who) == ("abandon", "tail/run-1") and "has no live transaction" in (deed.result or "")

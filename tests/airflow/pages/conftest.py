@@ -39,7 +39,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         (place / folder).mkdir()
     lines = [
         "from airflow.sdk import DAG",
-        "from airflow_provider_slshudi.dag import backfill_dag, fleet_dag, tail_dag",
+        "from airflow_provider_slshudi.dag import backfill_dag, fleet_dag, override_dag, repair_dag, tail_dag",
         "",
     ]
     for name in (MINE, THEIRS):
@@ -47,6 +47,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         lines.append(f"{name} = tail_dag({name!r})")
     lines += [f"fleet = fleet_dag({[MINE, THEIRS]!r}, 'all_clicks')"]
     lines += ["other = DAG('mine_other')", f"backfills = backfill_dag({MINE!r})"]
+    lines += [f"repairs = repair_dag({MINE!r})", f"overrides = override_dag({MINE!r})"]
     (place / "dags" / "all.py").write_text("\n".join(lines), encoding="utf-8")
     file = place / "ledger.db"
     engine = open_engine(f"sqlite:///{file}")

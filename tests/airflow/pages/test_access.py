@@ -9,6 +9,7 @@ import pytest
 import requests
 from fastapi.routing import APIRoute
 
+from airflow_provider_slshudi.notes.acts import Act
 from airflow_provider_slshudi.pages import PREFIX
 from airflow_provider_slshudi.pages.app import create_app
 from tests.airflow.pages.conftest import MINE, THEIRS, World
@@ -79,3 +80,20 @@ def test_an_administrator_sees_all(world: World) -> None:
     admin = world.airflow.login("admin")
     shown = admin.get(f"{world.airflow.url}{PREFIX}/", timeout=30).text
     assert MINE in shown and THEIRS in shown
+
+
+def test_a_user_who_may_repair_may_not_do_what_may_lose_data(world: World) -> None:
+    operator, admin = world.airflow.login("operator"), world.airflow.login("admin")
+
+    def ask(session: requests.Session, role: str, act: Act) -> int:
+        run = {"logical_date": None, "conf": {"act": act.value, "reason": "to see"}}
+        return session.post(f"{world.airflow.url}/api/v2/dags/{MINE}_{role}/dagRuns", json=run, timeout=30).status_code
+
+    assert ask(operator, "repair", Act.RECOVER) == 200
+    for act in Act:
+        if act.may_lose:
+            assert ask(operator, "override", act) == 403
+            assert ask(operator, "repair", act) == 400, f"the DAG of the harmless acts took {act.value}"
+            assert ask(admin, "override", act) == 200
+        page = operator.get(f"{world.airflow.url}{PREFIX}/pipelines/{MINE}/acts/{act.value}", timeout=30).text
+        assert f"{MINE}_{act.role}" in page or act.needs_transaction

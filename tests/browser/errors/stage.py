@@ -41,11 +41,12 @@ variables = Path({variables!r})
 if variables.exists():
     os.environ.update(json.loads(variables.read_text()))
 
-from airflow_provider_slshudi.dag import backfill_dag, repair_dag, tail_dag  # noqa: E402
+from airflow_provider_slshudi.dag import backfill_dag, override_dag, repair_dag, tail_dag  # noqa: E402
 
 tail = tail_dag({name!r}, schedule=None, is_paused_upon_creation=False)
 backfill = backfill_dag({name!r}, is_paused_upon_creation=False)
 repair = repair_dag({name!r})
+override = override_dag({name!r})
 '''
 
 
@@ -103,7 +104,8 @@ class Stage:
     def known(self) -> None:
         """Waits until Airflow knows the DAGs."""
         until(
-            f"Airflow knows the DAGs of {self.name}", lambda: all(map(self._is_known, ("tail", "backfill", "repair")))
+            f"Airflow knows the DAGs of {self.name}",
+            lambda: all(map(self._is_known, ("tail", "backfill", "repair", "override"))),
         )
 
     def _is_known(self, role: str) -> bool:
@@ -247,7 +249,7 @@ class Stage:
     def act(self, act: Act, within: Locator | None = None, works: bool = True) -> str:
         """Has an act done, by its link in `within` or on the page; returns the result that the page shows then."""
         run = self.window.act(act, f"the page of {self.name} says so", within)
-        state = self.ended(run, f"{self.name}_repair")
+        state = self.ended(run, f"{self.name}_{act.role}")
         assert state == ("success" if works else "failed"), self.explain()
         page = self.window.pipeline(self.name)
         newest = page.locator("h2:has-text('What people had done') ~ table tbody tr").first
