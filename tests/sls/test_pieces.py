@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 
@@ -19,7 +20,7 @@ from tests.sls.test_decode import needs_native
 
 
 @pytest.fixture(scope="module", params=["ptars", pytest.param("native", marks=needs_native)], autouse=True)
-def decoder(request: pytest.FixtureRequest) -> None:
+def decoder(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decode, "decoder", import_module(f"airflow_provider_slshudi.sls.{request.param}_decode"))
         yield
