@@ -91,10 +91,10 @@ _DAGS = {
     ),
     "repair": _Page(
         "Does what a person asks for on the pipeline's page, and runs only then: the param `act` says what, `reason` "
-        "why, `transaction` for which batch.",
+        "why, `transaction` for which batch, `cursors` for which log groups.",
         "what the act needs to see; the page shows it before.",
         "what the act says: `recover`, `abandon`, `break-lease`, `rebuild-ledger`, `table-is-gone`, "
-        "`rebuild-metadata`, `replay` or `drop-doubled`.",
+        "`rebuild-metadata`, `replay`, `drop-doubled` or `skip`.",
         "who asked, why, and what came of it: in the ledger, on the pipeline's page.",
         "**success**: it is done. **failed**: the error says what is in the way; the ledger has it, too.",
         "Each act may be repeated: it finds its own work. Marking it changes nothing.",
