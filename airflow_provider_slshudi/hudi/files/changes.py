@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,8 +85,11 @@ class Changes:
             for (partition, bucket), pieces in self._pieces.items():
                 yield partition, bucket, map(_part, self._read(pieces))
         elif self._held:
-            for partition, bucket, rows in _by_bucket(self._take(), self._spec):
-                yield partition, bucket, iter([_part(rows)])
+            # Parts of partial updates are merged one after the other, which takes less memory than all at once.
+            size = WINDOW_BYTES if self._spec.partial_update else 2 * BUFFER_BYTES
+            cut = _by_bucket(self._take(), self._spec, size)
+            for (partition, bucket), parts in groupby(cut, key=lambda piece: piece[:2]):
+                yield partition, bucket, (_part(rows) for _, _, rows in parts)
 
     def _take(self) -> pa.Table:
         import pyarrow as pa
@@ -105,11 +109,9 @@ class Changes:
             self._held, self._held_bytes = [rows], rows.nbytes
 
     def _move_to_disk(self, rows: pa.Table) -> None:
-        each = rows.nbytes / max(1, rows.num_rows)
-        for partition, bucket, of_bucket in _by_bucket(rows, self._spec):
-            count = max(1, int(PIECE_BYTES / each))
-            for begin in range(0, of_bucket.num_rows, count):
-                piece = of_bucket.slice(begin, count)
+        # Not all at once: putting rows in order copies them.
+        for some in _cut(rows, BUFFER_BYTES // 4):
+            for partition, bucket, piece in _by_bucket(some, self._spec, PIECE_BYTES):
                 first = tuple(piece[name][0].as_py() for name in PLACE)
                 self._pieces[partition, bucket].append(_Piece(first, self._spill.append(piece)))
 
@@ -136,8 +138,17 @@ def _part(rows: pa.Table) -> Part:
     return rows.drop_columns([RECORD_KEY]), rows[RECORD_KEY].combine_chunks()
 
 
-def _by_bucket(rows: pa.Table, spec: MergeSpec) -> Iterator[tuple[str, int, pa.Table]]:
-    """The rows of each partition and bucket; one sort, no pass per bucket. Partial updates are in order of `PLACE`."""
+def _cut(rows: pa.Table, size: int) -> Iterator[pa.Table]:
+    """The rows in pieces of about `size` bytes."""
+    step = max(1, rows.num_rows * size // max(1, rows.nbytes))
+    return (rows.slice(begin, step) for begin in range(0, rows.num_rows, step))
+
+
+def _by_bucket(rows: pa.Table, spec: MergeSpec, size: int) -> Iterator[tuple[str, int, pa.Table]]:
+    """The rows of each partition and bucket, in pieces of about `size` bytes; one sort, no pass per bucket.
+
+    Partial updates are in the order of `PLACE`.
+    """
     partitions = rows[PARTITION].combine_chunks().dictionary_encode()
     buckets, codes = rows[BUCKET].to_numpy(), partitions.indices.to_numpy()
     places = [rows[name].to_numpy() for name in reversed(PLACE)] if spec.partial_update else []
@@ -145,7 +156,9 @@ def _by_bucket(rows: pa.Table, spec: MergeSpec) -> Iterator[tuple[str, int, pa.T
     rows, codes, buckets = rows.drop_columns([PARTITION, BUCKET]).take(order), codes[order], buckets[order]
     starts = np.flatnonzero((np.diff(codes, prepend=-1) != 0) | (np.diff(buckets, prepend=-1) != 0))
     for begin, end in zip(starts, [*starts[1:], len(order)], strict=True):
-        yield partitions.dictionary[int(codes[begin])].as_py(), int(buckets[begin]), rows.slice(begin, end - begin)
+        partition = partitions.dictionary[int(codes[begin])].as_py()
+        for piece in _cut(rows.slice(begin, end - begin), size):
+            yield partition, int(buckets[begin]), piece
 
 
 def _before(rows: pa.Table, place: tuple[int, ...]) -> np.ndarray[Any, Any]:

@@ -18,6 +18,10 @@ No column of a pipeline can have such a name.
 """
 
 
+FOLD_BYTES = 32 * 1024 * 1024
+"""Parts of a bucket's rows are merged once they have more bytes than this, and than twice what the last merge left."""
+
+
 @dataclass(frozen=True)
 class MergeSpec:
     """A pipeline's `upsert` for tasks; plain data, so that executors need no pydantic."""
@@ -46,16 +50,24 @@ def fold(parts: Iterable[tuple[pa.Table, pa.Array]], spec: MergeSpec) -> tuple[p
         parts: one at least, each with rows and their keys. Those of partial updates come in the order of `PLACE`.
         spec: how rows are merged.
     """
+    held: list[tuple[pa.Table, pa.Array]] = []
+    least = 0
+    for part in parts:
+        held.append(part)
+        if len(held) > 1 and sum(rows.nbytes for rows, _ in held) > max(least, FOLD_BYTES):
+            rows, keys = _joined(held)
+            held = [_carried(rows, keys, spec) if spec.partial_update else reduce_rows(rows, keys, spec)]
+            # So often that all of it takes about as long as once.
+            least = 2 * held[0][0].nbytes
+    return reduce_rows(*_joined(held), spec)
+
+
+def _joined(parts: list[tuple[pa.Table, pa.Array]]) -> tuple[pa.Table, pa.Array]:
     import pyarrow as pa
 
-    rows, keys = None, None
-    for more, more_keys in parts:
-        if rows is None:
-            rows, keys = more, more_keys
-            continue
-        rows, keys = _carried(rows, keys, spec) if spec.partial_update else reduce_rows(rows, keys, spec)
-        rows, keys = pa.concat_tables([rows, more]), pa.concat_arrays([keys, more_keys])
-    return reduce_rows(rows, keys, spec)
+    if len(parts) == 1:
+        return parts[0]
+    return pa.concat_tables([rows for rows, _ in parts]), pa.concat_arrays([keys for _, keys in parts])
 
 
 def reduce_rows(

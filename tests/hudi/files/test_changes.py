@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_slshudi.hudi.files import changes
+from airflow_provider_slshudi.hudi.files import changes, merge
 from airflow_provider_slshudi.hudi.files.changes import BUCKET, PARTITION, Changes, Part
 from airflow_provider_slshudi.hudi.files.merge import PLACE, MergeSpec, after, after_existing, fold, reduce_rows
 from airflow_provider_slshudi.hudi.schema import RECORD_KEY
@@ -63,17 +63,18 @@ def part(rows: pa.Table) -> Part:
     return rows, rows[RECORD_KEY].combine_chunks()
 
 
-@pytest.fixture(scope="module", params=[1, 400, 2_000])
+@pytest.fixture(scope="module", params=[1, 600, 2_000])
 def little_memory(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, share in (("BUFFER_BYTES", 1), ("PIECE_BYTES", 6), ("WINDOW_BYTES", 2)):
             patch.setattr(changes, name, request.param // share)
+        patch.setattr(merge, "FOLD_BYTES", request.param // 3)
         yield
 
 
 @pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(rows=batches(), seed=st.integers(0, 1 << 20), step=st.integers(1, 9))
 def test_rows_merge_as_if_all_were_in_memory(spec: MergeSpec, rows: pa.Table, seed: int, step: int) -> None:
     packets = [rows.slice(begin, step) for begin in range(0, rows.num_rows, step)]
@@ -90,8 +91,9 @@ def test_rows_merge_as_if_all_were_in_memory(spec: MergeSpec, rows: pa.Table, se
     assert found == expected
 
 
+@pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("spec", [SPECS["partial"], SPECS["partial, event time"]], ids=["partial", "with event time"])
-@settings(max_examples=100)
+@settings(max_examples=25)
 @given(
     rows=batches(), step=st.integers(1, 9), there=st.lists(st.sampled_from("hab"), unique=True), at=st.integers(0, 4)
 )

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_slshudi.exceptions import ManifestError, TableMismatch
 from airflow_provider_slshudi.hudi.client import rollback
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.files import changes, marking
+from airflow_provider_slshudi.hudi.files import changes, marking, merge
 from airflow_provider_slshudi.hudi.files.spill import Spill
 from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.points import Point
@@ -105,12 +105,12 @@ PARTIAL = {"delete_marker": None, "partial_update": True}
 
 @pytest.mark.parametrize("type_", ["merge_on_read", "copy_on_write"])
 @pytest.mark.parametrize(
-    "merge",
+    "merging",
     [EVENT, {**EVENT, "delete_marker": None}, COMMIT, {**PARTIAL, "ordering_field": None}, PARTIAL],
     ids=["event time", "without deletes", "commit time", "partial", "partial, event time"],
 )
 def test_a_task_with_little_memory_writes_what_one_with_much_does(
-    gateway: Gateway, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, type_: str, merge: Any
+    gateway: Gateway, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, type_: str, merging: Any
 ) -> None:
     """Rows that are more than memory holds: many keys, and one key with most of the rows."""
     spilled, append = 0, Spill.append
@@ -121,13 +121,14 @@ def test_a_task_with_little_memory_writes_what_one_with_much_does(
         return append(disk, rows)
 
     monkeypatch.setattr(Spill, "append", counted)
-    tables = [Table(gateway, customers(tmp_path / name, type_, **merge)) for name in ("much", "little")]
+    tables = [Table(gateway, customers(tmp_path / name, type_, **merging)) for name in ("much", "little")]
     for number in range(3):
-        batch = drawn(random.Random(number), gone=merge["delete_marker"] is not None)
+        batch = drawn(random.Random(number), gone=merging["delete_marker"] is not None)
         found = []
         for table, size in zip(tables, (1 << 20, 6_000), strict=True):
             for name, share in (("BUFFER_BYTES", 1), ("PIECE_BYTES", 12), ("WINDOW_BYTES", 4)):
                 monkeypatch.setattr(changes, name, size // share)
+            monkeypatch.setattr(merge, "FOLD_BYTES", size // 4)
             instant = table.open()
             table.commit(instant, table.write(instant, batch))
             found.append(rows_by_spark(spark, table.storage.full("")))
