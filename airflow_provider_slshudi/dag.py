@@ -210,6 +210,9 @@ def _acts_dag(pipeline: str, role: str, first: Act | None, dag_kwargs: dict[str,
         "transaction": Param(
             None, type=["string", "null"], title="Transaction", description="The batch that is meant, if it is one"
         ),
+        "cursors": Param(
+            None, type=["string", "null"], title="Cursors", description="SHARD:BEGIN-END, the end excluded, of `skip`"
+        ),
     }
     description = f"{found.table.path}: what a person has to decide"
     # It runs when somebody presses a button, never by itself.

@@ -91,7 +91,7 @@ _DAGS = {
     ),
     "repair": _Page(
         "Does what a person asks for on the pipeline's page, and runs only then: the param `act` says what, `reason` "
-        "why, `transaction` for which batch.",
+        "why, `transaction` for which batch, `cursors` for which log groups.",
         "what the act needs to see; the page shows it before.",
         "what the act says: `recover`, `break-lease`, `rebuild-metadata`, `replay` or `dismiss`. None loses data; "
         "`{name}_override` does those that may.",
@@ -105,8 +105,8 @@ _DAGS = {
         "says what, `reason` why, `transaction` for which batch. It is a DAG of its own so that it has permissions of "
         "its own.",
         "what the act needs to see; the page shows it before.",
-        "what the act says: `abandon`, `rebuild-ledger`, `table-is-gone`, `accept-erased`, `accept-gap` or "
-        "`drop-doubled`.",
+        "what the act says: `abandon`, `rebuild-ledger`, `table-is-gone`, `accept-erased`, `accept-gap`, "
+        "`drop-doubled` or `skip`.",
         "who asked, why, and what came of it: in the ledger, on the pipeline's page.",
         "**success**: it is done. **failed**: the error says what is in the way; the ledger has it, too.",
         "Each act may be repeated: it finds its own work. Marking it changes nothing.",

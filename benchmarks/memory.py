@@ -34,7 +34,7 @@ def add_peak(peaks: dict[str, int], process: psutil.Process) -> None:
     """Raises the peak of the process's kind; a process's own never falls, so the last look counts."""
     kind = _kind(process)
     if kind:
-        peaks[kind] = max(peaks.get(kind, 0), _peak(process.pid))
+        peaks[kind] = max(peaks.get(kind, 0), peak(process.pid))
 
 
 def _kind(process: psutil.Process) -> str:
@@ -48,7 +48,8 @@ def _kind(process: psutil.Process) -> str:
     return "driver JVM" if line[0].endswith("java") else "driver"
 
 
-def _peak(pid: int) -> int:
+def peak(pid: int) -> int:
+    """The most memory that a process took; 0 if it has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
     except OSError:

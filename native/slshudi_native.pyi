@@ -1,13 +1,14 @@
 _Column = tuple[int, list[bytes | None]]
 
 def decode(
-    body: bytes, first: int, keys: list[bytes]
+    body: bytes, first: int, keys: list[bytes], most: int
 ) -> tuple[int, int, list[_Column], tuple[int, bytes, _Column, _Column]]:
     """The logs of a LogGroupList whose first log group has cursor `first`: the columns that every log has, then those
     of `keys`, then the map of what is left.
 
     The answer: how many log groups and rows; each column's count of NULLs and Arrow's buffers; the map's count of
-    entries, offsets, keys and values. Raises ValueError, which says the byte, where the body is malformed.
+    entries, offsets, keys and values. Raises ValueError, which says the byte, where the body is malformed, and
+    OverflowError where the logs' copies of topics, sources and tags would take more than `most` bytes.
     """
 
 def numbered(prefix: str, separator: str, columns: list[bytes]) -> tuple[bytes, bytes]:

@@ -24,6 +24,7 @@ from airflow_provider_slshudi.cli import (
     quarantine,
     recover,
     schema,
+    skip,
     status,
     table,
     verify,
@@ -62,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("demo", help="the whole way on this machine, with a proof")
     commands.add_parser("local-sls", help="an SLS-compatible server on this machine, in the foreground")
     proofs = verify, quarantine, schema, table
-    for command in (init, status, doctor, plan, backfill, ledger, recover, abandon, *proofs, pack):
+    for command in (init, status, doctor, plan, backfill, ledger, recover, abandon, skip, *proofs, pack):
         command.add_to(commands)
     return parser
 

@@ -37,7 +37,7 @@ def _run(options: argparse.Namespace) -> int:
     if not options.reason:
         print("nothing was changed; --reason TEXT gives it up", file=options.out)
         return 0
-    abandon(work, options.transaction, f"{options.reason} ({_user()})")
+    abandon(work, options.transaction, f"{options.reason} ({user()})")
     print(f"{options.transaction} was given up: its ranges are free to be planned again", file=options.out)
     return 0
 
@@ -57,7 +57,8 @@ def _show(options: argparse.Namespace, work: Work, found: Transaction, seen: Evi
     print_table(options.out, "Events", ("at (UTC)", "what", "detail"), events)
 
 
-def _user() -> str:
+def user() -> str:
+    """The name of the operator."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

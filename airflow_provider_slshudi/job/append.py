@@ -27,7 +27,7 @@ from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Density, Range
 from airflow_provider_slshudi.rows.maker import RowSpec
 from airflow_provider_slshudi.rows.partitions import partition_path
-from airflow_provider_slshudi.sls.decode import decode
+from airflow_provider_slshudi.sls.pieces import decode_piece
 from airflow_provider_slshudi.storage import Storage
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ class AppendTask:
                 made, pull = read.rows, read.pull
                 writer.write(made.data, made.keys, self.partition_name, made.partitions, read.done)
                 if made.unfit is not None:
-                    whole = decode(pull.body, pull.shard, pull.begin, (), pull.groups)
-                    staging.add(whole, made.unfit, pull.shard)
+                    staging.add(decode_piece(pull, ()), made.unfit, pull.shard)
             stats = writer.close()
         reach(Point.APPEND_TASK_WRITTEN)
         return TaskResult(stats, reading.done(), reading.tally(), staging.path, reading.unnamed())

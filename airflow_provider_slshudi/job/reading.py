@@ -42,7 +42,7 @@ class ReadSpec:
 
 @dataclass(frozen=True)
 class Read:
-    """A pull's rows, the logs they were made from, and the share of the ranges that is read by then (0 to 1)."""
+    """The rows of a pull or of a piece of a wide one, their logs, and the share of the ranges read by then (0 to 1)."""
 
     rows: Rows
     logs: pa.Table
@@ -98,7 +98,7 @@ class Reading:
         groups, done = sum(map(len, self._ranges)), 0
         for item, answer in together(readers, self._ranges, SHARDS_AT_ONCE):
             for pull, logs in readers[item.shard].decoded(answer, self._spec.rows.keys):
-                done += pull.groups
+                done += pull.next - pull.begin
                 self._unnamed.add(logs)
                 self._found[item].add(pull, logs)
                 if logs.num_rows:

@@ -21,6 +21,7 @@ from airflow_provider_slshudi.exceptions import KeyMissing
 from airflow_provider_slshudi.hudi.actions import action
 from airflow_provider_slshudi.hudi.client import instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.files.changes import BUCKET, PARTITION, Changes
 from airflow_provider_slshudi.hudi.files.filegroups import Completed
 from airflow_provider_slshudi.hudi.files.merge import PLACE, MergeSpec
 from airflow_provider_slshudi.hudi.files.upsertwriter import UpsertSpec, UpsertWriter
@@ -29,6 +30,7 @@ from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.job.append import density_of, parts, ranges_of
 from airflow_provider_slshudi.job.reading import Reading, ReadSpec, Tally, read_limits
+from airflow_provider_slshudi.job.shuffle import shuffled
 from airflow_provider_slshudi.job.tasks import leave, write_token
 from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Manifest, RangeDone, Spent
 from airflow_provider_slshudi.notes.unnamed import Unnamed
@@ -43,14 +45,16 @@ from airflow_provider_slshudi.storage import Storage
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-_PARTITION, _BUCKET = " partition", " bucket"
 SEND_BYTES = 64 * 1024 * 1024
 """A reading task hands rows on once it holds this many bytes of them, for all writing tasks together."""
 WRITE_BYTES = 128 * 1024 * 1024
-"""A writing task gets about this many raw bytes, and holds all of them in memory."""
+"""A writing task gets about this many raw bytes if the keys differ."""
 
-Sent = tuple[int, tuple[str, bytes]]
-"""The writing task's number; the kind of the content (`_ROWS` or `_TOLD`); the content."""
+PACKET_BYTES = 8 * 1024 * 1024
+"""Rows travel in packets of at most about this many bytes."""
+
+Content = tuple[str, bytes]
+"""The kind of the content (`_ROWS` or `_TOLD`); the content."""
 _ROWS, _TOLD = "rows", "told"
 
 
@@ -69,8 +73,9 @@ class UpsertTask:
     writers: int
     partition_name: str | None
 
-    def send(self, ranges: list[Range]) -> Iterator[Sent]:
-        """Pulls the ranges; yields their rows for the tasks that own the buckets, and last the figures of the ranges.
+    def send(self, ranges: list[Range]) -> Iterator[tuple[int, Content]]:
+        """Pulls the ranges; yields their rows, each with the number of the task that owns its bucket, and last the
+        figures of the ranges.
 
         Every attempt yields the same rows, though cut at other places.
         """
@@ -95,31 +100,27 @@ class UpsertTask:
         told["cpu"] = time.process_time() - began
         yield 0, (_TOLD, json.dumps(told).encode())
 
-    def write(self, sent: Iterable[Sent], write_token: str) -> Iterator[dict[str, Any]]:
+    def write(self, sent: Iterable[Content], write_token: str) -> Iterator[dict[str, Any]]:
         """Writes the buckets that this task owns.
 
         Yields the figures sent to it, its write stats, its row count, and its CPU seconds.
         """
         began = time.process_time()
         told: list[dict[str, Any]] = []
-        tables: list[pa.Table] = []
-        for _, (kind, content) in sent:
-            if kind == _TOLD:
-                told.append(json.loads(content))
-            else:
-                tables.append(pa.ipc.open_stream(content).read_all())
         stats: list[dict[str, Any]] = []
-        count = sum(table.num_rows for table in tables)
-        if count:
-            rows = pa.concat_tables(tables)
-            tables.clear()
-            with UpsertWriter(self.claim.storage, self.spec, write_token, self.claim.require) as writer:
-                for partition, bucket, of_bucket in _by_bucket(rows):
-                    keys = of_bucket[RECORD_KEY].combine_chunks()
-                    writer.write(partition, bucket, of_bucket.drop_columns([RECORD_KEY]), keys)
-            stats = writer.stats
-            reach(Point.APPEND_TASK_WRITTEN)
-        yield {"told": told, "stats": stats, "rows": count, "cpu": time.process_time() - began}
+        with Changes(self.spec.merge) as changes:
+            for kind, content in sent:
+                if kind == _TOLD:
+                    told.append(json.loads(content))
+                else:
+                    changes.add(pa.ipc.open_stream(content).read_all())
+            if changes.count:
+                with UpsertWriter(self.claim.storage, self.spec, write_token, self.claim.require) as writer:
+                    for partition, bucket, parts in changes.buckets():
+                        writer.write(partition, bucket, parts)
+                stats = writer.stats
+                reach(Point.APPEND_TASK_WRITTEN)
+        yield {"told": told, "stats": stats, "rows": changes.count, "cpu": time.process_time() - began}
 
     def _reading(self, ranges: list[Range]) -> Reading:
         return Reading(self.read, ranges)
@@ -144,8 +145,8 @@ class UpsertTask:
         more = {
             **dict(zip(PLACE, place, strict=True)),
             RECORD_KEY: keys,
-            _PARTITION: pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(paths)).cast(pa.string()),
-            _BUCKET: pa.array(buckets, pa.int32()),
+            PARTITION: pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(paths)).cast(pa.string()),
+            BUCKET: pa.array(buckets, pa.int32()),
         }
         plain = data.select(self.spec.columns.names).cast(self.spec.columns)
         return pa.table({**dict(zip(plain.column_names, plain.columns, strict=True)), **more}), owners
@@ -194,7 +195,7 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
 
 
 def writers(order: BatchOrder, cores: int) -> int:
-    """How many tasks write: one per core, more if one would have too much in memory."""
+    """How many tasks write: one per core, more if one would get more rows than it holds in memory."""
     return max(cores, math.ceil(estimate(ranges_of(order), density_of(order)) / WRITE_BYTES))
 
 
@@ -230,33 +231,23 @@ def require_values(made: Rows, columns: Iterable[str]) -> None:
 def run(spark: SparkContext, task: UpsertTask, work: list[list[Range]]) -> list[dict[str, Any]]:
     """Runs one job of two stages; the first's rows cross Spark's shuffle, once however often a task is tried."""
 
-    def read(part: Iterable[list[Range]]) -> Iterator[Sent]:
+    def read(part: Iterable[list[Range]]) -> Iterator[tuple[int, Content]]:
         for ranges in part:
             yield from task.send(ranges)
 
-    def write(sent: Iterable[Sent]) -> Iterator[dict[str, Any]]:
+    def write(sent: Iterable[Content]) -> Iterator[dict[str, Any]]:
         return task.write(sent, write_token())
 
-    sent = spark.parallelize(work, len(work)).mapPartitions(read)
-    return sent.partitionBy(task.writers, lambda owner: owner).mapPartitions(write).collect()
+    return shuffled(spark.parallelize(work, len(work)), read, task.writers).mapPartitions(write).collect()
 
 
-def _packed(kept: dict[int, list[pa.Table]]) -> Iterator[Sent]:
+def _packed(kept: dict[int, list[pa.Table]]) -> Iterator[tuple[int, Content]]:
+    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
     for owner, tables in kept.items():
-        table, sink = pa.concat_tables(tables), pa.BufferOutputStream()
-        options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-        with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
-            stream.write_table(table)
-        yield owner, (_ROWS, sink.getvalue().to_pybytes())
-
-
-def _by_bucket(rows: pa.Table) -> Iterator[tuple[str, int, pa.Table]]:
-    """The rows of each partition and bucket; one sort, no pass per bucket."""
-    partitions = rows[_PARTITION].combine_chunks().dictionary_encode()
-    buckets = rows[_BUCKET].to_numpy()
-    codes = partitions.indices.to_numpy()
-    order = np.lexsort((buckets, codes))
-    rows, codes, buckets = rows.drop_columns([_PARTITION, _BUCKET]).take(order), codes[order], buckets[order]
-    starts = np.flatnonzero((np.diff(codes, prepend=-1) != 0) | (np.diff(buckets, prepend=-1) != 0))
-    for begin, end in zip(starts, [*starts[1:], len(order)], strict=True):
-        yield partitions.dictionary[int(codes[begin])].as_py(), int(buckets[begin]), rows.slice(begin, end - begin)
+        table = pa.concat_tables(tables)
+        step = max(1, math.ceil(table.num_rows * PACKET_BYTES / max(1, table.nbytes)))
+        for begin in range(0, table.num_rows, step):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+                stream.write_table(table.slice(begin, step))
+            yield owner, (_ROWS, sink.getvalue().to_pybytes())

@@ -26,12 +26,13 @@ class Act(str, Enum):
 
     does: str
     needs_transaction: bool
+    needs_cursors: bool
 
-    def __new__(cls, name: str, does: str, needs_transaction: bool = False) -> Act:
+    def __new__(cls, name: str, does: str, needs_transaction: bool = False, needs_cursors: bool = False) -> Act:
         """With what it does."""
         made = str.__new__(cls, name)
         made._value_ = name
-        made.does, made.needs_transaction = does, needs_transaction
+        made.does, made.needs_transaction, made.needs_cursors = does, needs_transaction, needs_cursors
         return made
 
     @property
@@ -102,6 +103,13 @@ class Act(str, Enum):
         "drop-doubled",
         "Takes rows out of the table that a second ledger committed again, in one commit; the earlier commit keeps its "
         "rows. Then makes the ledger anew from the table.",
+    )
+    SKIP = (
+        "skip",
+        "Records cursors of a shard that no batch can read as a gap, and keeps their bytes in files below "
+        ".hoodie/slshudi/skipped. No batch reads them any more: their logs will not be in the table.",
+        False,
+        True,
     )
 
 

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.ledger.records import Transaction
     from airflow_provider_slshudi.protocol.work import Work
 
-PARAMS = ("act", "reason", "transaction")
+PARAMS = ("act", "reason", "transaction", "cursors")
 
 
 class SlsHudiRepairOperator(LineageTask, PipelineOperator):
-    """Does what the run's params ask for: an `act` of its role (see `Act`), for a `reason`, on a `transaction`.
+    """Does what the run's params ask for: an `act` of its role (see `Act`), for a `reason`, on a `transaction` or
+    on `cursors`.
 
     The ledger keeps the user who triggered the run. Returns `{"done": what was done, in a sentence}`. It has no
     retries: the person sees what happened, and decides.
@@ -43,7 +44,7 @@ class SlsHudiRepairOperator(LineageTask, PipelineOperator):
 
         with self.told(context):
             refuse_unknown_params(context, PARAMS)
-            act, reason, transaction = (context["params"].get(name) for name in PARAMS)
+            act, reason, transaction, cursors = (context["params"].get(name) for name in PARAMS)
             known = {item.value: item for item in Act}
             if act not in known or known[act].role != self.role:
                 mine = ", ".join(item.value for item in Act if item.role == self.role)
@@ -55,7 +56,8 @@ class SlsHudiRepairOperator(LineageTask, PipelineOperator):
                     value=act,
                 )
             work, who = self.work(context), who_asked(context)
-            done = perform(work, run_ended(context["ti"]), known[act], who, str(reason or ""), transaction or None)
+            of = {"transaction": transaction or None, "cursors": cursors or None}
+            done = perform(work, run_ended(context["ti"]), known[act], who, str(reason or ""), **of)
             self.remember(work, self._made(work))
         self.log.info("%s, for %s: %s", act, who, done)
         return {"done": done}

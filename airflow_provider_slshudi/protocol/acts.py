@@ -16,13 +16,31 @@ from airflow_provider_slshudi.protocol.recover import break_leases, recover
 from airflow_provider_slshudi.protocol.repair import drop_doubled
 from airflow_provider_slshudi.protocol.replay import replay
 from airflow_provider_slshudi.protocol.settle import register
+from airflow_provider_slshudi.protocol.skip import parsed, skip
 from airflow_provider_slshudi.protocol.work import Work
 
 _RECENT = 50
 
 
-def perform(work: Work, ended: Ended, act: Act, who: str, reason: str, transaction: str | None = None) -> str:
+def perform(
+    work: Work,
+    ended: Ended,
+    act: Act,
+    who: str,
+    reason: str,
+    transaction: str | None = None,
+    cursors: str | None = None,
+) -> str:
     """Does it, and returns what was done in a sentence; the ledger keeps who did it, why, and with what result.
+
+    Args:
+        work: the pipeline.
+        ended: says whether a run has ended.
+        act: what to do.
+        who: the operator's name.
+        reason: the operator's reason.
+        transaction: the id of the transaction that is meant, if the act is about one.
+        cursors: `SHARD:BEGIN-END`, if the act is about these.
 
     Raises:
         ConfigError: no reason is given, or a transaction is lacking, or does not wait for a decision.
@@ -32,6 +50,8 @@ def perform(work: Work, ended: Ended, act: Act, who: str, reason: str, transacti
         raise _wrong("reason", reason, "say why: whoever looks at the history later has to understand it")
     if act.needs_transaction and not transaction:
         raise _wrong("transaction", transaction, f"{act.value} needs the id of a transaction")
+    if act.needs_cursors and not cursors:
+        raise _wrong("cursors", cursors, f"{act.value} needs cursors, as SHARD:BEGIN-END")
     name, run = work.pipeline.name, str(work.run)
     if any(deed.run == run and deed.result is not None for deed in work.ledger.deeds(name, _RECENT)):
         raise _wrong("act", act.value, "this run did it before, for whoever asked then; press the button again")
@@ -40,7 +60,7 @@ def perform(work: Work, ended: Ended, act: Act, who: str, reason: str, transacti
         work.ledger.ask(name, act.value, who, reason, run, {})
         return "the next plan, within an hour, records as a gap what the service dropped"
     with work.ledger.deed(name, act.value, who, reason, run, transaction) as result:
-        done = _HOW[act](work, ended, f"{reason} ({who})", transaction)
+        done = _HOW[act](work, ended, f"{reason} ({who})", cursors if act.needs_cursors else transaction)
         result.append(done)
     return done
 
@@ -109,6 +129,14 @@ def _drop_doubled(work: Work, ended: Ended, reason: str, transaction: str | None
     return f"instant {done.instant} took {rows} rows out of the table"
 
 
+def _skip(work: Work, ended: Ended, reason: str, cursors: str | None) -> str:
+    done = skip(work, parsed(str(cursors)), reason)
+    gaps = ", ".join(map(str, done.gaps))
+    kept = f"{len(done.files)} log groups are kept in .hoodie/slshudi/skipped/{done.transaction}"
+    lost = f"; the service does not give {', '.join(done.lost)}" if done.lost else ""
+    return f"transaction {done.transaction} records {gaps} as a gap; {kept}{lost}"
+
+
 _HOW: dict[Act, Callable[[Work, Ended, str, str | None], str]] = {
     Act.RECOVER: _recover,
     Act.ABANDON: _abandon,
@@ -120,6 +148,7 @@ _HOW: dict[Act, Callable[[Work, Ended, str, str | None], str]] = {
     Act.DISMISS: _dismiss,
     Act.ACCEPT_ERASED: _accept_erased,
     Act.DROP_DOUBLED: _drop_doubled,
+    Act.SKIP: _skip,
 }
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from airflow_provider_slshudi.exceptions import IllegalTransition, SourceRefused
+from airflow_provider_slshudi.exceptions import ConfigError, IllegalTransition, SourceRefused
 from airflow_provider_slshudi.ledger.records import GONE, LATE, Deed, LedgerShard, Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
-from airflow_provider_slshudi.notes.acts import Act
+from airflow_provider_slshudi.notes.acts import PARAMS_SOURCE, Act
 from airflow_provider_slshudi.planning.backfill import left_to_backfill, plan_backfill
 from airflow_provider_slshudi.planning.batch import plan_tail
 from airflow_provider_slshudi.planning.order import Keys, waiting
@@ -198,6 +198,32 @@ def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
             ranges = _backfill_ranges(work, work.connect(), request, save=True)
             begun = _begin(work, Kind.BACKFILL, ranges, asked)
     return _planned(work, begun)
+
+
+def skip(work: Work, wanted: Range) -> Transaction:
+    """A batch, PLANNED, that records the unread cursors of `wanted` as gaps and reads nothing.
+
+    Raises:
+        ConfigError: the service does not hold these cursors, or all of them were read.
+        BatchUnderWay, LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: as `backfill`.
+    """
+    register(work)
+    require_fit(work)
+    work, asked = cost.counting(work)
+    with work.lease():
+        require_agreement(work)
+        require_alone(work)
+        gaps = [replace(item, gap=True) for item in left_of(work, request_of(wanted))]
+        begun = _begin(work, Kind.BACKFILL, gaps, asked)
+    if begun is None:
+        why = f"cursors: {wanted} of pipeline {work.pipeline.name}: a batch has read all of it, or records it as a gap"
+        raise ConfigError(why, source=PARAMS_SOURCE, field="cursors", value=str(wanted))
+    return begun
+
+
+def request_of(item: Range) -> BackfillRequest:
+    """The request for the cursors of one shard."""
+    return BackfillRequest(cursors={item.shard: (item.begin, item.end)})
 
 
 def pinned(work: Work, request: BackfillRequest) -> BackfillRequest:

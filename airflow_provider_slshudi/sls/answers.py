@@ -37,7 +37,8 @@ class Shard:
 class Pull:
     """One answer: `groups` log groups of `shard` from cursor `begin`; reading goes on at cursor `next`.
 
-    `body` is the protobuf LogGroupList, decompressed, and `raw_size` its announced size in bytes.
+    `body` is the protobuf LogGroupList, decompressed, and `raw_size` its announced size in bytes. A piece of an answer
+    (see `sls.pieces`) has the same form; `index` is the place of its first log within the log group.
     """
 
     shard: int
@@ -46,6 +47,7 @@ class Pull:
     groups: int
     raw_size: int
     body: bytes = field(repr=False)
+    index: int = 0
 
 
 def pull(answer: Answer, shard: int, begin: int, end: int) -> Pull:

@@ -23,6 +23,9 @@ META = pa.schema(
 REST = pa.field("__rest__", pa.map_(pa.binary(), pa.binary()), nullable=False)
 """Contents and tags that have no column of their own."""
 
+LARGEST_TABLE = 2**31 - 1
+"""Bytes that a decoded table may have: Arrow's offsets have 32 bits."""
+
 TAG = b"__tag__:"
 """Prefix of a log group's tag where its name stands beside content keys, as in the SDK."""
 
@@ -38,6 +41,13 @@ def names(keys: Sequence[str]) -> list[str]:
     if REST.name in columns or len(set(columns)) != len(columns):
         raise ValueError(f"keys {list(keys)}: name each key once, and not {REST.name}, which holds all others")
     return columns
+
+
+class Wide(DecodeError):
+    """Copies of topics, sources and tags would take more memory than they may: see `sls.pieces`."""
+
+    def __init__(self, shard: int, first: int, why: str) -> None:
+        super().__init__(f"shard {shard} cursor {first}: {why}", shard=shard, cursor=first)
 
 
 def checked(found: int, announced: int | None, shard: int, first: int) -> None:

@@ -11,16 +11,21 @@ from typing import Any
 import pyarrow as pa
 import slshudi_native
 
-from airflow_provider_slshudi.sls.columns import REST, checked, malformed, names, schema
+from airflow_provider_slshudi.sls.columns import LARGEST_TABLE, REST, Wide, checked, malformed, names, schema
 
 
-def decode(pull_body: bytes, shard: int, first: int, keys: Sequence[str], groups: int | None = None) -> pa.Table:
-    """See `sls.decode`."""
+def decode(
+    pull_body: bytes, shard: int, first: int, keys: Sequence[str], groups: int | None = None, most: int = LARGEST_TABLE
+) -> pa.Table:
+    """See `sls.decode`. Raises Wide if copies of topics, sources and tags would take more than `most` bytes."""
     named = [key.encode() for key in names(keys)]
     try:
-        found, rows, columns, (entries, ends, rest_keys, rest_values) = slshudi_native.decode(pull_body, first, named)
+        decoded = slshudi_native.decode(pull_body, first, named, most)
+    except OverflowError as error:
+        raise Wide(shard, first, str(error)) from None
     except ValueError as error:
         raise malformed(pull_body, str(error), shard, first) from None
+    found, rows, columns, (entries, ends, rest_keys, rest_values) = decoded
     checked(found, groups, shard, first)
     fields = schema(keys)
     arrays = [_array(field.type, rows, *column) for field, column in zip(fields, columns, strict=False)]

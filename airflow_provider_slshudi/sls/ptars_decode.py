@@ -15,16 +15,20 @@ from numpy.typing import NDArray
 from ptars import HandlerPool
 
 from airflow_provider_slshudi.sls import wire
-from airflow_provider_slshudi.sls.columns import REST, TAG, checked, malformed, names, schema
+from airflow_provider_slshudi.sls.columns import LARGEST_TABLE, REST, TAG, Wide, checked, malformed, names, schema
 
 _HANDLER = HandlerPool([wire.FILE]).get_for_message(wire.LOG_GROUP_LIST)
 _Ints = NDArray[Any]
 
 
-def decode(pull_body: bytes, shard: int, first: int, keys: Sequence[str], groups: int | None = None) -> pa.Table:
-    """See `sls.decode`."""
+def decode(
+    pull_body: bytes, shard: int, first: int, keys: Sequence[str], groups: int | None = None, most: int = LARGEST_TABLE
+) -> pa.Table:
+    """See `sls.decode`. Raises Wide if copies of topics, sources and tags would take more than `most` bytes."""
     parsed = _parse(pull_body, shard, first)
     checked(len(parsed), groups, shard, first)
+    if _copied(parsed) > min(most, LARGEST_TABLE - len(pull_body)):
+        raise Wide(shard, first, "more copies of topics, sources and tags than there may be")
     logs_of_group = parsed.field("Logs")
     logs = logs_of_group.flatten()
     group, index = _expand(logs_of_group)
@@ -124,6 +128,21 @@ def _masked(values: Any, valid: NDArray[np.bool_]) -> Any:
     start = values.offset % 8
     moved = offsets.slice((values.offset - start) * 4)
     return pa.Array.from_buffers(values.type, len(values), [pa.py_buffer(bits), moved, data], -1, start)
+
+
+def _copied(groups: Any) -> int:
+    """How many bytes the logs' copies of what their log groups have once take: topic, source and tags."""
+    tags = groups.field("LogTags")
+    pairs = tags.flatten()
+    ends = np.cumsum(len(TAG) + _lengths(pairs.field("Key")) + _lengths(pairs.field("Value")))
+    before, offsets = np.append(0, ends), np.asarray(tags.offsets)
+    shared = before[offsets[1:] - offsets[0]] - before[offsets[:-1] - offsets[0]]
+    shared = shared + _lengths(groups.field("Topic")) + _lengths(groups.field("Source"))
+    return int(shared @ np.diff(np.asarray(groups.field("Logs").offsets)).astype(np.int64))
+
+
+def _lengths(values: Any) -> _Ints:
+    return np.asarray(pc.fill_null(pc.binary_length(values), 0).cast(pa.int64()))
 
 
 def _parse(body: bytes, shard: int, first: int) -> Any:

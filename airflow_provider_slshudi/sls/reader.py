@@ -18,9 +18,9 @@ from airflow_provider_slshudi.exceptions import (
     SourceUnavailable,
 )
 from airflow_provider_slshudi.ranges import Range
-from airflow_provider_slshudi.sls.decode import decode
 from airflow_provider_slshudi.sls.faults import retry
 from airflow_provider_slshudi.sls.pace import Pacer
+from airflow_provider_slshudi.sls.pieces import decoded
 from airflow_provider_slshudi.sls.service import LogService, Pull
 
 
@@ -82,19 +82,23 @@ class Reader:
             reading.close()
 
     def decoded(self, pull: Pull, keys: Sequence[str]) -> Iterator[tuple[Pull, pa.Table]]:
-        """A pull with its logs; several pulls where a body was asked for again and came in several answers.
+        """A pull with its logs; several if the pull is wide (see `sls.pieces`), or if its body was asked for again and
+        came in several answers.
 
         Raises as `tables`.
         """
+        is_begun = False
         try:
-            table = decode(pull.body, pull.shard, pull.begin, keys, pull.groups)
+            for piece in decoded(pull, keys):
+                is_begun = True
+                yield piece
         except DecodeError:
+            if is_begun:  # the caller has some of the logs: the task fails, and another attempt reads all
+                raise
             for again in self.pulls(Range(pull.shard, pull.begin, pull.next)):
                 if again == pull:
                     raise
                 yield from self.decoded(again, keys)
-        else:
-            yield pull, table
 
     def start(self, range: Range) -> _Reading:
         """Asks for the first pull of `range`."""

@@ -11,6 +11,7 @@ from airflow_provider_slshudi.exceptions import SourceError
 from airflow_provider_slshudi.sls.answers import Pull, Shard
 from airflow_provider_slshudi.sls.decode import decode
 from airflow_provider_slshudi.sls.fanout import ask_each
+from airflow_provider_slshudi.sls.pieces import decoded
 from airflow_provider_slshudi.sls.service import LogService
 
 MOST_SHARDS = 8
@@ -67,7 +68,7 @@ def _ends(service: LogService, shard: int, groups: int) -> Iterator[tuple[Pull, 
                 if first == begin:
                     raise
                 continue  # this cursor is a computed one, which the service need not know
-            logs = decode(pull.body, shard, pull.begin, ())
+            _, logs = next(decoded(pull, ()))  # of a wide pull, whose logs take much memory, the first ones
             # Evenly, since the logs of a group are alike. Not a slice, which would keep all of the pull in memory.
             step = max(1, -(-logs.num_rows // MOST_LOGS))
             yield pull, logs.take(pa.array(range(0, logs.num_rows, step), pa.int64()))

@@ -7,6 +7,7 @@ https://www.alibabacloud.com/help/en/sls/developer-reference/data-encoding.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -96,7 +97,32 @@ def count_groups(body: bytes) -> int:
     return groups
 
 
-def _varint(body: bytes, at: int) -> tuple[int, int]:
+def fields(message: memoryview) -> Iterator[tuple[int, memoryview, memoryview]]:
+    """Each field of a message: its tag, the whole field, and the content where that has a length.
+
+    Raises:
+        ValueError: the message is malformed.
+    """
+    at = 0
+    while at < len(message):
+        begin = at
+        tag, at = _varint(message, at)
+        kind, size = tag & 7, 0
+        if kind == 2:
+            size, at = _varint(message, at)
+        elif kind in _FIXED_SIZES:
+            size = _FIXED_SIZES[kind]
+        elif kind == 0:
+            _, at = _varint(message, at)
+        else:
+            raise ValueError(f"unknown wire type {kind} before byte {at}")
+        content, at = at, at + size
+        if at > len(message):
+            raise ValueError(f"a field ends at byte {at} of {len(message)}")
+        yield tag, message[begin:at], message[content:at]
+
+
+def _varint(body: bytes | memoryview, at: int) -> tuple[int, int]:
     """The number at `at`, and the position after it."""
     value = shift = 0
     for place in range(at, min(at + 10, len(body))):

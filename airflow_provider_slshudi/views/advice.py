@@ -57,7 +57,11 @@ ADVICE: Mapping[str, Advice] = {
     "SourceRefused": _again("Correct the key, its permissions, the names or the clock, as the message says."),
     "SourceCorrupt": _nothing("Nothing: it passes by itself. Report it if it goes on."),
     "CursorError": Advice("Correct the parameter and trigger the run again."),
-    "DecodeError": Advice("Report it, with shard and cursor."),
+    "DecodeError": Advice(
+        "Report it, with shard and cursor. `slshudi skip` shows which log groups cannot be read, and gives them up: a "
+        "batch records them as a gap, and the pipeline goes on behind it.",
+        (Act.SKIP,),
+    ),
     "DataExpired": Advice(
         "The service dropped logs that nobody had read. Restore them, or accept the gap: it is recorded, and the "
         "pipeline goes on behind it.",

@@ -1,7 +1,6 @@
-//! Arrow's buffers while they grow. Offsets are 32 bits, so a column's data has less than 2 GiB: see `Copies`.
+//! Arrow's buffers while they grow. Offsets are 32 bits, so a column's data has less than 2 GiB: see `walk`.
 
 use crate::keys::TAG_PREFIX;
-use crate::wire::{Found, Malformed};
 
 /// Which rows hold something; no bits as long as all do.
 #[derive(Default)]
@@ -94,7 +93,7 @@ impl Values {
 
 #[inline]
 pub fn offset(place: usize) -> [u8; 4] {
-    // `Copies` and the limit of a body keep it in range; a mistake there would panic here, not wrap.
+    // `walk` keeps it in range; a mistake there would panic here, not wrap.
     i32::try_from(place).expect("less than 2 GiB").to_ne_bytes()
 }
 
@@ -108,7 +107,6 @@ pub struct Column<'a> {
     last: usize,
     /// The value that the log group being read has as a tag.
     pub tag: Option<&'a [u8]>,
-    copies: Copies,
     /// Contents, where the key is one that tags have: what is put in between them is known when the log group ends.
     waiting: Option<Vec<(usize, &'a [u8])>>,
 }
@@ -155,10 +153,9 @@ impl<'a> Column<'a> {
         self.rows = self.rows.max(row);
     }
 
-    /// A log group with the rows `[from, to)` ends; `body` is the size of all.
-    pub fn end_group(&mut self, from: usize, to: usize, body: usize, at: usize) -> Found<()> {
+    /// A log group with the rows `[from, to)` ends.
+    pub fn end_group(&mut self, from: usize, to: usize) {
         let (tag, waiting) = (self.tag.take(), self.waiting.as_mut().map(std::mem::take).unwrap_or_default());
-        self.copies.add(tag.map_or(0, <[u8]>::len), to - from, body, at)?;
         self.fill(from);
         for (row, value) in waiting {
             if let Some(tag) = tag {
@@ -169,22 +166,5 @@ impl<'a> Column<'a> {
         if let Some(tag) = tag {
             self.fill_with(tag, to);
         }
-        Ok(())
-    }
-}
-
-/// How many bytes were put into a column from outside the logs: topic, source and tags are there once for all logs of
-/// their log group, and so the only way to more bytes than the body has.
-#[derive(Default)]
-pub struct Copies(u64);
-
-impl Copies {
-    /// Counts `times` copies of `size` bytes before anything is allocated for them; `body` is what logs may add.
-    pub fn add(&mut self, size: usize, times: usize, body: usize, at: usize) -> Found<()> {
-        self.0 = self.0.saturating_add((size as u64).saturating_mul(times as u64));
-        if self.0.saturating_add(body as u64) < i32::MAX as u64 {
-            return Ok(());
-        }
-        Err(Malformed { what: "2 GiB of one column, and Arrow's limit, are reached with the log group", at })
     }
 }

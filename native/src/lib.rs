@@ -11,7 +11,7 @@ mod texts;
 mod walk;
 mod wire;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -28,11 +28,14 @@ type Column<'py> = (usize, Vec<Buffer<'py>>);
 type Decoded<'py> = (usize, usize, Vec<Column<'py>>, (usize, Buffer<'py>, Column<'py>, Column<'py>));
 
 /// The logs of a LogGroupList whose first log group has cursor `first`: the columns that every log has, then those of
-/// `keys`, then the map of what is left. Raises ValueError where the body is malformed.
+/// `keys`, then the map of what is left. Raises ValueError where the body is malformed, and OverflowError where copies of
+/// topics, sources and tags would take more than `most` bytes.
 #[pyfunction]
-fn decode<'py>(py: Python<'py>, body: &[u8], first: i64, keys: Vec<Vec<u8>>) -> PyResult<Decoded<'py>> {
-    let table =
-        py.detach(|| walk::walk(body, first, &keys)).map_err(|error| PyValueError::new_err(error.to_string()))?;
+fn decode<'py>(py: Python<'py>, body: &[u8], first: i64, keys: Vec<Vec<u8>>, most: u64) -> PyResult<Decoded<'py>> {
+    let table = py.detach(|| walk::walk(body, first, &keys, most)).map_err(|error| match error.what {
+        walk::WIDE => PyOverflowError::new_err(error.to_string()),
+        _ => PyValueError::new_err(error.to_string()),
+    })?;
     let (rows, meta, rest) = (table.rows, table.meta, table.rest);
     let buffer = |bytes: Vec<u8>| Some(PyBytes::new(py, &bytes));
     let binary = |values: Values, valid: Validity| {

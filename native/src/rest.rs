@@ -2,9 +2,8 @@
 
 use std::collections::HashSet;
 
-use crate::columns::{offset, Copies, Values};
+use crate::columns::{offset, Values};
 use crate::keys::{Keys, TAG_PREFIX};
-use crate::wire::Found;
 
 /// A row's entries come in the order in which their keys come last: tags of the log group, then contents. Since tags
 /// may come after the logs, rows are written when their log group ends.
@@ -15,7 +14,6 @@ pub struct Rest<'a> {
     pub ends: Vec<u8>,
     pub names: Values,
     pub values: Values,
-    copies: [Copies; 2],
     tags: Tags<'a>,
     contents: Vec<(usize, &'a [u8])>,
     /// Where each row's contents end.
@@ -65,13 +63,11 @@ impl<'a> Rest<'a> {
         self.is_repeated = false;
     }
 
-    /// The log group that has these tags ends; `body` is the size of all.
-    pub fn end_group(&mut self, keys: &Keys<'a>, tags: &[(&'a [u8], &'a [u8])], body: usize, at: usize) -> Found<()> {
+    /// The log group that has these tags ends.
+    pub fn end_group(&mut self, keys: &Keys<'a>, tags: &[(&'a [u8], &'a [u8])]) {
         if self.tags.pairs != tags {
             self.tags.set(tags);
         }
-        self.copies[0].add(self.tags.names.data.len(), self.rows.len(), body, at)?;
-        self.copies[1].add(self.tags.values.data.len(), self.rows.len(), body, at)?;
         let mut begin = 0;
         for &end in &self.rows {
             let contents = &self.contents[begin..end];
@@ -92,7 +88,6 @@ impl<'a> Rest<'a> {
         self.rows.clear();
         self.contents.clear();
         self.is_like_tag = false;
-        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! One walk of a LogGroupList: https://www.alibabacloud.com/help/en/sls/developer-reference/data-encoding.
 
-use crate::columns::{Column, Copies, Validity, Values};
+use crate::columns::{Column, Validity, Values};
 use crate::keys::{Keys, NAME, START, TAG_PREFIX, VALUE};
 use crate::rest::Rest;
 use crate::wire::{tag_of, Found, Malformed, Reader, BYTES, FIXED32, VARINT};
@@ -24,7 +24,6 @@ pub struct Meta {
     pub has_nanoseconds: Validity,
     pub topics: Values,
     pub sources: Values,
-    copies: [Copies; 2],
 }
 
 /// All columns of a body.
@@ -39,6 +38,8 @@ pub struct Table<'a> {
     tagged: Vec<usize>,
     /// The tags of the log group that is being read.
     tags: Tags<'a>,
+    /// How many bytes may still be copied.
+    left: u64,
 }
 
 type Tags<'a> = Vec<(&'a [u8], &'a [u8])>;
@@ -51,15 +52,21 @@ struct Pair<'a> {
     head: &'a [u8],
 }
 
-/// The logs of `body`, whose first log group has cursor `first`, with a column for each of `keys`.
-pub fn walk<'a>(body: &'a [u8], first: i64, keys: &'a [Vec<u8>]) -> Found<Table<'a>> {
-    if body.len() >= i32::MAX as usize {
+/// Topic, source and tags are there once for all logs of their log group, and each log gets a copy: the only way to more
+/// bytes than the body has.
+pub const WIDE: &str = "more copies of topic, source and tags than there may be, with the log group";
+
+/// The logs of `body`, whose first log group has cursor `first`, with a column for each of `keys`; at most `most` bytes
+/// are copies. Offsets are 32 bits, so body and copies together have less than 2 GiB.
+pub fn walk<'a>(body: &'a [u8], first: i64, keys: &'a [Vec<u8>], most: u64) -> Found<Table<'a>> {
+    let Some(room) = (i32::MAX as usize).checked_sub(body.len()) else {
         return Err(Malformed { what: "2 GiB, and Arrow's limit, are reached", at: body.len() });
-    }
-    read(body, first, keys).map_err(|found| Malformed { at: found.at - body.as_ptr() as usize, ..found })
+    };
+    read(body, first, keys, most.min(room as u64))
+        .map_err(|found| Malformed { at: found.at - body.as_ptr() as usize, ..found })
 }
 
-fn read<'a>(body: &'a [u8], first: i64, keys: &'a [Vec<u8>]) -> Found<Table<'a>> {
+fn read<'a>(body: &'a [u8], first: i64, keys: &'a [Vec<u8>], most: u64) -> Found<Table<'a>> {
     let mut table = Table {
         groups: 0,
         rows: 0,
@@ -69,6 +76,7 @@ fn read<'a>(body: &'a [u8], first: i64, keys: &'a [Vec<u8>]) -> Found<Table<'a>>
         keys: Keys::new(keys),
         tagged: (0..keys.len()).filter(|&slot| keys[slot].starts_with(TAG_PREFIX)).collect(),
         tags: Tags::new(),
+        left: most,
     };
     let mut reader = Reader(body);
     while !reader.is_at_end() {
@@ -77,7 +85,7 @@ fn read<'a>(body: &'a [u8], first: i64, keys: &'a [Vec<u8>]) -> Found<Table<'a>>
                 let at = reader.address();
                 let cursor = first.checked_add(table.groups as i64);
                 let cursor = cursor.ok_or(Malformed { what: "a cursor beyond 64 bits", at })?;
-                table.group(Reader(reader.bytes()?), cursor, body.len(), at)?;
+                table.group(Reader(reader.bytes()?), cursor, at)?;
                 table.groups += 1;
             }
             other => reader.skip(other)?,
@@ -112,7 +120,7 @@ impl<'a> Pair<'a> {
 }
 
 impl<'a> Table<'a> {
-    fn group(&mut self, mut reader: Reader<'a>, cursor: i64, body: usize, at: usize) -> Found<()> {
+    fn group(&mut self, mut reader: Reader<'a>, cursor: i64, at: usize) -> Found<()> {
         let (begin, mut topic, mut source) = (self.rows, &b""[..], &b""[..]);
         let mut tags = std::mem::take(&mut self.tags);
         tags.clear();
@@ -129,22 +137,24 @@ impl<'a> Table<'a> {
             }
         }
         let (logs, meta) = (self.rows - begin, &mut self.meta);
-        meta.copies[0].add(topic.len(), logs, body, at)?;
-        meta.copies[1].add(source.len(), logs, body, at)?;
+        let of_tags: usize = tags.iter().map(|(name, value)| TAG_PREFIX.len() + name.len() + value.len()).sum();
+        // Asked before memory is taken for the copies.
+        let copied = ((topic.len() + source.len() + of_tags) as u64).saturating_mul(logs as u64);
+        self.left = self.left.checked_sub(copied).ok_or(Malformed { what: WIDE, at })?;
         meta.topics.repeat(topic, logs);
         meta.sources.repeat(source, logs);
         meta.cursors.extend(std::iter::repeat_n(cursor.to_ne_bytes(), logs).flatten());
         meta.places.extend((0..logs as i32).flat_map(i32::to_ne_bytes));
         if !self.tagged.is_empty() {
-            self.hand_out(&mut tags, begin, body, at)?;
+            self.hand_out(&mut tags, begin);
         }
-        let found = self.rest.end_group(&self.keys, &tags, body, at);
+        self.rest.end_group(&self.keys, &tags);
         self.tags = tags;
-        found
+        Ok(())
     }
 
     /// Takes the tags that have a column out of those of the log group whose rows are those from `begin`.
-    fn hand_out(&mut self, tags: &mut Tags<'a>, begin: usize, body: usize, at: usize) -> Found<()> {
+    fn hand_out(&mut self, tags: &mut Tags<'a>, begin: usize) {
         let mut full = TAG_PREFIX.to_vec();
         tags.retain(|(name, value)| {
             full.truncate(TAG_PREFIX.len());
@@ -156,9 +166,8 @@ impl<'a> Table<'a> {
             slot.is_none()
         });
         for &slot in &self.tagged {
-            self.columns[slot].end_group(begin, self.rows, body, at)?;
+            self.columns[slot].end_group(begin, self.rows);
         }
-        Ok(())
     }
 
     fn log(&mut self, mut reader: Reader<'a>) -> Found<()> {

@@ -295,7 +295,7 @@ class Table:
         with UpsertWriter(self.storage, spec, f"{self._tasks}-0-0", lambda: None) as writer:
             for folder, bucket in dict.fromkeys(places):
                 mine = pa.array([place == (folder, bucket) for place in places])
-                writer.write(folder, bucket, table.filter(mine), keys.filter(mine))
+                writer.write(folder, bucket, iter([(table.filter(mine), keys.filter(mine))]))
         commit.commit(self.gateway, self.pipeline, instant, writer.stats, {})
         self._merge(rows, places, keys.to_pylist(), instant)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,10 @@ PLACE = (" shard", " cursor", " index")
 
 No column of a pipeline can have such a name.
 """
+
+
+FOLD_BYTES = 32 * 1024 * 1024
+"""Parts of a bucket's rows are merged once they have more bytes than this, and than twice what the last merge left."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +43,53 @@ class Merged:
     deleted: int
 
 
-def reduce_rows(rows: pa.Table, keys: pa.Array, spec: MergeSpec) -> tuple[pa.Table, pa.Array]:
+def fold(parts: Iterable[tuple[pa.Table, pa.Array]], spec: MergeSpec) -> tuple[pa.Table, pa.Array]:
+    """One row per key of all parts, with the keys, as `reduce_rows` of them all would make it.
+
+    Args:
+        parts: one at least, each with rows and their keys. Those of partial updates come in the order of `PLACE`.
+        spec: how rows are merged.
+    """
+    held: list[tuple[pa.Table, pa.Array]] = []
+    least = 0
+    for part in parts:
+        held.append(part)
+        if len(held) > 1 and sum(rows.nbytes for rows, _ in held) > max(least, FOLD_BYTES):
+            rows, keys = _joined(held)
+            held = [_carried(rows, keys, spec) if spec.partial_update else reduce_rows(rows, keys, spec)]
+            # So often that all of it takes about as long as once.
+            least = 2 * held[0][0].nbytes
+    return reduce_rows(*_joined(held), spec)
+
+
+def _joined(parts: list[tuple[pa.Table, pa.Array]]) -> tuple[pa.Table, pa.Array]:
+    import pyarrow as pa
+
+    if len(parts) == 1:
+        return parts[0]
+    return pa.concat_tables([rows for rows, _ in parts]), pa.concat_arrays([keys for _, keys in parts])
+
+
+def reduce_rows(
+    rows: pa.Table, keys: pa.Array, spec: MergeSpec, partitions: np.ndarray[Any, Any] | None = None
+) -> tuple[pa.Table, pa.Array]:
     """One row per key, with the keys: the row with the greatest ordering value, of equal ones the one that came last.
 
     Shards are not ordered among each other; rows of a child shard come after those of its parents, whose ids are
     smaller. For partial updates see `_folded`.
+
+    Args:
+        rows: the rows, with `PLACE`.
+        keys: their record keys.
+        spec: how rows are merged.
+        partitions: the number of the partition of each row, if they have several.
     """
     coded = keys.dictionary_encode()
     if len(coded.dictionary) == len(keys):
         return rows, keys
     codes = coded.indices.to_numpy(zero_copy_only=False)
+    if partitions is not None:
+        codes = codes + partitions.astype(np.int64) * len(coded.dictionary)
     by = [_numbers(rows[name]) for name in reversed(PLACE)]
     if spec.ordering_field is not None and not spec.partial_update:
         by.append(_numbers(rows[spec.ordering_field]))
@@ -56,7 +97,49 @@ def reduce_rows(rows: pa.Table, keys: pa.Array, spec: MergeSpec) -> tuple[pa.Tab
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     last = np.append(starts[1:], len(order)) - 1
     kept = _folded(rows.take(order), starts, spec) if spec.partial_update else rows.take(order[last])
-    return kept, coded.dictionary.take(_array(codes[order[last]]))
+    return kept, keys.take(_array(order[last]))
+
+
+def _carried(rows: pa.Table, keys: pa.Array, spec: MergeSpec) -> tuple[pa.Table, pa.Array]:
+    """Up to two rows per key, which in front of later rows stand for all of `rows`; and the keys.
+
+    The first one has the values of the rows that were the newest when they came, the second one those of the others.
+    """
+    import pyarrow as pa
+
+    coded = keys.dictionary_encode()
+    codes = coded.indices.to_numpy(zero_copy_only=False)
+    order = np.lexsort([*(_numbers(rows[name]) for name in reversed(PLACE)), codes])
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    rows, keys = rows.take(order), keys.take(_array(order[starts]))
+    newest = _newest(rows, starts, spec)
+    has_others = ~np.logical_and.reduceat(newest, starts)
+    tables = []
+    for number, choose in enumerate((_last, _first)):
+        columns = [
+            pa.repeat(pa.scalar(number if name == PLACE[-1] else -1, values.type), len(starts))
+            if name in PLACE
+            else _chosen(values, choose(values, newest, starts))
+            for name, values in zip(rows.column_names, rows.columns, strict=True)
+        ]
+        tables.append(pa.table(columns, schema=rows.schema))
+    others = _array(has_others)
+    return pa.concat_tables([tables[0], tables[1].filter(others)]), pa.concat_arrays([keys, keys.filter(others)])
+
+
+def after_existing(
+    parts: Iterable[tuple[pa.Table, pa.Array]], there: pa.Table, there_keys: pa.Array
+) -> Iterator[tuple[pa.Table, pa.Array]]:
+    """The parts, each with `after` for the keys that were in no part before it."""
+    import pyarrow.compute as pc
+
+    before = None
+    for rows, keys in parts:
+        if before is not None:
+            is_left = pc.invert(pc.is_in(there_keys, value_set=before))
+            there, there_keys = there.filter(is_left), there_keys.filter(is_left)
+        before = keys
+        yield after(there, there_keys, rows, keys)
 
 
 def after(there: pa.Table, there_keys: pa.Array, rows: pa.Table, keys: pa.Array) -> tuple[pa.Table, pa.Array]:
@@ -164,21 +247,45 @@ def _folded(rows: pa.Table, starts: np.ndarray[Any, Any], spec: MergeSpec) -> pa
     """
     import pyarrow as pa
 
-    count = rows.num_rows
-    newest = np.ones(count, bool)
-    if spec.ordering_field is not None:
-        _, ranks = np.unique(_numbers(rows[spec.ordering_field]), return_inverse=True)
-        groups = np.repeat(np.arange(len(starts)), np.diff(starts, append=count))
-        heights = groups * count + ranks
-        newest = heights == np.maximum.accumulate(heights)
+    newest = _newest(rows, starts, spec)
     columns = []
     for values in rows.columns:
-        valid, places = values.is_valid().to_numpy(), np.arange(count)
-        last = np.maximum.reduceat(np.where(valid & newest, places, -1), starts)
-        first = np.minimum.reduceat(np.where(valid & ~newest, places, count), starts)
-        chosen = np.where(last >= 0, last, first)
-        columns.append(values.take(pa.array(np.minimum(chosen, count - 1), mask=chosen == count)))
+        last = _last(values, newest, starts)
+        columns.append(_chosen(values, np.where(last >= 0, last, _first(values, newest, starts))))
     return pa.table(columns, schema=rows.schema)
+
+
+def _newest(rows: pa.Table, starts: np.ndarray[Any, Any], spec: MergeSpec) -> np.ndarray[Any, Any]:
+    """Which rows were the newest of their key when they came; a key's rows begin at one of `starts`."""
+    count = rows.num_rows
+    if spec.ordering_field is None:
+        return np.ones(count, bool)
+    _, ranks = np.unique(_numbers(rows[spec.ordering_field]), return_inverse=True)
+    groups = np.repeat(np.arange(len(starts)), np.diff(starts, append=count))
+    heights = groups * count + ranks
+    found: np.ndarray[Any, Any] = heights == np.maximum.accumulate(heights)
+    return found
+
+
+def _last(values: pa.ChunkedArray, newest: np.ndarray[Any, Any], starts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """For each key the place of the last value of the newest rows; -1 if they have none."""
+    has_value = values.is_valid().to_numpy() & newest
+    return np.maximum.reduceat(np.where(has_value, np.arange(len(values)), -1), starts)
+
+
+def _first(values: pa.ChunkedArray, newest: np.ndarray[Any, Any], starts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """For each key the place of the first value of the other rows; -1 if they have none."""
+    count = len(values)
+    has_value = values.is_valid().to_numpy() & ~newest
+    found = np.minimum.reduceat(np.where(has_value, np.arange(count), count), starts)
+    return np.where(found == count, -1, found)
+
+
+def _chosen(values: pa.ChunkedArray, places: np.ndarray[Any, Any]) -> pa.ChunkedArray:
+    """The values at some places; NULL where a place is -1."""
+    import pyarrow as pa
+
+    return values.take(pa.array(np.maximum(places, 0), mask=places < 0))
 
 
 def _numbers(values: pa.ChunkedArray) -> np.ndarray[Any, Any]:

@@ -79,7 +79,7 @@ class Spill:
 
     def _failed(self, error: Exception) -> TransientError:
         return TransientError(
-            f"the task has rows of more partitions than it can write at once, so rows wait in {self._folder}, which "
-            f"failed after {self._end} bytes: {error}. Give spark.local.dir (on a cluster the workers' {LOCAL_DIRS}) a "
+            f"the task has more rows than it holds in memory, so rows wait in {self._folder}, which failed"
+            f" after {self._end} bytes: {error}. Give spark.local.dir (on a cluster the workers' {LOCAL_DIRS}) a "
             "folder with as much room as a task reads, or lower the pipeline's `batch.task_bytes`"
         )

@@ -6,17 +6,18 @@ before each file, asks before and after the file whether the order still stands,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from airflow_provider_slshudi.hudi.files.changes import Part
 from airflow_provider_slshudi.hudi.files.filegroups import Completed, FileGroup, file_groups, new_file_id
 from airflow_provider_slshudi.hudi.files.logfile import LogFile, delete_records
 from airflow_provider_slshudi.hudi.files.marking import abandon, describe_partition, mark
-from airflow_provider_slshudi.hudi.files.merge import MergeSpec, after, deleted, merge, reduce_rows
+from airflow_provider_slshudi.hudi.files.merge import MergeSpec, after_existing, deleted, fold, merge
 from airflow_provider_slshudi.hudi.files.parquet import BaseFile, Encodings
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS, RECORD_KEY
 from airflow_provider_slshudi.numbered import numbered
@@ -76,14 +77,15 @@ class UpsertWriter:
         if error is not None:
             abandon(self._files)
 
-    def write(self, partition: str, bucket: int, rows: pa.Table, keys: pa.Array) -> None:
+    def write(self, partition: str, bucket: int, parts: Iterator[Part]) -> None:
         """Writes all rows of the batch that belong to one bucket, deletes included.
+
+        It holds one row per key, a part, and a base file that it makes anew.
 
         Args:
             partition: the folder within the table, empty where it has no partitions.
             bucket: the bucket's number.
-            rows: the table's columns and `merge.PLACE`.
-            keys: the record keys, one per row.
+            parts: the rows, as `Changes.buckets` gives them.
 
         Raises:
             ManifestError: somebody else decided about the instant.
@@ -93,13 +95,13 @@ class UpsertWriter:
             self._groups[partition] = file_groups(self._storage, partition, self._spec.completed)
         group = self._groups[partition].get(bucket)
         if group is not None and self._spec.with_logs:
-            self._log_file(partition, group, *self._reduced(rows, keys))
+            self._log_file(partition, group, *self._folded(parts))
         else:
-            self._base_file(partition, bucket, group, rows, keys)
+            self._base_file(partition, bucket, group, parts)
 
-    def _reduced(self, rows: pa.Table, keys: pa.Array) -> tuple[pa.Table, pa.Array]:
+    def _folded(self, parts: Iterable[Part]) -> Part:
         """One row per key, with the table's columns only."""
-        rows, keys = reduce_rows(rows, keys, self._spec.merge)
+        rows, keys = fold(parts, self._spec.merge)
         return rows.select(self._spec.columns.names).cast(self._spec.columns), keys
 
     def _log_file(self, partition: str, group: FileGroup, rows: pa.Table, keys: pa.Array) -> None:
@@ -118,7 +120,7 @@ class UpsertWriter:
         file.write(self._spec.schema, data, self._encodings, deletes, int(gone.sum()))
         self._close(file)
 
-    def _base_file(self, partition: str, bucket: int, group: FileGroup | None, rows: pa.Table, keys: pa.Array) -> None:
+    def _base_file(self, partition: str, bucket: int, group: FileGroup | None, parts: Iterator[Part]) -> None:
         import pyarrow as pa
 
         instant, spec = self._spec.instant, self._spec
@@ -129,8 +131,8 @@ class UpsertWriter:
             there = self._read(partition, group.base_file, there.schema)
         there_keys = there[RECORD_KEY].combine_chunks()
         if spec.merge.partial_update:
-            rows, keys = after(there, there_keys, rows, keys)
-        rows, keys = self._reduced(rows, keys)
+            parts = after_existing(parts, there, there_keys)
+        rows, keys = self._folded(parts)
         data = self._complete(rows, keys, partition, file.name)
         merged = merge(there, there_keys, data, keys, spec.merge)
         if group is None and not merged.rows.num_rows:

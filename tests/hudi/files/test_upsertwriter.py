@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider_slshudi.exceptions import ManifestError, TableMismatch
 from airflow_provider_slshudi.hudi.client import rollback
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.files import marking
+from airflow_provider_slshudi.hudi.files import changes, marking, merge
+from airflow_provider_slshudi.hudi.files.spill import Spill
 from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.points import Point
 from tests.hudi.files.upserted import FIRST, Table
@@ -93,6 +96,57 @@ def test_a_file_gets_no_name_once_its_instant_is_decided(
     with pytest.raises(ManifestError, match=f"its instant {instant} was decided meanwhile"):
         table.write(instant, SECOND)
     assert table.files() == before
+
+
+EVENT = {"ordering_field": "updated_at", "delete_marker": "is_deleted"}
+COMMIT = {"ordering_field": None, "delete_marker": "is_deleted"}
+PARTIAL = {"delete_marker": None, "partial_update": True}
+
+
+@pytest.mark.parametrize("type_", ["merge_on_read", "copy_on_write"])
+@pytest.mark.parametrize(
+    "merging",
+    [EVENT, {**EVENT, "delete_marker": None}, COMMIT, {**PARTIAL, "ordering_field": None}, PARTIAL],
+    ids=["event time", "without deletes", "commit time", "partial", "partial, event time"],
+)
+def test_a_task_with_little_memory_writes_what_one_with_much_does(
+    gateway: Gateway, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, type_: str, merging: Any
+) -> None:
+    """Rows that are more than memory holds: many keys, and one key with most of the rows."""
+    spilled, append = 0, Spill.append
+
+    def counted(disk: Spill, rows: pa.Table) -> tuple[int, int]:
+        nonlocal spilled
+        spilled += 1
+        return append(disk, rows)
+
+    monkeypatch.setattr(Spill, "append", counted)
+    tables = [Table(gateway, customers(tmp_path / name, type_, **merging)) for name in ("much", "little")]
+    for number in range(3):
+        batch = drawn(random.Random(number), gone=merging["delete_marker"] is not None)
+        found = []
+        for table, size in zip(tables, (1 << 20, 6_000), strict=True):
+            for name, share in (("BUFFER_BYTES", 1), ("PIECE_BYTES", 12), ("WINDOW_BYTES", 4)):
+                monkeypatch.setattr(changes, name, size // share)
+            monkeypatch.setattr(merge, "FOLD_BYTES", size // 4)
+            instant = table.open()
+            table.commit(instant, table.write(instant, batch))
+            found.append(rows_by_spark(spark, table.storage.full("")))
+        assert found[0] == found[1] and len(found[0]) > 100
+    assert spilled > 20
+
+
+def drawn(dice: random.Random, gone: bool) -> list[Change]:
+    """Changes of two partitions with ordering values that are often equal, and values that are often lacking."""
+
+    def change() -> Change:
+        id_ = f"c{dice.randrange(150)}" if dice.random() < 0.4 else "hot"
+        number, score = (dice.choice([None, dice.randrange(1_000)]) for _ in range(2))
+        name = dice.choice([None, f"n{dice.randrange(1_000)}"])
+        is_deleted = gone and dice.random() < 0.2
+        return Change(id_, dice.randrange(1, 9), dice.choice("ab"), number, name, score, is_deleted)
+
+    return [change() for _ in range(700)]
 
 
 def test_two_file_groups_of_a_bucket_are_refused(table: Table) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.hudi.actions import action as action_of
 from airflow_provider_slshudi.hudi.client import commit, instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.files.changes import BUCKET, PARTITION, Changes
 from airflow_provider_slshudi.hudi.files.filegroups import Completed
 from airflow_provider_slshudi.hudi.files.merge import PLACE
 from airflow_provider_slshudi.hudi.files.upsertwriter import UpsertWriter
-from airflow_provider_slshudi.hudi.schema import arrow_schema
+from airflow_provider_slshudi.hudi.schema import RECORD_KEY, arrow_schema
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.job.upsert import upsert_spec
 from airflow_provider_slshudi.rows.keys import bucket_ids
@@ -47,12 +49,16 @@ class Table:
         for name in PLACE:
             table = table.append_column(name, pa.array(range(len(changes)), pa.int64()))
         keys = table["id"].combine_chunks()
-        buckets = pa.array(bucket_ids(["id"], [keys], keys, spec.merge.buckets))
-        with UpsertWriter(self.storage, spec, "0-1-2", wanted) as writer:
-            for bucket in range(spec.merge.buckets):
-                mine = pc.equal(buckets, pa.scalar(bucket, buckets.type))
-                if pc.any(mine).as_py():
-                    writer.write("region=a", bucket, table.filter(mine), keys.filter(mine))
+        table = table.append_column(RECORD_KEY, keys)
+        table = table.append_column(PARTITION, pc.binary_join_element_wise("region", table["region"], "="))
+        table = table.append_column(BUCKET, pa.array(bucket_ids(["id"], [keys], keys, spec.merge.buckets)))
+        packets = [table.slice(begin, 7) for begin in range(0, len(changes), 7)]
+        random.Random(1).shuffle(packets)
+        with Changes(spec.merge) as kept, UpsertWriter(self.storage, spec, "0-1-2", wanted) as writer:
+            for packet in packets:
+                kept.add(packet)
+            for partition, bucket, parts in kept.buckets():
+                writer.write(partition, bucket, parts)
         return writer.stats
 
     def commit(self, instant: str, stats: list[dict[str, Any]]) -> None:
