@@ -113,7 +113,13 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     partition = pipeline.table.partition
     work = parts(order, pipeline, spark.defaultParallelism)
     task = AppendTask(
-        ReadSpec(access, pipeline.name, RowSpec.of(pipeline, order.planned), read_limits(pipeline.source, work)),
+        ReadSpec(
+            access,
+            pipeline.name,
+            RowSpec.of(pipeline, order.planned),
+            read_limits(pipeline.source, work),
+            pipeline.source.on_expired == "skip",
+        ),
         order.claim(storage),
         partition.name if partition else None,
         pipeline.batch.target_file_bytes,

@@ -31,13 +31,15 @@ SHARDS_AT_ONCE = 8
 class ReadSpec:
     """The facts that every task needs to read; travels to the executors, without credentials.
 
-    `connect` gives the service within a task; `limits` says for each shard how fast one task may read it.
+    `connect` gives the service within a task; `limits` says for each shard how fast one task may read it; `skips`
+    whether log groups that the service dropped since they were planned are told as lost, and stop nothing.
     """
 
     connect: Callable[[], LogService]
     pipeline: str
     rows: RowSpec
     limits: Mapping[int, Limits]
+    skips: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Reading:
     def __init__(self, spec: ReadSpec, ranges: Sequence[Range]) -> None:
         self._spec, self._ranges = spec, ranges
         self._maker = RowMaker(spec.rows)
-        self._found = {item: _Found() for item in ranges}
+        self._found = {item: _Found(item) for item in ranges}
         self._requests = 0
         self._unnamed = UnnamedKeys(spec.rows.columns, spec.rows.rest_column is None)
 
@@ -94,10 +96,15 @@ class Reading:
         limits = shard_limits(self._spec.limits, self._ranges)
         service = self._spec.connect()
         before = service.requests
-        readers = {shard: Reader(service, self._spec.pipeline, Pacer(limits[shard])) for shard in limits}
+        spec = self._spec
+        readers = {shard: Reader(service, spec.pipeline, Pacer(limits[shard]), spec.skips) for shard in limits}
         groups, done = sum(map(len, self._ranges)), 0
         for item, answer in together(readers, self._ranges, SHARDS_AT_ONCE):
-            for pull, logs in readers[item.shard].decoded(answer, self._spec.rows.keys):
+            if answer.lost:
+                done += answer.next - answer.begin
+                self._found[item].lose(answer)
+                continue
+            for pull, logs in readers[item.shard].decoded(answer, spec.rows.keys):
                 done += pull.next - pull.begin
                 self._unnamed.add(logs)
                 self._found[item].add(pull, logs)
@@ -115,14 +122,16 @@ class Reading:
         return self._unnamed.found()
 
     def done(self) -> list[RangeDone]:
-        """The figures of each range, once all rows came."""
-        return [self._found[item].done(item) for item in self._ranges]
+        """The figures of each range, once all rows came: of its parts where the service dropped log groups of it."""
+        return [part for item in self._ranges for part in self._found[item].done()]
 
 
 class _Found:
     """The figures of a range, added up pull by pull."""
 
-    def __init__(self) -> None:
+    def __init__(self, item: Range) -> None:
+        self._item, self._begin = item, item.begin
+        self._parts: list[RangeDone] = []
         self._rows = self._size = 0
         self._times: list[int] = []
 
@@ -135,10 +144,23 @@ class _Found:
             times = [*self._times, ends["min"], ends["max"]]
             self._times = [min(times), max(times)]
 
-    def done(self, item: Range) -> RangeDone:
-        """The sum."""
-        first, last = self._times or (None, None)
-        return RangeDone(item.shard, item.begin, item.end, self._rows, self._size, first, last)
+    def lose(self, pull: Pull) -> None:
+        """Ends the part that was read before log groups that are lost, and begins the one after them."""
+        self._close(pull.begin)
+        self._parts.append(RangeDone(pull.shard, pull.begin, pull.next, 0, 0, None, None, lost=True))
+        self._begin = pull.next
+
+    def done(self) -> list[RangeDone]:
+        """The sums of all parts."""
+        self._close(self._item.end)
+        return self._parts
+
+    def _close(self, end: int) -> None:
+        """Ends the part that is being read."""
+        if self._begin < end:
+            first, last = self._times or (None, None)
+            self._parts.append(RangeDone(self._item.shard, self._begin, end, self._rows, self._size, first, last))
+        self._begin, self._rows, self._size, self._times = end, 0, 0, []
 
 
 def read_limits(source: Source, work: Sequence[Sequence[Range]]) -> dict[int, Limits]:

@@ -166,7 +166,13 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     partition = pipeline.table.partition
     work = parts(order, pipeline, spark.defaultParallelism)
     task = UpsertTask(
-        ReadSpec(access, pipeline.name, RowSpec.of(pipeline, order.planned), read_limits(pipeline.source, work)),
+        ReadSpec(
+            access,
+            pipeline.name,
+            RowSpec.of(pipeline, order.planned),
+            read_limits(pipeline.source, work),
+            pipeline.source.on_expired == "skip",
+        ),
         order.claim(storage),
         upsert_spec(pipeline, order.instant, Completed.of(Timeline.load(storage))),
         writers(order, spark.defaultParallelism),

@@ -150,14 +150,30 @@ class Ledger:
         with self._write() as connection:
             return transactions.opened(connection, id, token, instant, more)
 
-    def prepared(self, id: str, token: int, manifest: Mapping[str, Any], totals: Sequence[RangeTotals]) -> Transaction:
-        """OPEN -> PREPARED: the data is written. `manifest` is JSON; `totals` has each range but gaps exactly once.
+    def prepared(
+        self,
+        id: str,
+        token: int,
+        manifest: Mapping[str, Any],
+        totals: Sequence[RangeTotals],
+        gaps: Sequence[Range] = (),
+        released: Sequence[Range] = (),
+    ) -> Transaction:
+        """OPEN -> PREPARED: the data is written.
+
+        Args:
+            id: the transaction.
+            token: its fencing token.
+            manifest: JSON.
+            totals: each planned range but gaps exactly once, or each part of it that is neither of the following.
+            gaps: parts of planned ranges that are gaps now.
+            released: parts of planned ranges that are not the transaction's any more.
 
         Raises:
             LedgerError: the manifest is no JSON, or the totals are not those of the ranges.
         """
         with self._write() as connection:
-            return transactions.prepared(connection, id, token, manifest, totals)
+            return transactions.prepared(connection, id, token, manifest, totals, gaps, released)
 
     def committed(self, id: str, token: int, completed: str, more: Mapping[str, Any] = _NOTHING) -> Transaction:
         """PREPARED -> COMMITTED at Hudi's completion time: the ranges, gaps too, turn from reserved to covered."""

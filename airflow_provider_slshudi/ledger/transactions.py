@@ -9,7 +9,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
-from sqlalchemy import Connection, insert, update
+from sqlalchemy import Connection, delete, insert, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_slshudi.exceptions import Fenced, IllegalTransition, LedgerError, RangeConflict
@@ -21,7 +21,7 @@ from airflow_provider_slshudi.ledger.states import LIVE, Kind, State, origins
 from airflow_provider_slshudi.ledger.upsert import upsert
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.processes import this_process
-from airflow_provider_slshudi.ranges import Range, overlap
+from airflow_provider_slshudi.ranges import Range, overlap, subtract
 
 TAKEN_OVER = "taken over"
 """Name of the event of a transaction that somebody took from its run."""
@@ -97,7 +97,13 @@ def opened(connection: Connection, id: str, token: int, instant: str, more: Mapp
 
 
 def prepared(
-    connection: Connection, id: str, token: int, manifest: Mapping[str, Any], totals: Sequence[RangeTotals]
+    connection: Connection,
+    id: str,
+    token: int,
+    manifest: Mapping[str, Any],
+    totals: Sequence[RangeTotals],
+    gaps: Sequence[Range],
+    released: Sequence[Range],
 ) -> Transaction:
     """See `Ledger.prepared`."""
     try:
@@ -109,12 +115,30 @@ def prepared(
 
     def store(_: Transaction) -> None:
         reach(Point.RECORD_HALF)
+        if gaps or released:
+            _narrow(connection, id, gaps, released)
         _check_totals(id, reads.ranges(connection, id), totals)
         names = ("rows", "bytes", "first_time", "last_time")
         found = [_range_row(id, item.range) | {name: getattr(item, name) for name in names} for item in totals]
         upsert(connection, models.ranges, found, names)
 
     return _change(connection, id, token, State.PREPARED, values, {"rows": rows, "bytes": bytes_}, store)
+
+
+def _narrow(connection: Connection, id: str, gaps: Sequence[Range], released: Sequence[Range]) -> None:
+    """Makes gaps of parts of a transaction's ranges, and takes others from it.
+
+    Raises:
+        LedgerError: these are not among its ranges.
+    """
+    before, lost = reads.ranges(connection, id), [*gaps, *released]
+    planned = [item for item in before if not item.gap]
+    if strange := subtract(lost, planned):
+        raise LedgerError(f"transaction {id}: {strange[0]} is said to be lost, and was not planned", transaction=id)
+    read = [part for item in planned for part in subtract([item], lost)]
+    connection.execute(delete(models.ranges).where(models.ranges.c.transaction_id == id))
+    if kept := sorted([*(item for item in before if item.gap), *read, *gaps]):
+        connection.execute(insert(models.ranges), [_range_row(id, item) for item in kept])
 
 
 def _check_totals(id: str, ranges: Sequence[Range], totals: Sequence[RangeTotals]) -> None:

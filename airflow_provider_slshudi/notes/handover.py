@@ -93,7 +93,10 @@ class BatchOrder:
 
 @dataclass(frozen=True)
 class RangeDone:
-    """What was read of one range: rows, raw bytes, first and last log time (unix seconds, None without rows)."""
+    """What was read of one range: rows, raw bytes, first and last log time (unix seconds, None without rows).
+
+    Of a range that is `lost` nothing was: the service dropped it after it was planned.
+    """
 
     shard: int
     begin: int
@@ -102,6 +105,7 @@ class RangeDone:
     bytes: int
     first_time: int | None
     last_time: int | None
+    lost: bool = False
 
 
 @dataclass(frozen=True)

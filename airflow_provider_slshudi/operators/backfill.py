@@ -34,7 +34,7 @@ _TIME: TypeAdapter[datetime] = TypeAdapter(AwareDatetime)
 
 def backfill_request(params: Mapping[str, Any]) -> BackfillRequest:
     """The request in the params `cursors` ({shard: [begin, end]}), `from` and `to` (receive times, the end excluded),
-    or `everything`.
+    or `everything`; cursors and `everything` mean what the service still holds of these cursors.
 
     Raises:
         ConfigError: none or several are given, or one is malformed.
@@ -43,9 +43,9 @@ def backfill_request(params: Mapping[str, Any]) -> BackfillRequest:
 
     cursors, first, last, everything = (params.get(name) for name in ("cursors", "from", "to", "everything"))
     if everything:
-        if cursors or first or last:
-            raise _wrong("everything", everything, "give it alone: it means all that nobody has read")
-        return BackfillRequest(everything=True)
+        if first or last:
+            raise _wrong("everything", everything, "give it without `from` and `to`: it means all that nobody has read")
+        return BackfillRequest(cursors=_cursors(cursors) if cursors else None, everything=True)
     if cursors and (first or last):
         raise _wrong("cursors", cursors, "give either `cursors` or `from` and `to`, not both")
     if cursors:
@@ -112,7 +112,8 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
     """Pins the next batch of the unread ranges that the run's params `cursors`, or `from` and `to`, name.
 
     A span that reaches into the future ends with the newest log that the service holds now. So the operator returns,
-    besides the result of `SlsHudiPlanOperator`, the `cursors` of the span, for the runs that read the rest.
+    besides the result of `SlsHudiPlanOperator`, the `cursors` of the span, for the runs that read the rest, and whether
+    they stand for `everything` that the service holds: a begin that was not named leaves out what expires meanwhile.
     """
 
     def in_trouble(self, context: Context, error: BaseException, waits: bool, step: str = "") -> None:
@@ -142,7 +143,7 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
             progress.ended(work, first)
         else:
             progress.began(work, who_asked(context), _said(params), first, request.cursors)
-        return planned, {"cursors": cursors}
+        return planned, {"cursors": cursors, "everything": not request.is_named}
 
 
 def _dry_run(work: Work, request: BackfillRequest, context: Context) -> str:
@@ -196,7 +197,7 @@ class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):
         from airflow_provider_slshudi.protocol.plan import preview_backfill
 
         # The cursors that `to` stood for when it was resolved: with all that has come since it would never end.
-        params = {"cursors": self.planned["cursors"]}
+        params = {"cursors": self.planned["cursors"], "everything": self.planned["everything"]}
         with self.told(context):
             work = self.work(context)
             left = preview_backfill(work, backfill_request(params))

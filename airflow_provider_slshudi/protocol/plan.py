@@ -21,6 +21,7 @@ from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol import cost, duties, freshness, sighting
 from airflow_provider_slshudi.protocol.columns import require_fit
 from airflow_provider_slshudi.protocol.evidence import require_agreement
+from airflow_provider_slshudi.protocol.record import GAP_ACCEPTED, WHAT_IS_THERE
 from airflow_provider_slshudi.protocol.settle import register, require_alone, require_turn
 from airflow_provider_slshudi.protocol.work import Work, is_of
 from airflow_provider_slshudi.ranges import Range
@@ -75,11 +76,17 @@ class _Shards:
 @dataclass(frozen=True)
 class BackfillRequest:
     """What to read where no batch has: cursors [begin, end) per shard, a span of receive times (unix seconds,
-    half-open) over all shards, or all that the service holds."""
+    half-open) over all shards, or all that the service holds. Of cursors and everything: what it holds of the cursors.
+    """
 
     cursors: Mapping[int, tuple[int, int]] | None = None
     span: tuple[int, int] | None = None
     everything: bool = False
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the cursors were named, so that one that the service does not hold is a mistake."""
+        return self.cursors is not None and not self.everything
 
 
 def tail(work: Work, in_turn: bool = False) -> Transaction | None:
@@ -142,7 +149,7 @@ def _accepting_gaps(work: Work, consent: Deed, in_turn: bool) -> Transaction | N
     work.ledger.answer(name, consent.act, consent.run, "; ".join(result))
     if planned is not None:
         told = {"by": consent.who, "why": consent.reason, "gaps": [str(item) for item in gaps]}
-        work.ledger.note(planned.id, "gap accepted", told)
+        work.ledger.note(planned.id, GAP_ACCEPTED, told)
     return planned
 
 
@@ -197,6 +204,8 @@ def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
         if begun is None:
             ranges = _backfill_ranges(work, work.connect(), request, save=True)
             begun = _begin(work, Kind.BACKFILL, ranges, asked)
+            if begun is not None and not request.is_named:
+                work.ledger.note(begun.id, WHAT_IS_THERE, {})
     return _planned(work, begun)
 
 
@@ -233,7 +242,7 @@ def pinned(work: Work, request: BackfillRequest) -> BackfillRequest:
     service = work.connect()
     # Saves no shard: the plan does that.
     found = _refreshed(work, service, _taken(work), save=False)
-    return BackfillRequest(cursors=_wanted(request, service, found.there))
+    return BackfillRequest(cursors=_wanted(request, service, found.there), everything=True)
 
 
 def left_of(work: Work, request: BackfillRequest) -> list[Range]:
@@ -319,7 +328,7 @@ def _backfill_ranges(work: Work, service: LogService, request: BackfillRequest, 
     name, taken = work.pipeline.name, _taken(work)
     found = _refreshed(work, service, taken, save)
     wanted, windows = _asked(service, request, taken, found)
-    if request.cursors is None and not wanted:
+    if not request.is_named and not wanted:
         return []
     left = unread(((shard, *wanted[shard]) for shard in sorted(wanted.keys() & found.ends.keys())), taken)
     held = found.waiting(left) if work.pipeline.in_order else frozenset[int]()
@@ -333,10 +342,14 @@ def _asked(
     wanted = dict(_wanted(request, service, found.there))
     left = unread(((shard, *wanted[shard]) for shard in sorted(wanted.keys() & found.ends.keys())), taken)
     windows = _windows(service, found, left)
-    if request.cursors is None:
+    if not request.is_named:
         # The oldest log that was there a moment ago may have expired; nobody named its cursor.
         held = {window.shard: window.service_begin for window in windows}
-        wanted = {shard: (max(begin, held[shard]), end) for shard, (begin, end) in wanted.items() if held[shard] < end}
+        wanted = {
+            shard: (max(begin, held[shard]), end)
+            for shard, (begin, end) in wanted.items()
+            if shard in held and held[shard] < end
+        }
     return wanted, windows
 
 

@@ -14,9 +14,13 @@ from airflow_provider_slshudi.ledger.states import Kind
 from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.notes.handover import CheckResult, Manifest, RangeDone
 from airflow_provider_slshudi.protocol.work import Work
-from airflow_provider_slshudi.ranges import Range, merge
+from airflow_provider_slshudi.ranges import Range, merge, subtract
 
 _log = logging.getLogger(__name__)
+GAP_ACCEPTED = "gap accepted"
+"""The event of a batch for which a person accepts that logs are lost."""
+WHAT_IS_THERE = "reads what is there"
+"""The event of a backfill of which nobody named the cursors: it begins with the oldest log that is there."""
 
 
 def require_files(work: Work, manifest: Manifest) -> None:
@@ -27,7 +31,7 @@ def require_files(work: Work, manifest: Manifest) -> None:
 
 
 def totals_of(work: Work, transaction: Transaction, manifest: Manifest) -> list[RangeTotals]:
-    """The totals of each planned range.
+    """The totals of each planned range, or of what was read of it where the service dropped the rest.
 
     Raises:
         ManifestError: the manifest is of another transaction, token or instant, a range was not read to its end, or
@@ -54,15 +58,47 @@ def totals_of(work: Work, transaction: Transaction, manifest: Manifest) -> list[
         paths = [stat["path"] for stat in stats]
         if len(set(paths)) != len(paths):
             raise refused(work, transaction, "a file is listed twice")
-    planned = [item for item in work.ledger.ranges(transaction.id) if not item.gap]
-    parts = _parts(planned, manifest.ranges)
+    return _read(work, transaction, manifest)
+
+
+def _read(work: Work, transaction: Transaction, manifest: Manifest) -> list[RangeTotals]:
+    lost = lost_of(manifest)
+    if lost and not accepts_losses(work, transaction):
+        raise refused(work, transaction, f"it says that {lost[0]} is lost, which the pipeline does not accept")
+    planned = [left for item in work.ledger.ranges(transaction.id) if not item.gap for left in subtract([item], lost)]
+    parts = _parts(planned, (done for done in manifest.ranges if not done.lost))
     for item in planned:
         read = [Range(done.shard, done.begin, done.end) for done in parts[item]]
         if sum(map(len, read)) != len(item) or merge(read) != merge([item]):
             raise refused(work, transaction, f"range {item} was read as {', '.join(map(str, read)) or 'nothing'}")
-    if sum(map(len, parts.values())) != len(manifest.ranges):
+    if sum(map(len, parts.values())) + len(lost) != len(manifest.ranges) or not _are_planned(work, transaction, lost):
         raise refused(work, transaction, "it names ranges that were not planned")
     return [_totals(item, parts[item]) for item in planned]
+
+
+def lost_of(manifest: Manifest) -> list[Range]:
+    """What the service dropped after it was planned and before it was read, as gaps."""
+    return [Range(done.shard, done.begin, done.end, gap=True) for done in manifest.ranges if done.lost]
+
+
+def accepts_losses(work: Work, transaction: Transaction) -> bool:
+    """Whether a batch goes on where the service dropped some of its log groups after they were planned.
+
+    The pipeline's file says so, or a person accepted the gap for this batch, or the batch reads what is there.
+    """
+    if work.pipeline.source.on_expired == "skip":
+        return True
+    return any(event.what in (GAP_ACCEPTED, WHAT_IS_THERE) for event in work.ledger.events(transaction.id))
+
+
+def reads_what_is_there(work: Work, transaction: Transaction) -> bool:
+    """Whether a batch gives back what is lost, instead of recording it as a gap: the pipeline's tail reports it."""
+    return any(event.what == WHAT_IS_THERE for event in work.ledger.events(transaction.id))
+
+
+def _are_planned(work: Work, transaction: Transaction, lost: list[Range]) -> bool:
+    planned = [item for item in work.ledger.ranges(transaction.id) if not item.gap]
+    return not subtract(lost, planned)
 
 
 def _parts(planned: list[Range], done: Iterable[RangeDone]) -> dict[Range, list[RangeDone]]:

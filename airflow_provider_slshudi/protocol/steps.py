@@ -15,7 +15,16 @@ from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol import columns, cost, duties, unnamed
 from airflow_provider_slshudi.protocol.decisions import InstantState
 from airflow_provider_slshudi.protocol.evidence import look, open_instant_of, require_known_commits
-from airflow_provider_slshudi.protocol.record import judge, refused, require_files, require_share, totals_of
+from airflow_provider_slshudi.protocol.record import (
+    accepts_losses,
+    judge,
+    lost_of,
+    reads_what_is_there,
+    refused,
+    require_files,
+    require_share,
+    totals_of,
+)
 from airflow_provider_slshudi.protocol.resolve import resolve
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import by_shard
@@ -49,6 +58,8 @@ def open_instant(work: Work, id_: str, token: int, replay: Selection | None = No
         density = {str(shard): found.bytes for shard, found in work.ledger.density(work.pipeline.name).items()}
         ranges = [[item.shard, item.begin, item.end] for item in work.ledger.ranges(id_) if not item.gap]
         pipeline = work.pipeline.model_dump(mode="json")
+        if accepts_losses(work, transaction):
+            pipeline["source"]["on_expired"] = "skip"
         # Not a worker's clock: which logs are late must not depend on when, or how often, they are read.
         planned = int(transaction.created.timestamp())
         chosen = None if replay is None else asdict(replay)
@@ -134,7 +145,10 @@ def record(work: Work, id_: str, token: int) -> Transaction:
             facts |= {"quarantined": None if manifest.quarantine is None else manifest.quarantined}
             if transaction.kind is Kind.REPLAY:
                 facts |= {"moved": manifest.taken - manifest.quarantined, "left": manifest.left}
-            recorded = work.ledger.prepared(id_, token, facts, totals)
+            lost = lost_of(manifest)
+            facts |= {"lost": [str(item) for item in lost]} if lost else {}
+            gaps, released = ([], lost) if lost and reads_what_is_there(work, transaction) else (lost, [])
+            recorded = work.ledger.prepared(id_, token, facts, totals, gaps, released)
             reach(Point.RECORD_TOLD)
         unnamed.keep(work, recorded, manifest.unnamed)
         return recorded

@@ -38,7 +38,8 @@ class Pull:
     """One answer: `groups` log groups of `shard` from cursor `begin`; reading goes on at cursor `next`.
 
     `body` is the protobuf LogGroupList, decompressed, and `raw_size` its announced size in bytes. A piece of an answer
-    (see `sls.pieces`) has the same form; `index` is the place of its first log within the log group.
+    (see `sls.pieces`) has the same form; `index` is the place of its first log within the log group. One that is `lost`
+    is no answer: the service dropped these log groups before they were read.
     """
 
     shard: int
@@ -48,6 +49,7 @@ class Pull:
     raw_size: int
     body: bytes = field(repr=False)
     index: int = 0
+    lost: bool = False
 
 
 def pull(answer: Answer, shard: int, begin: int, end: int) -> Pull:

@@ -50,11 +50,15 @@ class _Reading:
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads ranges for `pipeline`, whose name errors carry, at the pace of `pacer` (None: as fast as it can)."""
+    """Reads ranges for `pipeline`, whose name errors carry, at the pace of `pacer` (None: as fast as it can).
+
+    One that `skips` gives a pull that is `lost` for log groups that are gone, where others raise DataExpired.
+    """
 
     service: LogService
     pipeline: str
     pacer: Pacer | None = None
+    skips: bool = False
 
     def tables(self, range: Range, keys: Sequence[str]) -> Iterator[tuple[Pull, pa.Table]]:
         """The pulls of `range`, each with its logs as `decode` gives them.
@@ -105,8 +109,15 @@ class Reader:
         return _Reading(self._pull, range)
 
     def _pull(self, left: Range) -> Pull:
-        """The next log groups of what is left of a range, one at least."""
+        """The next log groups of what is left of a range, one at least, or those that are lost."""
+        try:
+            return self._pulled(left)
+        except DataExpired as gone:
+            if not self.skips:
+                raise
+            return Pull(left.shard, gone.begin, gone.end, 0, 0, b"", lost=True)
 
+    def _pulled(self, left: Range) -> Pull:
         def attempt() -> Pull:
             pull = self.service.pull(left.shard, left.begin, left.end, pacer=self.pacer)
             if pull.next == left.begin:
