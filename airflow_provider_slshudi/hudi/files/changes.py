@@ -26,6 +26,8 @@ PIECE_BYTES = 4 * 1024 * 1024
 WINDOW_BYTES = 16 * 1024 * 1024
 """Partial updates are merged in steps of about this size."""
 
+_SAMPLE_ROWS = 65_536
+
 Part = tuple["pa.Table", "pa.Array"]
 """Rows with the table's columns and `PLACE`, and their record keys."""
 
@@ -100,13 +102,13 @@ class Changes:
 
     def _make_room(self) -> None:
         rows = self._take()
-        if not self._spec.partial_update:
+        if not self._spec.partial_update and _has_repeated_keys(rows):
             partitions = rows[PARTITION].combine_chunks().dictionary_encode().indices.to_numpy()
             rows, _ = reduce_rows(rows, rows[RECORD_KEY].combine_chunks(), self._spec, partitions)
-        if self._spec.partial_update or rows.nbytes > BUFFER_BYTES // 2:
-            self._move_to_disk(rows)
-        else:
-            self._held, self._held_bytes = [rows], rows.nbytes
+            if rows.nbytes <= BUFFER_BYTES // 2:
+                self._held, self._held_bytes = [rows], rows.nbytes
+                return
+        self._move_to_disk(rows)
 
     def _move_to_disk(self, rows: pa.Table) -> None:
         # Not all at once: putting rows in order copies them.
@@ -136,6 +138,14 @@ class Changes:
 
 def _part(rows: pa.Table) -> Part:
     return rows.drop_columns([RECORD_KEY]), rows[RECORD_KEY].combine_chunks()
+
+
+def _has_repeated_keys(rows: pa.Table) -> bool:
+    """Whether half of a sample's keys are there more than once, so that one row per key saves memory."""
+    import pyarrow.compute as pc
+
+    keys = rows[RECORD_KEY].slice(0, _SAMPLE_ROWS)
+    return bool(pc.count_distinct(keys).as_py() <= len(keys) / 2)
 
 
 def _cut(rows: pa.Table, size: int) -> Iterator[pa.Table]:
