@@ -136,10 +136,20 @@ class Ledger:
         with self._write() as connection:
             return transactions.begin(connection, pipeline, kind, ranges, dag_id, run_id, more)
 
-    def opened(self, id: str, token: int, instant: str, more: Mapping[str, Any] = _NOTHING) -> Transaction:
-        """PLANNED -> OPEN: the transaction writes under `instant`, which no other transaction of its pipeline has."""
+    def opened(
+        self, id: str, token: int, instant: str, more: Mapping[str, Any] = _NOTHING, order_digest: str | None = None
+    ) -> Transaction:
+        """PLANNED -> OPEN: the transaction writes under `instant`, which no other transaction of its pipeline has.
+
+        Args:
+            id: the transaction.
+            token: its fencing token.
+            instant: Hudi's.
+            more: further items of the change's event.
+            order_digest: the SHA-256 of the order that the append has to find.
+        """
         with self._write() as connection:
-            return transactions.opened(connection, id, token, instant, more)
+            return transactions.opened(connection, id, token, instant, more, order_digest)
 
     def prepared(self, id: str, token: int, manifest: Mapping[str, Any], totals: Sequence[RangeTotals]) -> Transaction:
         """OPEN -> PREPARED: the data is written. `manifest` is JSON; `totals` has each range but gaps exactly once.

@@ -206,6 +206,7 @@ transactions = Table(
     Column("heartbeat", UtcTime, nullable=False),
     Column("process", String(NAME_LENGTH)),
     Column("completed", String(32)),
+    Column("order_digest", String(64)),
     UniqueConstraint("pipeline", "instant"),
     Index(None, "pipeline", "id"),
     Index(None, "pipeline", "state", "id"),

@@ -297,6 +297,7 @@ class Transaction:
     `token` is the fencing token; `instant` Hudi's, from OPEN on; `manifest`, `rows` and `bytes` are set by PREPARED
     (0 rows and bytes before); `error` says why it was aborted; `completed` is Hudi's completion time. `process` names
     the process whose step works, or worked when it died, on it (`processes.this_process`); None between two steps.
+    `order_digest` is the SHA-256 of the append's order, from OPEN on; None where a rebuild of the ledger wrote the row.
     """
 
     id: str
@@ -316,6 +317,7 @@ class Transaction:
     heartbeat: datetime
     process: str | None
     completed: str | None
+    order_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

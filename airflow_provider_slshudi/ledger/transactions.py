@@ -82,10 +82,13 @@ def _refuse_conflicts(pipeline: str, ranges: Sequence[Range], taken: Sequence[Ra
         )
 
 
-def opened(connection: Connection, id: str, token: int, instant: str, more: Mapping[str, Any]) -> Transaction:
+def opened(
+    connection: Connection, id: str, token: int, instant: str, more: Mapping[str, Any], order_digest: str | None
+) -> Transaction:
     """See `Ledger.opened`."""
+    values = {"instant": instant, "order_digest": order_digest}
     try:
-        return _change(connection, id, token, State.OPEN, {"instant": instant}, {"instant": instant, **more})
+        return _change(connection, id, token, State.OPEN, values, {"instant": instant, **more})
     except IntegrityError as error:
         raise LedgerError(
             f"transaction {id}: instant {instant} belongs to another transaction of this pipeline", transaction=id

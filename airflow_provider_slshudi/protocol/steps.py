@@ -53,9 +53,9 @@ def open_instant(work: Work, id_: str, token: int, replay: Selection | None = No
         planned = int(transaction.created.timestamp())
         chosen = None if replay is None else asdict(replay)
         order = BatchOrder(id_, token, instant, pipeline, ranges, density, planned, chosen)
-        handover.write_order(work.storage, order)
+        digest = handover.write_order(work.storage, order)
         reach(Point.OPEN_ORDERED)
-        work.ledger.opened(id_, token, instant, cost.of_driver(cpu))
+        work.ledger.opened(id_, token, instant, cost.of_driver(cpu), digest)
         reach(Point.OPEN_TOLD)
     return instant
 
@@ -78,7 +78,8 @@ def append(work: Work, id_: str, token: int) -> None:
             found=seen.state.value,
             wanted=InstantState.REQUESTED.value,
         )
-    order = work.order(transaction=id_, token=token, instant=transaction.instant or "", size=size_of(work, transaction))
+    instant, digest, size = transaction.instant or "", transaction.order_digest or "", size_of(work, transaction)
+    order = work.order(transaction=id_, token=token, instant=instant, digest=digest, size=size)
     with work.heartbeat(id_, token):
         reach(Point.APPEND_LAUNCHED)
         secrets = {} if transaction.kind is Kind.REPLAY else work.connect().connection.to_env()

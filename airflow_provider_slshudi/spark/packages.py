@@ -26,6 +26,7 @@ from pathlib import Path
 
 from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.exceptions import RuntimeMissing
+from airflow_provider_slshudi.processes import for_children
 
 HUDI_PACKAGE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 S3_PACKAGE = "org.apache.hadoop:hadoop-aws:3.3.4"
@@ -288,7 +289,7 @@ def _fetch(coordinate: str, work: Path) -> None:
     try:
         answer = subprocess.run(
             command,
-            env={**os.environ, **environment(), **LOCAL_ENVIRONMENT},
+            env={**for_children(os.environ), **environment(), **LOCAL_ENVIRONMENT},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
