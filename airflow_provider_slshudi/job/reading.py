@@ -83,7 +83,7 @@ class Reading:
         self._maker = RowMaker(spec.rows)
         self._found = {item: _Found() for item in ranges}
         self._requests = 0
-        self._unnamed = UnnamedKeys()
+        self._unnamed = UnnamedKeys(spec.rows.shows)
 
     def rows(self) -> Iterator[Read]:
         """The rows of each pull, as pulls come.

@@ -34,9 +34,14 @@ _log = logging.getLogger(__name__)
 
 
 class UnnamedKeys:
-    """Counts the keys that no column names, with examples. Nothing depends on it, so it never raises."""
+    """Counts the keys that no column names. Nothing depends on it, so it never raises.
 
-    def __init__(self) -> None:
+    Args:
+        with_values: whether it keeps a few values of each key.
+    """
+
+    def __init__(self, with_values: bool) -> None:
+        self._with_values = with_values
         self._came = self._looked = self._spent = 0
         self._logs: Counter[str] = Counter()
         self._examples: dict[str, list[str]] = {}
@@ -67,7 +72,7 @@ class UnnamedKeys:
         for code in np.argsort(-counts, kind="stable")[:MOST].tolist():
             key = coded.dictionary[code].as_py().decode("utf-8", "backslashreplace")[:LONGEST]
             self._logs[key] += int(counts[code])
-            if key not in self._examples:
+            if self._with_values and key not in self._examples:
                 self._examples[key] = _examples(key, rest.items, places[codes == code])
         looked = sum(end - begin for begin, end in blocks)
         self._looked += looked
@@ -75,7 +80,7 @@ class UnnamedKeys:
         self._spent += max(looked, BLOCK)
         if len(self._logs) > _PRUNED:
             self._logs = Counter(dict(self._logs.most_common(MOST)))
-            self._examples = {key: self._examples[key] for key in self._logs}
+            self._examples = {key: self._examples[key] for key in self._logs if key in self._examples}
 
 
 def _blocks(count: int) -> list[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import timedelta
 
 from airflow_provider_slshudi.exceptions import IllegalTransition, TableError
 from airflow_provider_slshudi.ledger.records import Transaction
@@ -20,6 +21,8 @@ from airflow_provider_slshudi.protocol.resolve import resolve
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import by_shard
 
+_LENGTHS_KEPT = timedelta(days=7)
+"""How long the ledger keeps examples without values."""
 _SLOW_SECONDS = 10.0
 """Whoever waits for a limit of the service for longer waits in a driver of its own, which nobody else needs."""
 
@@ -135,7 +138,7 @@ def record(work: Work, id_: str, token: int) -> Transaction:
             facts |= {"quarantined": None if manifest.quarantine is None else manifest.quarantined}
             if transaction.kind is Kind.REPLAY:
                 facts |= {"moved": manifest.taken - manifest.quarantined, "left": manifest.left}
-            recorded = work.ledger.prepared(id_, token, facts, totals)
+            recorded = work.ledger.prepared(id_, token, facts, totals, work.pipeline.values_kept or _LENGTHS_KEPT)
             reach(Point.RECORD_TOLD)
         unnamed.keep(work, recorded, manifest.unnamed)
         return recorded
