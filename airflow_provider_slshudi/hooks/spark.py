@@ -222,7 +222,9 @@ class _Hook(SparkSubmitHook):
         for prefix in (REASON, CPU):
             if line.startswith(prefix):
                 self._kept[prefix] = line
-        if line.startswith(PAGE):
+        # A driver has one page and tells it first; a later line may be a text of the log service.
+        if line.startswith(PAGE) and PAGE not in self._kept:
+            self._kept[PAGE] = line
             self._show(line.removeprefix(PAGE).strip())
         return not line.startswith(REASON)
 
