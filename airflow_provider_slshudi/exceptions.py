@@ -122,12 +122,15 @@ class DataExpired(TerminalError):
 class ValueMisfit(TerminalError):
     """A log does not fit its table and the pipeline says that this fails the batch.
 
-    Attributes: column, type, value (shortened, None if there is none), key (row key
+    The value is not told: errors stand in logs and in the ledger.
+
+    Attributes: column, type, size (bytes of the value, None if there is none), key (row key
     `{shard}-{cursor}-{index}`), reason (`rows.misfits.Reason`).
     """
 
-    def __init__(self, column: str, type_: str, value: str | None, key: str, reason: str = "conversion") -> None:
-        what = f"log {key} has no value" if value is None else f"{value!r} of log {key} {reason_text(reason, type_)}"
+    def __init__(self, column: str, type_: str, size: int | None, key: str, reason: str = "conversion") -> None:
+        value = f"a value of {size} bytes of log {key}"
+        what = f"log {key} has no value" if size is None else f"{value} {reason_text(reason, type_)}"
         advice = (
             "Have them written otherwise, or leave such logs out with `table.upsert.missing_key: drop`"
             if reason == "key"
@@ -135,7 +138,7 @@ class ValueMisfit(TerminalError):
             "`quarantine`"
         )
         super().__init__(f"column {column}: {what}. {advice}")
-        self.column, self.type, self.reason, self.value, self.key = column, type_, reason, value, key
+        self.column, self.type, self.reason, self.size, self.key = column, type_, reason, size, key
 
 
 class TooManyMisfits(TerminalError):

@@ -18,17 +18,17 @@ _SLS = {
     "ui-field-behaviour": {
         "hidden-fields": ["schema", "port"],
         "relabeling": {"host": "Endpoint", "login": "AccessKey ID", "password": "AccessKey secret"},
-        "placeholders": {"host": "cn-hangzhou.log.aliyuncs.com"},
+        "placeholders": {"host": "https://cn-hangzhou.log.aliyuncs.com"},
     },
     "conn-fields": {
         "region": {
             "label": "Region",
             "schema": _TEXT,
-            "description": "For example cn-hangzhou; signature v4 needs it",
+            "description": "For example cn-hangzhou, where the endpoint does not name it; signature v4 needs it",
         },
         "auth_version": {
             "label": "Signature",
-            "schema": {"type": "string", "enum": ["v1", "v4"], "default": "v1"},
+            "schema": {"type": "string", "enum": ["v1", "v4"], "default": "v4"},
         },
         "security_token": {
             "label": "Security token",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.configuration import conf
@@ -61,6 +62,19 @@ def _name_of(operator: BaseOperator) -> str:
         return str(work.pipeline.name)
     dag = operator.get_dag()
     return settings.pipeline(getattr(operator, "pipeline", ""), dagfile.of(dag) if dag else None).name
+
+
+def web_address(text: str) -> str:
+    """The text if a link may lead there: an address of HTTP or HTTPS with a host; else empty, which is no link.
+
+    What a driver prints may have come from somewhere else, and a browser runs what stands behind `javascript:`.
+    """
+    try:
+        found = urlsplit(text)
+    except ValueError:
+        return ""
+    is_plain = text.isprintable() and not any(map(str.isspace, text))
+    return text if is_plain and found.scheme in ("http", "https") and found.hostname else ""
 
 
 def _page(path: str) -> str:

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,6 +29,10 @@ _OF_THE_MACHINE = "pid:[4026531836]"
 _MACHINE_ID = Path("/etc/machine-id")
 _NETWORK = Path("/sys/class/net")
 _BETWEEN, _MOST_CARDS = "+", 4
+# Airflow's settings, connections and keys, and those of the queue of its workers.
+_AIRFLOWS = ("AIRFLOW_", "CELERY_")
+# https://www.postgresql.org/docs/current/libpq-envars.html, https://dev.mysql.com/doc/refman/8.0/en/environment-variables.html
+_SECRETS = frozenset({"PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE", "MYSQL_PWD", "SLSHUDI_LOCAL_SECRET"})
 # While a machine sleeps, the usual monotonic clock stands still, and the database's does not.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -36,6 +40,18 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 def clock() -> float:
     """Seconds since this machine's boot, including sleep; the clock of drivers' deadlines."""
     return time.clock_gettime(_CLOCK)
+
+
+def for_children(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that drivers and other children may have: not Airflow's, nor passwords of its databases.
+
+    A connection of a job travels by the job's own way: its order, or `secrets` of a launcher.
+    """
+    return {
+        name: value
+        for name, value in environ.items()
+        if name not in _SECRETS and not name.lstrip("_").startswith(_AIRFLOWS)
+    }
 
 
 def this_process() -> str:

@@ -149,7 +149,7 @@ def look(name: str, listed: LogGroupListRaw, keys: list[str], rounds: int, pulls
         decode = functools.partial(module.decode, body, 0, BEGIN, keys[::2], groups)
         table = decode()
         runs[f"decode, {kind}"] = decode
-        seen = UnnamedKeys()
+        seen = UnnamedKeys(with_values=True)
         for _ in range(200):  # a task's first looks are not rationed
             seen.add(table)
         runs[f"look, {kind}"] = functools.partial(seen.add, table)
@@ -163,7 +163,7 @@ def look(name: str, listed: LogGroupListRaw, keys: list[str], rounds: int, pulls
 
 
 def _first_looks(table: Any) -> None:
-    seen = UnnamedKeys()
+    seen = UnnamedKeys(with_values=True)
     for _ in range(10):
         seen.add(table)
 

@@ -140,7 +140,7 @@ class DriverFiles:
             complete(self._storage, instant, extra)
 
     def _manifest(self, order: JobOrder) -> Manifest:
-        batch = Claim(self._storage, order.transaction, order.instant, order.token).order()
+        batch = Claim(self._storage, order.transaction, order.instant, order.token).order(order.digest)
         done = [
             RangeDone(shard, begin, end, rows=ROWS, bytes=BYTES, first_time=1, last_time=2)
             for shard, begin, end in batch.ranges

@@ -18,8 +18,9 @@ HOT_MB = 4.0
 
 def refused(given: SlsConnection) -> dict[str, str]:
     """The variable of the connection whose key the service refuses."""
-    fields = {"host": given.endpoint, "login": given.access_key_id, "password": "another"}
-    return {f"AIRFLOW_CONN_{REFUSED_CONNECTION.upper()}": json.dumps({"conn_type": "sls", **fields})}
+    fields = {"host": f"http://{given.endpoint}", "login": given.access_key_id, "password": "another"}
+    described = {"conn_type": "sls", "extra": {"auth_version": "v1"}, **fields}
+    return {f"AIRFLOW_CONN_{REFUSED_CONNECTION.upper()}": json.dumps(described)}
 
 
 def break_table(table: Path) -> None:

@@ -21,7 +21,12 @@ ROOT = Path(__file__).parents[1]
 
 
 def connection(conn_type: str, **fields: object) -> str:
-    """The value of an AIRFLOW_CONN_ variable."""
+    """The value of an AIRFLOW_CONN_ variable; the local log service has plain HTTP, and no region, by word."""
+    if conn_type == "sls":
+        host = str(fields.get("host", ""))
+        given = fields.get("extra") or {}
+        assert isinstance(given, dict)
+        fields |= {"host": host if "://" in host else f"http://{host}", "extra": {"auth_version": "v1", **given}}
     return json.dumps({"conn_type": conn_type, **fields})
 
 

@@ -47,12 +47,13 @@ def work_of(name_or_path: str) -> Work:
 
 def run_of_command() -> Run:
     """Who is acting: this very call of a command."""
+    from airflow_provider_slshudi.ledger.dags import COMMANDS
     from airflow_provider_slshudi.protocol.work import Run
     from airflow_provider_slshudi.sls.faults import PERSON
 
     # Containers share process numbers, and a run may only go on with its own work.
     id_ = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
-    return Run("slshudi", id_, patience=PERSON)
+    return Run(COMMANDS, id_, patience=PERSON)
 
 
 def service_of(connection: str, project: str, logstore: str) -> LogService:

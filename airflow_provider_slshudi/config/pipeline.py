@@ -156,7 +156,8 @@ class Pipeline(Model):
     `rest_column` keeps the keys that no column names, as map<string, string>; without it they are dropped.
     `misfits` says what becomes of a log that does not fit, say with a value that does not convert to its column's type.
     A batch fails if a greater share of its logs than `max_misfits` does not fit. A batch must meet its `checks` before
-    it is committed.
+    it is committed. `keep_values` says for how long ledger and pages keep a few values of logs, those that did not fit
+    and those of keys that no column names; without it none leaves the tables.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
@@ -169,6 +170,7 @@ class Pipeline(Model):
     rest_column: ColumnName | None = None
     misfits: Rule = "nullify"
     max_misfits: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
+    keep_values: Pause | None = None
     quarantine: Quarantine = Quarantine()
     batch: Batch = Batch()
     spark: Spark = Spark()
@@ -185,6 +187,11 @@ class Pipeline(Model):
     def in_order(self) -> bool:
         """Whether batches commit all logs of a key in the order in which they were put."""
         return self.source.order == "by_key" or self.table.upsert is not None
+
+    @property
+    def values_kept(self) -> timedelta | None:
+        """For how long ledger and pages keep a few values of logs; None where they get none."""
+        return None if self.keep_values is None else pause(self.keep_values)
 
     @property
     def clusters(self) -> bool:

@@ -109,9 +109,10 @@ def variables_of(directory: Path, connection: SlsConnection) -> Mapping[str, str
     connections = {
         "SLS_DEFAULT": {
             "conn_type": "sls",
-            "host": connection.endpoint,
+            "host": f"http://{connection.endpoint}",
             "login": connection.access_key_id,
             "password": connection.access_key_secret,
+            "extra": {"auth_version": "v1"},
         },
         "SLSHUDI_LEDGER": {
             "conn_type": "slshudi_ledger",

@@ -11,6 +11,7 @@ from pathlib import Path
 from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.doctor.finding import Check, Seen, ok, unknown, warning, wrong
 from airflow_provider_slshudi.exceptions import RuntimeMissing
+from airflow_provider_slshudi.processes import for_children
 from airflow_provider_slshudi.spark import executors, packages, pins
 
 _PYTHON_SECONDS = 60
@@ -68,7 +69,7 @@ def spark() -> Seen:
 
 def _changed_by(home: Path) -> Seen | None:
     """What is wrong with the variables that a Spark's own `conf/spark-env.sh` sets; None if nothing is."""
-    ours = {**os.environ, **packages.environment()}
+    ours = for_children(os.environ) | packages.environment()
     kept = {name: ours[name] for name in ("JAVA_HOME", "PYTHONPATH") if name in ours}
     script = (
         f'. "$SPARK_HOME/bin/load-spark-env.sh" >&2; for name in {" ".join(kept)}; do printf "%s\\0" "${{!name}}"; done'
@@ -111,7 +112,7 @@ def python() -> Seen:
     try:
         asked = subprocess.run(
             [named, "-c", code],
-            env={**os.environ, **environment},
+            env=for_children(os.environ) | environment,
             capture_output=True,
             text=True,
             timeout=_PYTHON_SECONDS,

@@ -8,7 +8,9 @@ from airflow_provider_slshudi.doctor import clocks
 from airflow_provider_slshudi.doctor.finding import Check, Seen, ok, unknown, warning, wrong
 from airflow_provider_slshudi.exceptions import SourceRefused
 from airflow_provider_slshudi.sls.answers import Shard
+from airflow_provider_slshudi.sls.connection import split_endpoint
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.sls.typed import VERSION
 
 _DENIED = "Unauthorized"
 _NO_PROJECT = "ProjectNotExist"
@@ -47,7 +49,16 @@ class Logstore:
     def connection(self) -> Seen:
         """Endpoint and logstore."""
         self._service = service = self._connect()
-        return ok(f"{service.connection.endpoint}, {service.project}/{service.logstore}")
+        given = service.connection
+        where = f"{given.endpoint}, {service.project}/{service.logstore}"
+        if split_endpoint(given.endpoint)[0] == "http":
+            return warning(f"{where}: logs travel by plain HTTP, readable on the way", "begin the host with https://")
+        if given.auth_version != VERSION:
+            return warning(
+                f"{where}: requests are signed by {given.auth_version}, which is the older signature",
+                f"set the extra auth_version to {VERSION}, and region",
+            )
+        return ok(where)
 
     def nothing(self) -> Seen:
         """Whether the service answers, and does not refuse the key, by a project that does not exist."""

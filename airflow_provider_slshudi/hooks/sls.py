@@ -20,9 +20,10 @@ _NO_PROJECT = "slshudi-connection-test"
 class SlsHook(BaseHook):
     """The log service: host is the endpoint, login the AccessKey ID, password its secret.
 
-    Extra: `region`, `auth_version` (v1 or v4), `security_token` (of temporary credentials), `credentials` (the source
-    that gives and renews keys, instead of login and password), `assume_role` (a role's ARN). `project` and `logstore`
-    are for the test button, and for `slshudi init` to offer.
+    A host without `http://` is asked by HTTPS. Extra: `region`, where the endpoint names none; `auth_version` (v4 by
+    default, or v1), `security_token` (of temporary credentials), `credentials` (the source that gives and renews keys,
+    instead of login and password), `assume_role` (a role's ARN). `project` and `logstore` are for the test button, and
+    for `slshudi init` to offer.
     """
 
     conn_name_attr = "sls_conn_id"
@@ -42,16 +43,17 @@ class SlsHook(BaseHook):
             ConfigError: the connection cannot work; the message says why.
         """
         from airflow_provider_slshudi.sls.connection import SlsConnection
+        from airflow_provider_slshudi.sls.typed import VERSION, endpoint_of, region_of
 
         found = find_connection(self.sls_conn_id, self.conn_type)
-        extra = found.extra_dejson
+        extra, endpoint = found.extra_dejson, endpoint_of(found.host or "")
         return SlsConnection(
-            found.host or "",
+            endpoint,
             found.login or "",
             found.password or "",
             extra.get("security_token") or "",
-            extra.get("region") or "",
-            extra.get("auth_version") or "v1",
+            extra.get("region") or region_of(endpoint),
+            extra.get("auth_version") or VERSION,
             extra.get("credentials") or "",
             extra.get("assume_role") or "",
         )

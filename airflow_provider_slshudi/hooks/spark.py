@@ -21,7 +21,7 @@ from airflow.sdk.exceptions import AirflowException
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
 from airflow_provider_slshudi.hooks.lookup import find_connection
 from airflow_provider_slshudi.notes.job import CPU, PAGE, REASON, JobOrder, Verb, cpu_told
-from airflow_provider_slshudi.processes import ends_with_parent
+from airflow_provider_slshudi.processes import ends_with_parent, for_children
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.teller import Teller
 from airflow_provider_slshudi.spark.keyserver import PORT
@@ -90,7 +90,7 @@ class SparkLauncher:
         made = submission(verb, order, master)
         hook = _Hook(self._show, conn_id=self._conn_id, deploy_mode="client", **_of(made))
         with order.as_input() as given:
-            self._run(hook, made, verb, {**os.environ, **made.environment, **secrets}, given)
+            self._run(hook, made, verb, {**for_children(os.environ), **made.environment, **secrets}, given)
         return cpu_told(hook.last_lines())
 
     def _submit_afar(self, verb: Verb, order: JobOrder, master: str, secrets: Mapping[str, str]) -> float | None:
@@ -107,7 +107,7 @@ class SparkLauncher:
             files = ",".join(filter(None, [made.conf.pop("spark.files", ""), str(file)]))
             hook = _Hook(self._show, office, conn_id=self._conn_id, deploy_mode="cluster", files=files, **_of(made))
             try:
-                self._run(hook, made, verb, {**os.environ, **made.environment}, subprocess.DEVNULL)
+                self._run(hook, made, verb, for_children(os.environ) | made.environment, subprocess.DEVNULL)
             except JobFailed as error:
                 # The driver knows it, whatever became of its manager's client.
                 if not office.done:
@@ -222,7 +222,9 @@ class _Hook(SparkSubmitHook):
         for prefix in (REASON, CPU):
             if line.startswith(prefix):
                 self._kept[prefix] = line
-        if line.startswith(PAGE):
+        # A driver has one page and tells it first; a later line may be a text of the log service.
+        if line.startswith(PAGE) and PAGE not in self._kept:
+            self._kept[PAGE] = line
             self._show(line.removeprefix(PAGE).strip())
         return not line.startswith(REASON)
 

@@ -46,11 +46,12 @@ class UnnamedKeys:
     Args:
         columns: the pipeline's.
         keys: whether keys that no column names are dropped, so that they are told.
+        with_values: whether it keeps a few values of each.
     """
 
-    def __init__(self, columns: Sequence[ColumnSpec] = (), keys: bool = True) -> None:
+    def __init__(self, columns: Sequence[ColumnSpec] = (), keys: bool = True, with_values: bool = False) -> None:
         self._structs = [spec for spec in columns if has_fields(parse_type(spec.type))]
-        self._keys = keys
+        self._keys, self._with_values = keys, with_values
         self._came = self._looked = self._spent = 0
         self._logs: Counter[str] = Counter()
         self._examples: dict[str, list[str]] = {}
@@ -83,7 +84,7 @@ class UnnamedKeys:
         self._spent += max(looked, BLOCK)
         if len(self._logs) > _PRUNED:
             self._logs = Counter(dict(self._logs.most_common(MOST)))
-            self._examples = {key: self._examples[key] for key in self._logs}
+            self._examples = {key: self._examples[key] for key in self._logs if key in self._examples}
 
     def _look_at_keys(self, rest: pa.MapArray, blocks: list[tuple[int, int]]) -> None:
         offsets = np.asarray(rest.offsets)
@@ -96,7 +97,7 @@ class UnnamedKeys:
         for code in np.argsort(-counts, kind="stable")[:MOST].tolist():
             key = coded.dictionary[code].as_py().decode("utf-8", "backslashreplace")[:LONGEST]
             self._logs[key] += int(counts[code])
-            if key not in self._examples:
+            if self._with_values and key not in self._examples:
                 self._examples[key] = _examples(key, rest.items, places[codes == code])
 
     def _look_at_fields(self, values: pa.Array, spec: ColumnSpec, blocks: list[tuple[int, int]]) -> None:
@@ -110,7 +111,7 @@ class UnnamedKeys:
             for at, value in unnamed_fields(_parsed(text), type_, path):
                 fields.setdefault(place_of(spec.key, at)[:LONGEST], value)
             self._logs.update(fields.keys())
-            for key, value in fields.items():
+            for key, value in fields.items() if self._with_values else ():
                 examples = self._examples.setdefault(key, [])
                 example = _HIDDEN if _SECRET.search(key) else _json_text(value)
                 if len(examples) < EXAMPLES and example not in examples:

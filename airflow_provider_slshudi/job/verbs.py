@@ -38,7 +38,7 @@ from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.notes.mending import Findings, leave_findings, read_findings
 from airflow_provider_slshudi.notes.metadata import leave_comparison
 from airflow_provider_slshudi.notes.rewrite import Written
-from airflow_provider_slshudi.notes.verification import asks_service
+from airflow_provider_slshudi.notes.verification import question
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.processes import clock
 from airflow_provider_slshudi.storage import Storage
@@ -95,7 +95,7 @@ def append(spark: SparkContext, order: JobOrder, keys: Keys, cpu_before: float =
     from airflow_provider_slshudi.job.upsert import upsert
 
     _, storage = _table(order)
-    batch = _claim(storage, order).order()
+    batch = _claim(storage, order).order(order.digest)
     pipeline = Pipeline.model_validate(batch.pipeline)
     gateway = Gateway.of(spark)
     gateway.cpu_before = cpu_before
@@ -247,7 +247,7 @@ class _Rewriting:
     def complete(self, gateway: Gateway, order: JobOrder) -> None:
         """Completes it with the files of its manifest."""
         pipeline, storage = _table(order)
-        written = rewrite.read_manifest(storage, order.instant)
+        written = rewrite.read_manifest(storage, order.instant, order.digest)
         reach(self.started)
         in_time = partial(_in_time, storage, order, f"complete {self.action} {order.instant}")
         may_complete = partial(_may_complete, storage, order, in_time)
@@ -293,7 +293,7 @@ def rebuild_metadata(gateway: Gateway, order: JobOrder) -> None:
     # Hudi's listing takes files for committed once archival has passed their instant.
     if left := metadata.sweep(storage):
         print(f"deleted {len(left)} files of instants that were rolled back: {', '.join(left[:3])}")
-    found = (read_findings(storage, order.transaction) if order.transaction else None) or Findings()
+    found = (read_findings(storage, order.transaction, order.digest) if order.transaction else None) or Findings()
     metadata.rebuild(gateway, pipeline, partial(reach, Point.METADATA_DELETED), found.lacking, found.hiding)
     reach(Point.METADATA_MADE)
 
@@ -307,7 +307,7 @@ def look(gateway: Gateway, order: JobOrder) -> None:
 def plan_mending(gateway: Gateway, order: JobOrder) -> None:
     """Puts a clustering on the timeline, of the files that `look` found, if some of them are left."""
     pipeline, storage = _table(order)
-    found = read_findings(storage, order.transaction)
+    found = read_findings(storage, order.transaction, order.digest)
     _in_time(storage, order, "plan to write files anew")
     mending.plan(gateway, pipeline, found.files if found else ())
     reach(Point.CLUSTER_PLANNED)
@@ -376,9 +376,9 @@ def verify(spark: SparkSession, order: JobOrder, keys: Keys) -> None:
     from airflow_provider_slshudi.job.access import granted
 
     pipeline, storage = _table(order)
-    asks = asks_service(storage, order.transaction)
-    with granted(spark.sparkContext, pipeline.source, keys) if asks else nullcontext() as access:
-        verify.verify(spark, pipeline, storage, order.transaction, access)
+    asked = question(storage, order.transaction, order.digest)
+    with granted(spark.sparkContext, pipeline.source, keys) if asked.source is not None else nullcontext() as access:
+        verify.verify(spark, pipeline, storage, order.transaction, asked, access)
 
 
 SESSION: dict[Verb, Callable[[SparkSession, JobOrder, Keys], None]] = {

@@ -1,4 +1,4 @@
-"""A verification: reads the question, lets Spark compare, leaves the answer; both are files beside the table's own."""
+"""A verification: lets Spark compare the table with the question, and leaves the answer beside the table's files."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.job.compare import compare
 from airflow_provider_slshudi.job.recount import recount
 from airflow_provider_slshudi.notes import erased, verification
+from airflow_provider_slshudi.notes.verification import Question
 from airflow_provider_slshudi.objectstore import hadoop_path
 from airflow_provider_slshudi.ranges import Density, Range
 from airflow_provider_slshudi.storage import Storage
@@ -19,9 +20,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def verify(spark: SparkSession, pipeline: Pipeline, storage: Storage, id_: str, access: Access | None) -> None:
-    """Compares the table with the question's ranges, and leaves the answer."""
-    question = verification.question(storage, id_)
+def verify(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    storage: Storage,
+    id_: str,
+    question: Question,
+    access: Access | None,
+) -> None:
+    """Compares the table with the question's ranges, and leaves the answer.
+
+    Args:
+        spark: the session.
+        pipeline: the table's pipeline.
+        storage: the table's.
+        id_: the verification's id, which names the answer.
+        question: the question.
+        access: how tasks get the log service's credentials; None where the question does not ask the service.
+    """
     # First: then the snapshots lack all that these erasures took.
     gone = _erased(spark, storage)
     # The quarantine first: then the main table has completed every instant that the quarantine's snapshot holds.

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 from airflow_provider_slshudi.ledger import (
+    dags,
     deeds,
     lease,
     models,
@@ -20,6 +21,7 @@ from airflow_provider_slshudi.ledger import (
     sightings,
     transactions,
     unnamed,
+    values,
 )
 from airflow_provider_slshudi.ledger.audit import audit
 from airflow_provider_slshudi.ledger.engine import now, transaction
@@ -63,14 +65,34 @@ class Ledger:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def register(self, pipeline: str, source: str, table: str) -> None:
+    def register(self, pipeline: str, source: str, table: str, dag_id: str = "") -> None:
         """Registers the pipeline; may be repeated. A pipeline that has written nothing yet may change.
+
+        Args:
+            pipeline: its name.
+            source: its source's identity.
+            table: its table's base path.
+            dag_id: the DAG that works on it, which owns the pipeline's page from now on; empty for none.
 
         Raises:
             PipelineConflict: the table belongs to another pipeline, or the name to another source or table.
         """
         with self._write() as connection:
             registration.register(connection, LedgerPipeline(pipeline, source, table.rstrip("/")))
+            dags.keep(connection, pipeline, dag_id)
+
+    def forget_values(self, pipeline: str) -> None:
+        """Deletes those values of the pipeline's logs that were kept for long enough."""
+        with self._read() as connection:
+            expired = values.any_expired(connection, pipeline)
+        if expired:
+            with self._write() as connection:
+                values.forget(connection, pipeline)
+
+    def writers(self) -> dict[str, frozenset[str]]:
+        """By pipeline, the ids of the DAGs that have worked on it as their own."""
+        with self._read() as connection:
+            return dags.writers(connection)
 
     def require(self, pipeline: str, source: str, table: str) -> None:
         """Checks that a registered pipeline still has this source and table; raises as `register`, or LedgerError."""
@@ -145,10 +167,20 @@ class Ledger:
         with self._write() as connection:
             return transactions.begin(connection, pipeline, kind, ranges, dag_id, run_id, more, airflow)
 
-    def opened(self, id: str, token: int, instant: str, more: Mapping[str, Any] = _NOTHING) -> Transaction:
-        """PLANNED -> OPEN: the transaction writes under `instant`, which no other transaction of its pipeline has."""
+    def opened(
+        self, id: str, token: int, instant: str, more: Mapping[str, Any] = _NOTHING, order_digest: str | None = None
+    ) -> Transaction:
+        """PLANNED -> OPEN: the transaction writes under `instant`, which no other transaction of its pipeline has.
+
+        Args:
+            id: the transaction.
+            token: its fencing token.
+            instant: Hudi's.
+            more: further items of the change's event.
+            order_digest: the SHA-256 of the order that the append has to find.
+        """
         with self._write() as connection:
-            return transactions.opened(connection, id, token, instant, more)
+            return transactions.opened(connection, id, token, instant, more, order_digest)
 
     def prepared(
         self,
@@ -158,6 +190,7 @@ class Ledger:
         totals: Sequence[RangeTotals],
         gaps: Sequence[Range] = (),
         released: Sequence[Range] = (),
+        values_kept: timedelta | None = None,
     ) -> Transaction:
         """OPEN -> PREPARED: the data is written.
 
@@ -168,12 +201,13 @@ class Ledger:
             totals: each planned range but gaps exactly once, or each part of it that is neither of the following.
             gaps: parts of planned ranges that are gaps now.
             released: parts of planned ranges that are not the transaction's any more.
+            values_kept: for how long the manifest's examples may have values of logs; None where they have none.
 
         Raises:
             LedgerError: the manifest is no JSON, or the totals are not those of the ranges.
         """
         with self._write() as connection:
-            return transactions.prepared(connection, id, token, manifest, totals, gaps, released)
+            return transactions.prepared(connection, id, token, manifest, totals, gaps, released, values_kept)
 
     def committed(self, id: str, token: int, completed: str, more: Mapping[str, Any] = _NOTHING) -> Transaction:
         """PREPARED -> COMMITTED at Hudi's completion time: the ranges, gaps too, turn from reserved to covered."""
@@ -305,6 +339,7 @@ class Ledger:
         logs: Mapping[str, int],
         examples: Mapping[str, Sequence[str]],
         named: Container[str],
+        values_kept: timedelta | None = None,
     ) -> list[UnnamedKey]:
         """Keeps what a batch saw of keys that no column names; returns those that are kept for the first time.
 
@@ -317,6 +352,7 @@ class Ledger:
             logs: by key, how many of these have it; of new keys the first ones are kept.
             examples: by key, a few values.
             named: the keys that columns keep by now, which are forgotten.
+            values_kept: for how long the examples are kept; None for as long as their key.
         """
         with self._read() as connection:
             known = unnamed.has_any(connection, pipeline)
@@ -324,7 +360,7 @@ class Ledger:
         if not known and all(key in named for key in logs):
             return []
         with self._write() as connection:
-            return unnamed.save(connection, pipeline, transaction, looked, logs, examples, named)
+            return unnamed.save(connection, pipeline, transaction, looked, logs, examples, named, values_kept)
 
     def unnamed_keys(self, names: Collection[str] | None = None, since: datetime | None = None) -> list[UnnamedKey]:
         """Keys that no column of these pipelines (None: of any) names, those seen last for the first time first.

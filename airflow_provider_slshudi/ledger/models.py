@@ -101,6 +101,16 @@ def _leases(name: str) -> Table:
     )
 
 
+# The DAGs that have worked on a pipeline as their own; see `dags`.
+dags = Table(
+    f"{PREFIX}dag",
+    metadata,
+    # No foreign key: an older process that forgets a pipeline knows nothing of this table.
+    Column("pipeline", String(NAME_LENGTH), primary_key=True, nullable=False),
+    Column("dag_id", String(NAME_LENGTH), primary_key=True, nullable=False),
+    **_MYSQL,
+)
+
 leases = _leases("lease")
 # For whoever rewrites the table's files, which takes minutes and decides nothing.
 service_leases = _leases("service_lease")
@@ -182,6 +192,7 @@ unnamed_keys = Table(
     Column("logs", BigInteger, nullable=False),
     Column("looked", BigInteger, nullable=False),
     Column("examples", JSON, nullable=False),
+    Column("values_until", UtcTime),
     Index(None, "first"),
     **_MYSQL,
 )
@@ -206,10 +217,13 @@ transactions = Table(
     Column("heartbeat", UtcTime, nullable=False),
     Column("process", String(NAME_LENGTH)),
     Column("completed", String(32)),
+    Column("order_digest", String(64)),
+    Column("values_until", UtcTime),
     UniqueConstraint("pipeline", "instant"),
     Index(None, "pipeline", "id"),
     Index(None, "pipeline", "state", "id"),
     Index(None, "pipeline", "completed"),
+    Index(None, "pipeline", "values_until"),
     Index(None, "run_id"),
     **_MYSQL,
 )

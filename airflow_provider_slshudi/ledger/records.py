@@ -203,8 +203,12 @@ class UnnamedKey:
     @property
     def told(self) -> str:
         """The key, how often it was seen, and examples, as a person reads it."""
-        like = f", like {', '.join(map(repr, self.examples))}" if self.examples else ""
-        return f"{self.key!r} in {self.logs:,} of {self.looked:,} logs looked at{like}"
+        return f"{self.counted}, like {', '.join(map(repr, self.examples))}" if self.examples else self.counted
+
+    @property
+    def counted(self) -> str:
+        """The key, and how often it was seen, as a person reads it."""
+        return f"{self.key!r} in {self.logs:,} of {self.looked:,} logs looked at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +301,8 @@ class Transaction:
     `token` is the fencing token; `instant` Hudi's, from OPEN on; `manifest`, `rows` and `bytes` are set by PREPARED
     (0 rows and bytes before); `error` says why it was aborted; `completed` is Hudi's completion time. `process` names
     the process whose step works, or worked when it died, on it (`processes.this_process`); None between two steps.
+    `values_until` is when the values of logs in the manifest expire; None where it has none.
+    `order_digest` is the SHA-256 of the append's order, from OPEN on; None where a rebuild of the ledger wrote the row.
     """
 
     id: str
@@ -316,6 +322,8 @@ class Transaction:
     heartbeat: datetime
     process: str | None
     completed: str | None
+    order_digest: str | None = None
+    values_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,6 @@ def _forget(connection: Connection, pipeline: str) -> None:
     for table in (models.events, models.ranges, models.packed):
         connection.execute(delete(table).where(table.c.transaction_id.in_(mine)))
     owned = (models.transactions, models.coverage, models.shards, models.leases, models.service_leases)
-    for table in (*owned, models.sightings, models.timelines, models.troubles, models.unnamed_keys):
+    for table in (*owned, models.dags, models.sightings, models.timelines, models.troubles, models.unnamed_keys):
         connection.execute(delete(table).where(table.c.pipeline == pipeline))
     connection.execute(delete(models.pipelines).where(models.pipelines.c.name == pipeline))

@@ -13,12 +13,13 @@ from sqlalchemy import Connection, delete, insert, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_slshudi.exceptions import Fenced, IllegalTransition, LedgerError, RangeConflict
-from airflow_provider_slshudi.ledger import models, reads
+from airflow_provider_slshudi.ledger import dags, models, reads
 from airflow_provider_slshudi.ledger.coverage import cover, learn_density
 from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction, is_within
 from airflow_provider_slshudi.ledger.states import LIVE, Kind, State, origins
 from airflow_provider_slshudi.ledger.upsert import upsert
+from airflow_provider_slshudi.ledger.values import EXAMPLES
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.processes import this_process
 from airflow_provider_slshudi.ranges import Range, overlap, subtract
@@ -62,6 +63,7 @@ def begin(
     connection.execute(insert(_transactions).values(row))
     if ranges:
         connection.execute(insert(models.ranges), [_range_row(id_, item) for item in ranges])
+    dags.keep(connection, pipeline, dag_id)
     note(connection, id_, State.PLANNED.value, {"dag_id": dag_id, "run_id": run_id, "ranges": len(ranges), **more})
     if airflow:
         note(connection, id_, reads.AIRFLOW, airflow)
@@ -86,10 +88,13 @@ def _refuse_conflicts(pipeline: str, ranges: Sequence[Range], taken: Sequence[Ra
         )
 
 
-def opened(connection: Connection, id: str, token: int, instant: str, more: Mapping[str, Any]) -> Transaction:
+def opened(
+    connection: Connection, id: str, token: int, instant: str, more: Mapping[str, Any], order_digest: str | None
+) -> Transaction:
     """See `Ledger.opened`."""
+    values = {"instant": instant, "order_digest": order_digest}
     try:
-        return _change(connection, id, token, State.OPEN, {"instant": instant}, {"instant": instant, **more})
+        return _change(connection, id, token, State.OPEN, values, {"instant": instant, **more})
     except IntegrityError as error:
         raise LedgerError(
             f"transaction {id}: instant {instant} belongs to another transaction of this pipeline", transaction=id
@@ -104,6 +109,7 @@ def prepared(
     totals: Sequence[RangeTotals],
     gaps: Sequence[Range],
     released: Sequence[Range],
+    values_kept: timedelta | None,
 ) -> Transaction:
     """See `Ledger.prepared`."""
     try:
@@ -111,7 +117,8 @@ def prepared(
     except (TypeError, ValueError) as error:
         raise LedgerError(f"transaction {id}: its manifest is no JSON: {error}", transaction=id) from error
     rows, bytes_ = sum(item.rows for item in totals), sum(item.bytes for item in totals)
-    values = {"manifest": stored, "rows": rows, "bytes": bytes_}
+    until = None if values_kept is None or not stored.get(EXAMPLES) else now(connection) + values_kept
+    values = {"manifest": stored, "rows": rows, "bytes": bytes_, "values_until": until}
 
     def store(_: Transaction) -> None:
         reach(Point.RECORD_HALF)
@@ -195,8 +202,8 @@ def _change(
 ) -> Transaction:
     """Sets `target` and `values` if the state allows it and the token is current; the same again does nothing."""
     at, allowed = now(connection), origins(target)
-    # A repeated abort may give its reason in other words.
-    compared = values.keys() - {"error"}
+    # A repeated abort may give its reason in other words, and a repeated record comes later.
+    compared = values.keys() - {"error", "values_until"}
     hit = connection.execute(
         update(_transactions)
         .where(_matches(id, token), _transactions.c.state.in_([state.value for state in allowed]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -38,6 +39,7 @@ def save(
     logs: Mapping[str, int],
     examples: Mapping[str, Sequence[str]],
     named: Container[str],
+    values_kept: timedelta | None,
 ) -> list[UnnamedKey]:
     """See `Ledger.saw_keys`."""
     # Two batches that see a new key at once: one of them tells it.
@@ -58,6 +60,7 @@ def save(
     rows: list[dict[str, Any]] = []
     for id_, key in wanted.items():
         row: dict[str, Any] = {"pipeline": pipeline, "id": id_, "key": plain(key), "transaction_id": transaction}
+        row |= {"values_until": at + values_kept if values_kept is not None and examples.get(key) else None}
         row |= {"first": at, "logs": 0, "looked": 0, "examples": [plain(value) for value in examples.get(key, [])]}
         if id_ in there:
             row |= there[id_]._asdict()
@@ -67,7 +70,7 @@ def save(
     fresh = [UnnamedKey(*(row[column.name] for column in _KEY)) for row in rows if row["id"] not in there]
     if fresh:
         more = f"; and {len(fresh) - _TOLD} more" if len(fresh) > _TOLD else ""
-        note(connection, transaction, "new keys", "; ".join(key.told for key in fresh[:_TOLD]) + more)
+        note(connection, transaction, "new keys", "; ".join(key.counted for key in fresh[:_TOLD]) + more)
     return fresh
 
 
@@ -78,7 +81,9 @@ def seen(connection: Connection, names: Collection[str] | None, since: datetime 
         query = query.where(_keys.c.pipeline.in_(list(names)))
     if since is not None:
         query = query.where(_keys.c.first >= since)
-    return [UnnamedKey(*row) for row in connection.execute(query)]
+    at = now(connection)
+    found = ((UnnamedKey(*key), until) for *key, until in connection.execute(query.add_columns(_keys.c.values_until)))
+    return [key if until is None or until > at else replace(key, examples=[]) for key, until in found]
 
 
 def counts(connection: Connection, names: Collection[str] | None) -> dict[str, UnnamedCount]:

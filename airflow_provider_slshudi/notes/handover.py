@@ -10,7 +10,6 @@ decided.
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import logging
 import uuid
@@ -21,6 +20,7 @@ from typing import Any
 from airflow_provider_slshudi.config.pipeline import Check
 from airflow_provider_slshudi.exceptions import ManifestError, TimelineUnreadable
 from airflow_provider_slshudi.notes import ROOT
+from airflow_provider_slshudi.notes.bound import digest_of, read_bound, write_bound
 from airflow_provider_slshudi.notes.unnamed import Unnamed
 from airflow_provider_slshudi.storage import Storage
 
@@ -215,9 +215,14 @@ class Claim:
         if not self.is_standing():
             raise self._withdrawn()
 
-    def order(self) -> BatchOrder:
-        """The order of the append; raises as `require`."""
-        content = self.storage.read(_order_path(self.instant, self.token))
+    def order(self, digest: str | None) -> BatchOrder:
+        """The order of the append; raises as `require`.
+
+        Raises:
+            ManifestError: its SHA-256 is not the `digest` that the ledger has.
+        """
+        path = _order_path(self.instant, self.token)
+        content = read_bound(self.storage, path, digest, self.transaction, self.instant)
         if content is None:
             raise self._withdrawn()
         return BatchOrder(**json.loads(content))
@@ -241,13 +246,11 @@ class Claim:
         spent = data.pop("spent", None)
         data["spent"] = None if spent is None else Spent(**spent)
         data["unnamed"] = Unnamed(**data.pop("unnamed", {}))
-        return Manifest(ranges=ranges, checks=checks, **data), hashlib.sha256(content).hexdigest()
+        return Manifest(ranges=ranges, checks=checks, **data), digest_of(content)
 
     def leave_extra(self, extra: Mapping[str, str]) -> str:
         """Leaves the commit's extra metadata for the commit's driver; returns its SHA-256."""
-        content = json.dumps(extra).encode()
-        self.storage.write(self._extra_path, content)
-        return hashlib.sha256(content).hexdigest()
+        return write_bound(self.storage, self._extra_path, json.dumps(extra).encode())
 
     def read_extra(self, digest: str) -> dict[str, str]:
         """The commit's extra metadata.
@@ -256,7 +259,7 @@ class Claim:
             ManifestError: there is none, or its SHA-256 is another.
         """
         content = self.storage.read(self._extra_path)
-        if content is None or hashlib.sha256(content).hexdigest() != digest:
+        if content is None or digest_of(content) != digest:
             raise self._error(
                 f"{self.storage.uri}: {self._extra_path} is not the one that the commit's order names "
                 f"({'there is none' if content is None else 'its SHA-256 differs'}); the instant was decided meanwhile"
@@ -293,9 +296,9 @@ def read_owner(storage: Storage, instant: str) -> Owner | None:
     return None if content is None else Owner(**json.loads(content))
 
 
-def write_order(storage: Storage, order: BatchOrder) -> None:
-    """Leaves the order for the append."""
-    storage.write(_order_path(order.instant, order.token), json.dumps(asdict(order)).encode())
+def write_order(storage: Storage, order: BatchOrder) -> str:
+    """Leaves the order for the append; returns its SHA-256."""
+    return write_bound(storage, _order_path(order.instant, order.token), json.dumps(asdict(order)).encode())
 
 
 def admit(storage: Storage, instant: str) -> None:
@@ -391,7 +394,7 @@ def token_of(storage: Storage, transaction: str, instant: str, digest: str | Non
     for name in storage.names(folder(instant)) or []:
         if name.startswith(_MANIFEST):
             content = storage.read(f"{folder(instant)}/{name}") or b""
-            if hashlib.sha256(content).hexdigest() == digest:
+            if digest_of(content) == digest:
                 return int(name.removeprefix(_MANIFEST).removesuffix(".json"))
     raise ManifestError(
         f"{storage.uri}/{folder(instant)}: the manifest with SHA-256 {digest} is gone. It listed the files that "

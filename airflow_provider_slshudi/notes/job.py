@@ -87,7 +87,8 @@ class JobOrder:
     Attributes:
         pipeline: the pipeline as its model's JSON.
         transaction, token, instant: empty or 0 where the verb needs none.
-        digest: commit only, the SHA-256 of the manifest that was recorded.
+        digest: the SHA-256 of the note that the verb works by: an append's order, a commit's recorded manifest, a
+            verification's question, a mending's findings, a rewriting's manifest; empty where it works by none.
         extra: commit only, the SHA-256 of what goes into the commit's extra metadata.
         creates: open only, whether to make the table if it is missing.
         duties: open only, the duties that the table should keep; empty where it keeps them already.

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_provider_slshudi.notes import ROOT
+from airflow_provider_slshudi.notes.bound import digest_of, read_bound
 from airflow_provider_slshudi.storage import Storage
 
 
@@ -38,14 +39,38 @@ class Findings:
         return not (self.foreign or self.hiding or self.lacking or self.escaped or self.files)
 
 
+@dataclass(frozen=True)
+class Named:
+    """How a driver finds findings: by their id; it knows them by their SHA-256."""
+
+    id: str
+    digest: str
+
+
+NOTHING = Named("", "")
+"""No findings."""
+
+
 def leave_findings(storage: Storage, id_: str, found: Findings) -> None:
     """Leaves the findings."""
     storage.write(_path(id_), json.dumps(asdict(found)).encode())
 
 
-def read_findings(storage: Storage, id_: str) -> Findings | None:
-    """The findings, None where none were left."""
+def take_findings(storage: Storage, id_: str) -> tuple[Findings, str] | None:
+    """The findings and their SHA-256, None where none were left."""
     content = storage.read(_path(id_))
+    digest = "" if content is None else digest_of(content)
+    found = read_findings(storage, id_, digest)
+    return None if found is None else (found, digest)
+
+
+def read_findings(storage: Storage, id_: str, digest: str) -> Findings | None:
+    """The findings whose SHA-256 is `digest`, None where none were left.
+
+    Raises:
+        ManifestError: the findings there are others.
+    """
+    content = read_bound(storage, _path(id_), digest)
     if content is None:
         return None
     told: dict[str, Any] = json.loads(content)

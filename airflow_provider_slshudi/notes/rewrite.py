@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_provider_slshudi.exceptions import ManifestError
 from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes.bound import digest_of, read_bound
 from airflow_provider_slshudi.storage import Storage
 
 
@@ -35,13 +36,20 @@ class Written:
         return cls(str(metadata.toJsonString()), len(read), sum(map(storage.size, read)), files, size)
 
 
-def read_manifest(storage: Storage, instant: str) -> Written:
-    """The manifest that the driver left which wrote the files.
+def take_manifest(storage: Storage, instant: str) -> tuple[Written, str]:
+    """The manifest that the driver left which wrote the files, and its SHA-256; raises as `read_manifest`."""
+    content = storage.read(_path(instant))
+    digest = "" if content is None else digest_of(content)
+    return read_manifest(storage, instant, digest), digest
+
+
+def read_manifest(storage: Storage, instant: str, digest: str) -> Written:
+    """The manifest whose SHA-256 is `digest`.
 
     Raises:
-        ManifestError: there is none, so that driver did not end well.
+        ManifestError: there is none, so the driver that was to write the files did not end well; or it is another.
     """
-    content = storage.read(_path(instant))
+    content = read_bound(storage, _path(instant), digest, instant=instant)
     if content is None:
         raise ManifestError(
             f"{storage.uri}: no manifest for instant {instant}: what was to write its files did not end well",

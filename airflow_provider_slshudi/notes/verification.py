@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 
 from airflow_provider_slshudi.notes import ROOT
+from airflow_provider_slshudi.notes.bound import read_bound, write_bound
 from airflow_provider_slshudi.storage import Storage
 
 
@@ -93,9 +94,10 @@ class Question:
     replays: list[str] = field(default_factory=list)
 
 
-def ask(storage: Storage, id_: str, question: Question) -> None:
-    """Leaves the question of a verification."""
-    storage.write(f"{_folder(id_)}/question.json", json.dumps(asdict(question), separators=(",", ":")).encode())
+def ask(storage: Storage, id_: str, question: Question) -> str:
+    """Leaves the question of a verification; returns its SHA-256."""
+    content = json.dumps(asdict(question), separators=(",", ":")).encode()
+    return write_bound(storage, f"{_folder(id_)}/question.json", content)
 
 
 def answer(storage: Storage, id_: str, found: Findings) -> None:
@@ -114,14 +116,13 @@ def forget(storage: Storage, id_: str) -> None:
     storage.delete_folder(_folder(id_))
 
 
-def asks_service(storage: Storage, id_: str) -> bool:
-    """Whether a verification compares with the service, which takes credentials."""
-    return question(storage, id_).source is not None
+def question(storage: Storage, id_: str, digest: str) -> Question:
+    """The question of a verification.
 
-
-def question(storage: Storage, id_: str) -> Question:
-    """The question of a verification."""
-    return Question(**json.loads(storage.read(f"{_folder(id_)}/question.json") or b""))
+    Raises:
+        ManifestError: its SHA-256 is not `digest`.
+    """
+    return Question(**json.loads(read_bound(storage, f"{_folder(id_)}/question.json", digest) or b""))
 
 
 def _folder(id_: str) -> str:

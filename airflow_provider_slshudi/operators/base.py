@@ -27,7 +27,7 @@ from airflow.sdk.log import redact  # type: ignore[attr-defined]  # it has no __
 
 from airflow_provider_slshudi import dagfile
 from airflow_provider_slshudi.exceptions import ConfigError, Fenced, JobFailed, TerminalError
-from airflow_provider_slshudi.links import PipelineLink, SparkLink
+from airflow_provider_slshudi.links import PipelineLink, SparkLink, web_address
 from airflow_provider_slshudi.notes.acts import PARAMS_SOURCE
 from airflow_provider_slshudi.operators.signals import signal
 from airflow_provider_slshudi.processes import end_with_parent
@@ -75,8 +75,11 @@ class PipelineTask:
         from airflow_provider_slshudi.protocol.work import Run
 
         def show(page: str) -> None:
+            address = web_address(page)
+            if page and not address:
+                _log.warning("the driver's page %r is no web address, so there is no link to it", page)
             try:
-                context["ti"].xcom_push(SparkLink().xcom_key, page)
+                context["ti"].xcom_push(SparkLink().xcom_key, address)
             except Exception as error:
                 # No reason to stop the driver.
                 _log.warning("Airflow does not take the link to %s: %s", page, error)

@@ -7,14 +7,11 @@ from typing import Any
 from fastapi import FastAPI, HTTPException, Request, Response, status
 from fastapi.responses import HTMLResponse
 
-from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.exceptions import LedgerError, SlsHudiError
-from airflow_provider_slshudi.hooks.ledger import LedgerHook
-from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import GONE
 from airflow_provider_slshudi.ledger.states import LIVE, Kind
 from airflow_provider_slshudi.notes.acts import DRY_RUN, Act
-from airflow_provider_slshudi.pages.access import SessionDep, Viewer, ViewerDep, is_paused
+from airflow_provider_slshudi.pages.access import SessionDep, Viewer, ViewerDep, is_paused, ledger_of_pages
 from airflow_provider_slshudi.pages.render import STATIC, page
 from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.protocol.progress import progress
@@ -52,20 +49,20 @@ def create_app() -> FastAPI:
 
 def fleet(request: Request, viewer: ViewerDep) -> HTMLResponse:
     """All pipelines; the one that needs a person most comes first."""
-    return _fleet(request, sorted(viewer.dags))
+    return _fleet(request, sorted(viewer.dags), viewer.waiting)
 
 
 def pipeline(request: Request, viewer: ViewerDep, name: str, before: str | None = None) -> HTMLResponse:
     """One pipeline: shards, coverage, batches, values that did not fit."""
     dags = viewer.require(name)
-    return _pipeline(request, name, dags, before)
+    return _pipeline(request, viewer, name, dags, before)
 
 
 def backfill(request: Request, viewer: ViewerDep, session: SessionDep, name: str) -> HTMLResponse:
     """How far backfills are, what nobody has read, and the forms that ask for it."""
     dags = viewer.require(name)
     dag = _dag(dags, name, "backfill")
-    ledger = _ledger()
+    ledger = ledger_of_pages()
     found = ledger.standings(1, ledger.now(), [name])
     # What a gone shard had cannot be read any more.
     there = [item for item in shards.shards(found[0]) if item.shard.status != GONE] if found else []
@@ -90,7 +87,7 @@ def act_of(request: Request, viewer: ViewerDep, name: str, act: str, transaction
     chosen = next((item for item in Act if item.value == act), None)
     if chosen is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such act.")
-    ledger = _ledger()
+    ledger = ledger_of_pages()
     live = ledger.live(name)
     named = next((item for item in live if item.id == transaction), None)
     shown: dict[str, Any] = {
@@ -123,7 +120,7 @@ def of_run(request: Request, viewer: ViewerDep, dag_id: str, run_id: str) -> HTM
     names = viewer.pipelines_of(dag_id)
     if len(names) != 1:
         return _of_names(request, viewer, dag_id, names)
-    found = _ledger().of_run(names[0], dag_id, run_id)
+    found = ledger_of_pages().of_run(names[0], dag_id, run_id)
     if found is None:
         return _of_names(request, viewer, dag_id, names, f"Run {run_id} made no transaction.")
     return _transaction(request, viewer, found.id)
@@ -131,7 +128,7 @@ def of_run(request: Request, viewer: ViewerDep, dag_id: str, run_id: str) -> HTM
 
 def figures(viewer: ViewerDep) -> Response:
     """The figures of the pipelines that one may see, for Prometheus."""
-    text = exposition(metrics(_ledger(), viewer.dags))
+    text = exposition(metrics(ledger_of_pages(), viewer.dags))
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -149,20 +146,20 @@ def _of_names(
     if not names:
         return page(request, "none.html", what=f"DAG {dag_id}")
     if len(names) > 1:
-        return _fleet(request, names)
-    return _pipeline(request, names[0], viewer.require(names[0]), None, remark)
+        return _fleet(request, names, [])
+    return _pipeline(request, viewer, names[0], viewer.require(names[0]), None, remark)
 
 
-def _fleet(request: Request, names: list[str]) -> HTMLResponse:
-    shown = standing.pipelines(_ledger(), names)
+def _fleet(request: Request, names: list[str], waiting: list[str]) -> HTMLResponse:
+    shown = standing.pipelines(ledger_of_pages(), names)
     known = {view.name for view in shown}
-    return page(request, "fleet.html", pipelines=shown, waiting=sorted(set(names) - known))
+    return page(request, "fleet.html", pipelines=shown, waiting=sorted({*names, *waiting} - known))
 
 
 def _pipeline(
-    request: Request, name: str, dags: list[str], before: str | None, said: str | None = None
+    request: Request, viewer: Viewer, name: str, dags: list[str], before: str | None, said: str | None = None
 ) -> HTMLResponse:
-    ledger = _ledger()
+    ledger = ledger_of_pages()
     found = ledger.standings(standing.NEWEST, ledger.now() - standing.WINDOW, [name])
     if not found:
         return page(request, "none.html", what=f"Pipeline {name}", dags=dags)
@@ -178,7 +175,7 @@ def _pipeline(
         "older": past[-1].transaction.id if len(past) == BATCHES else None,
     }
     unnamed = keys.unnamed(ledger, name)
-    shown |= {"unnamed": unnamed[:KEYS], "more_keys": len(unnamed[KEYS:])}
+    shown |= {"unnamed": unnamed[:KEYS], "more_keys": len(unnamed[KEYS:]), "values": viewer.sees_values(name)}
     roles = {role: _dag(dags, name, role) for role in ("tail", "verify")}
     acts = ledger.deeds(name, DEEDS)
     shown |= {"dags": dags, "roles": roles, "said": said, "before": before, "deeds": acts}
@@ -187,10 +184,10 @@ def _pipeline(
 
 
 def _transaction(request: Request, viewer: Viewer, id_: str) -> HTMLResponse:
-    found = _ledger().find(id_)
+    found = ledger_of_pages().find(id_)
     # One that is not there is answered as one that they may not see.
     dags = viewer.require("" if found is None else found.pipeline)
-    ledger = _ledger()
+    ledger = ledger_of_pages()
     view = history.transaction(ledger, id_)
     live = view.batch.transaction.state in LIVE
     shown: dict[str, Any] = {"view": view, "live": live, "acts": (Act.RECOVER, Act.ABANDON)}
@@ -201,10 +198,6 @@ def _transaction(request: Request, viewer: Viewer, id_: str) -> HTMLResponse:
 def _dag(dags: list[str], name: str, role: str) -> str | None:
     """The pipeline's DAG of this role, if it has its usual name and may be read."""
     return next((dag for dag in dags if dag == f"{name}_{role}"), None)
-
-
-def _ledger() -> Ledger:
-    return LedgerHook(settings.ledger_conn_id()).ledger_as_it_is()
 
 
 async def _failed(request: Request, error: Exception) -> HTMLResponse:

@@ -49,7 +49,8 @@ def promise(work: Work, transaction: Transaction) -> str:
     overtook, it would hide them, so the batch must not be recorded. The caller holds the lease.
     """
     instant = transaction.instant or ""
-    order = Claim(work.storage, transaction.id, instant, transaction.token).order()
+    claim = Claim(work.storage, transaction.id, instant, transaction.token)
+    order = claim.order(transaction.order_digest)
     timeline = work.timeline()
     now = evolution.schema_of_now(work.storage, timeline)
     pipeline = Pipeline.model_validate(work.planned(order))

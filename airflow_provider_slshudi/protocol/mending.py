@@ -10,7 +10,7 @@ from dataclasses import replace
 from airflow_provider_slshudi.exceptions import TableError
 from airflow_provider_slshudi.hudi.statistics import Indexes
 from airflow_provider_slshudi.notes.job import Verb
-from airflow_provider_slshudi.notes.mending import Findings, forget_findings, read_findings
+from airflow_provider_slshudi.notes.mending import Findings, Named, forget_findings, take_findings
 from airflow_provider_slshudi.protocol import metadata
 from airflow_provider_slshudi.protocol.maintain import aside_of, fit
 from airflow_provider_slshudi.protocol.rewrite import Rewritten, anew
@@ -39,32 +39,33 @@ def mend(work: Work, told: Callable[[Rewritten], None] = lambda _: None) -> Find
         LeaseHeld: a table service is at work; and as `check`.
         LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: a person has to look.
     """
-    with _found(work) as (id_, found):
+    with _found(work) as (named, found):
         # First: a foreign index stops every other change.
         if found.foreign or found.hiding or found.lacking:
-            metadata.rebuild(work, found_by=id_)
+            metadata.rebuild(work, found_by=named)
         if found.escaped:
             with work.lease() as lease:
                 work.change(lease, Verb.UNESCAPE, work.order())
         if found.files and work.pipeline.table.upsert is None:
-            while (done := anew(work, id_)).instant is not None:
+            while (done := anew(work, named)).instant is not None:
                 told(done)
     return check(work)
 
 
 @contextmanager
-def _found(work: Work) -> Iterator[tuple[str, Findings]]:
-    """The present faults, and the id under which drivers read them."""
+def _found(work: Work) -> Iterator[tuple[Named, Findings]]:
+    """The present faults, and how drivers find them."""
     register(work)
     if not fit(work):
         raise TableError(f"{work.storage.uri} has no table yet: run a batch first", table=work.storage.uri)
     id_ = uuid.uuid4().hex
     work.launcher.run(Verb.LOOK, work.order(transaction=id_), {})
-    found = read_findings(work.storage, id_)
-    if found is None:
+    left = take_findings(work.storage, id_)
+    if left is None:
         raise TableError(f"{work.storage.uri}: the job that looks left no findings", table=work.storage.uri)
     try:
-        yield id_, _with_quarantine(work, found)
+        found, digest = left
+        yield Named(id_, digest), _with_quarantine(work, found)
     finally:
         forget_findings(work.storage, id_)
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from airflow_provider_slshudi.exceptions import TableError
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.notes.job import Verb
+from airflow_provider_slshudi.notes.mending import NOTHING, Named
 from airflow_provider_slshudi.notes.metadata import Comparison, take_comparison
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.maintain import aside_of, fit
@@ -28,11 +29,11 @@ def check(work: Work) -> Comparison:
         return _with_quarantine([_compared(each, lease) for each in _tables(work)])
 
 
-def rebuild(work: Work, only_damaged: bool = False, found_by: str = "") -> tuple[Comparison, Comparison]:
+def rebuild(work: Work, only_damaged: bool = False, found_by: Named = NOTHING) -> tuple[Comparison, Comparison]:
     """Makes the metadata tables of the table and of its quarantine anew; raises as `check`.
 
-    With `only_damaged` it leaves undamaged ones alone. Returns the comparisons before and after. `found_by` is the id
-    of findings that it mends on the way (`notes.mending`).
+    With `only_damaged` it leaves undamaged ones alone. Returns the comparisons before and after. `found_by` are
+    findings that it mends on the way.
 
     It deletes files of rolled-back instants first.
 
@@ -47,13 +48,14 @@ def rebuild(work: Work, only_damaged: bool = False, found_by: str = "") -> tuple
     return _with_quarantine(before), _with_quarantine(after)
 
 
-def _rebuilt(work: Work, lease: Lease, only_damaged: bool, found_by: str) -> tuple[Comparison, Comparison]:
+def _rebuilt(work: Work, lease: Lease, only_damaged: bool, found_by: Named) -> tuple[Comparison, Comparison]:
     before = _compared(work, lease)
     if only_damaged and before.ok:
         return before, before
     _refuse_unknown(work, before)
     reach(Point.METADATA_LEASED)
-    work.change(lease, Verb.REBUILD_METADATA, work.order(transaction=found_by), before.files)
+    order = work.order(transaction=found_by.id, digest=found_by.digest)
+    work.change(lease, Verb.REBUILD_METADATA, order, before.files)
     after = _compared(work, lease)
     if not after.ok:
         raise TableError(

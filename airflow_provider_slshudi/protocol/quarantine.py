@@ -127,12 +127,12 @@ def finish(work: Work, lease: Lease, committed: Mapping[str, str]) -> list[str]:
     `committed` has the main table's instants with their transactions.
 
     Raises:
-        TableMismatch: the batch's manifest or order is gone.
+        TableMismatch: the batch's manifest is gone.
     """
     found = {instant: where for instant, where in sorted(_pending(work).items()) if instant in committed}
     for instant, where in found.items():
         try:
-            order = _order(work, instant, committed[instant])
+            order = _order(work, instant, committed[instant], where)
         except ManifestError as error:
             raise quarantine.gone(where, instant) from error
         work.change(lease, Verb.COMMIT, order)
@@ -143,14 +143,16 @@ def finish(work: Work, lease: Lease, committed: Mapping[str, str]) -> list[str]:
     return list(found)
 
 
-def _order(work: Work, instant: str, id_: str) -> JobOrder:
+def _order(work: Work, instant: str, id_: str, where: str) -> JobOrder:
     """The order to commit a batch again: the main table has it, and only the quarantine's part is left to do."""
     extra = work.timeline().extra_of(instant) or {}
     digest = json.loads(extra.get(QUARANTINE_KEY, "{}")).get("digest")
     token = handover.token_of(work.storage, id_, instant, digest)
-    claim = Claim(work.storage, id_, instant, token)
-    batch, left = claim.order(), claim.leave_extra(extra)
-    return JobOrder(work.planned(batch), id_, token, instant, digest, left)
+    left = Claim(work.storage, id_, instant, token).leave_extra(extra)
+    # Only its place concerns the quarantine: not the batch's order, which a rebuilt ledger could not vouch for.
+    described = work.pipeline.model_dump(mode="json")
+    described["quarantine"]["path"] = where
+    return JobOrder(described, id_, token, instant, digest, left)
 
 
 def require_known(work: Work) -> None:

@@ -139,10 +139,12 @@ def require_share(transaction: Transaction, manifest: Manifest, share: float | N
     if share is None or manifest.unfit <= share * manifest.rows:
         return
     columns = ", ".join(f"{name}: {count}" for name, count in sorted(manifest.misfits.items()))
+    # The error goes to the ledger, where values of logs must end.
+    _log.warning("of the logs that do not fit: %s", "; ".join(manifest.examples))
     raise TooManyMisfits(
         f"pipeline {transaction.pipeline}: {manifest.unfit} of {manifest.rows} logs of transaction {transaction.id} do "
-        f"not fit their columns ({columns}), and max_misfits allows a share of {share:g}. Nothing is committed. For "
-        f"example {'; '.join(manifest.examples)}. Correct the columns, or allow more; the next run reads all again",
+        f"not fit their columns ({columns}), and max_misfits allows a share of {share:g}. Nothing is committed. "
+        "Correct the columns, or allow more; the next run reads all again",
         transaction=transaction.id,
         misfits=manifest.unfit,
         logs=manifest.rows,

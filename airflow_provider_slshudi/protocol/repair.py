@@ -148,13 +148,13 @@ def _drop(work: Work, lease: Lease, batches: dict[str, CommittedBatch], parts: d
     instant = next(instant for instant, owner in pending_of(work) if owner == id_)
     claim = Claim(work.storage, id_, instant, _TOKEN)
     try:
-        order = work.order(transaction=id_, token=_TOKEN, instant=instant)
         drop = {
             of: [(part.range.shard, part.range.begin, part.range.end, part.goes) for part in items]
             for of, items in parts.items()
         }
-        handover.write_order(work.storage, BatchOrder(id_, _TOKEN, instant, order.pipeline, [], {}, drop=drop))
-        work.launcher.run(Verb.APPEND, order, {})
+        described = work.pipeline.model_dump(mode="json")
+        told = handover.write_order(work.storage, BatchOrder(id_, _TOKEN, instant, described, [], {}, drop=drop))
+        work.launcher.run(Verb.APPEND, JobOrder(described, id_, _TOKEN, instant, told), {})
         manifest, digest = claim.manifest()
         now, dropped = _checked(work, manifest, batches, parts)
     except Exception:
@@ -166,7 +166,7 @@ def _drop(work: Work, lease: Lease, batches: dict[str, CommittedBatch], parts: d
     extra = extra_of(id_, work.pipeline.name, Kind.REPAIR.value, run, "{}", quarantined)
     extra[RANGES_NOW_KEY] = json.dumps(now)
     left = claim.leave_extra(extra)
-    _commit(work, lease, JobOrder(order.pipeline, id_, _TOKEN, instant, digest, left))
+    _commit(work, lease, JobOrder(described, id_, _TOKEN, instant, digest, left))
     return Repaired(instant, dropped)
 
 

@@ -200,7 +200,7 @@ def _commit_order(work: Work, transaction: Transaction) -> JobOrder:
         )
     token = int(recorded["token"])
     claim = Claim(work.storage, transaction.id, transaction.instant, token)
-    batch = claim.order()
+    batch = claim.order(transaction.order_digest)
     totals = {item.range: item for item in work.ledger.totals(transaction.id)}
     found = ((item, totals.get(item)) for item in work.ledger.ranges(transaction.id))
     quarantined = recorded.get("quarantined")

@@ -17,6 +17,7 @@ from airflow_provider_slshudi.hudi.timeline import Phase
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.notes import handover, rewrite
 from airflow_provider_slshudi.notes.job import Verb
+from airflow_provider_slshudi.notes.mending import NOTHING, Named
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.maintain import fit
 from airflow_provider_slshudi.protocol.settle import register
@@ -81,8 +82,8 @@ def cluster(work: Work) -> Rewritten:
     return _rewrite(work, _CLUSTERING, work.pipeline.table.upsert is None)
 
 
-def anew(work: Work, found: str) -> Rewritten:
-    """Writes some of the files anew that the findings of id `found` name; raises as `cluster`."""
+def anew(work: Work, found: Named) -> Rewritten:
+    """Writes some of the files anew that the findings name; raises as `cluster`."""
     return _rewrite(work, _MENDING, True, found)
 
 
@@ -94,7 +95,7 @@ def compact(work: Work) -> Rewritten:
     return _rewrite(work, _COMPACTION, work.pipeline.compacts)
 
 
-def _rewrite(work: Work, service: _Service, wanted: bool, found: str = "") -> Rewritten:
+def _rewrite(work: Work, service: _Service, wanted: bool, found: Named = NOTHING) -> Rewritten:
     register(work)
     with work.service_lease() as mine:
         with work.lease() as lease:
@@ -107,9 +108,9 @@ def _rewrite(work: Work, service: _Service, wanted: bool, found: str = "") -> Re
             work.launcher.run(service.write, work.order(instant=instant), {})
         # If this process stood still, somebody else may have rolled the plan back.
         mine.renew()
-        written = rewrite.read_manifest(work.storage, instant)
+        written, digest = rewrite.take_manifest(work.storage, instant)
         with work.lease() as lease:
-            work.change(lease, service.complete, work.order(instant=instant))
+            work.change(lease, service.complete, work.order(instant=instant, digest=digest))
             known = work.timeline().get(instant)
             if known is None or known.phase is not Phase.COMPLETED:
                 raise TableError(
@@ -130,12 +131,12 @@ def _tidy(work: Work) -> None:
             handover.delete(work.storage, instant)
 
 
-def _planned(work: Work, service: _Service, lease: Lease, found: str) -> str | None:
+def _planned(work: Work, service: _Service, lease: Lease, found: Named) -> str | None:
     """Rolls back what dead runs left half done, then makes a new plan; None where there is nothing to do."""
     for instant in _left(work, service):
         with leftovers.swept(work.storage, instant):
             work.change(lease, Verb.ROLLBACK, work.order(instant=instant))
-    work.change(lease, service.plan, work.order(transaction=found))
+    work.change(lease, service.plan, work.order(transaction=found.id, digest=found.digest))
     return next(iter(_pending(work, service)), None)
 
 

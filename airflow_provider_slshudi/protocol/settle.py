@@ -38,7 +38,8 @@ def register(work: Work) -> None:
     """Makes the pipeline known to the ledger; refuses a table or a name that another pipeline, or user, has."""
     work.require_owner()
     pipeline = work.pipeline
-    work.ledger.register(pipeline.name, pipeline.source.identity, pipeline.table.path)
+    work.ledger.register(pipeline.name, pipeline.source.identity, pipeline.table.path, work.run.dag_id)
+    work.ledger.forget_values(pipeline.name)
 
 
 def dangling(work: Work, ended: Ended) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import timedelta
 
 from airflow_provider_slshudi.exceptions import IllegalTransition, TableError
 from airflow_provider_slshudi.ledger.records import Transaction
@@ -29,6 +30,8 @@ from airflow_provider_slshudi.protocol.resolve import resolve
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import by_shard
 
+_LENGTHS_KEPT = timedelta(days=7)
+"""How long the ledger keeps examples without values."""
 _SLOW_SECONDS = 10.0
 """Whoever waits for a limit of the service for longer waits in a driver of its own, which nobody else needs."""
 
@@ -64,9 +67,9 @@ def open_instant(work: Work, id_: str, token: int, replay: Selection | None = No
         planned = int(transaction.created.timestamp())
         chosen = None if replay is None else asdict(replay)
         order = BatchOrder(id_, token, instant, pipeline, ranges, density, planned, chosen)
-        handover.write_order(work.storage, order)
+        digest = handover.write_order(work.storage, order)
         reach(Point.OPEN_ORDERED)
-        work.ledger.opened(id_, token, instant, cost.of_driver(cpu))
+        work.ledger.opened(id_, token, instant, cost.of_driver(cpu), digest)
         reach(Point.OPEN_TOLD)
     return instant
 
@@ -89,7 +92,8 @@ def append(work: Work, id_: str, token: int) -> None:
             found=seen.state.value,
             wanted=InstantState.REQUESTED.value,
         )
-    order = work.order(transaction=id_, token=token, instant=transaction.instant or "", size=size_of(work, transaction))
+    instant, digest, size = transaction.instant or "", transaction.order_digest or "", size_of(work, transaction)
+    order = work.order(transaction=id_, token=token, instant=instant, digest=digest, size=size)
     with work.heartbeat(id_, token):
         reach(Point.APPEND_LAUNCHED)
         secrets = {} if transaction.kind is Kind.REPLAY else work.connect().connection.to_env()
@@ -148,7 +152,8 @@ def record(work: Work, id_: str, token: int) -> Transaction:
             lost = lost_of(manifest)
             facts |= {"lost": [str(item) for item in lost]} if lost else {}
             gaps, released = ([], lost) if lost and reads_what_is_there(work, transaction) else (lost, [])
-            recorded = work.ledger.prepared(id_, token, facts, totals, gaps, released)
+            values_kept = work.pipeline.values_kept or _LENGTHS_KEPT
+            recorded = work.ledger.prepared(id_, token, facts, totals, gaps, released, values_kept)
             reach(Point.RECORD_TOLD)
         unnamed.keep(work, recorded, manifest.unnamed)
         return recorded

@@ -17,9 +17,10 @@ def keep(work: Work, transaction: Transaction, found: Unnamed) -> None:
 
     It is for people's eyes: where the ledger does not take it, the batch goes on.
     """
-    name, named = transaction.pipeline, work.pipeline.named_keys
+    name, named, kept = transaction.pipeline, work.pipeline.named_keys, work.pipeline.values_kept
+    examples = {} if kept is None else found.examples
     try:
-        new = work.ledger.saw_keys(name, transaction.id, found.looked, found.logs, found.examples, named)
+        new = work.ledger.saw_keys(name, transaction.id, found.looked, found.logs, examples, named, kept)
     except Exception as error:
         _log.warning("the ledger was not told which keys of logs no column names: %s", error)
         return

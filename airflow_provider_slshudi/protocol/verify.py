@@ -72,8 +72,8 @@ def verify(work: Work, source: bool = False) -> Proof:
         question = replace(question, source=_held(service, recorded), density=density)
     id_ = uuid.uuid4().hex
     try:
-        ask(work.storage, id_, question)
-        work.launcher.run(Verb.VERIFY, work.order(transaction=id_), secrets)
+        digest = ask(work.storage, id_, question)
+        work.launcher.run(Verb.VERIFY, work.order(transaction=id_, digest=digest), secrets)
         found = take_answer(work.storage, id_)
     finally:
         forget(work.storage, id_)

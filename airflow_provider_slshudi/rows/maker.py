@@ -45,6 +45,7 @@ class RowSpec:
     without a value for one of the columns `needed` is left out. `record_key` are the key columns of a table with
     upserts. `not_zero` are its ordering field and delete marker, if Hudi would misread a delete with ordering value 0.
     `kept` are the paths of partitions that rows may have, None for any: rows of others have no partition.
+    `shows`: whether messages may have values of logs.
     """
 
     columns: tuple[ColumnSpec, ...]
@@ -57,6 +58,7 @@ class RowSpec:
     record_key: tuple[str, ...] = ()
     not_zero: tuple[str, str] | None = None
     kept: frozenset[str] | None = None
+    shows: bool = False
 
     @classmethod
     def of(cls, pipeline: Pipeline, planned: int = 0) -> RowSpec:
@@ -87,8 +89,18 @@ class RowSpec:
         upsert = pipeline.table.upsert
         needed = upsert.needed if upsert is not None and upsert.missing_key == "drop" else ()
         keys = tuple(upsert.record_key) if upsert is not None else ()
-        not_zero = _not_zero(pipeline)
-        return cls(columns, pipeline.rest_column, partition, pipeline.misfits, bounds, planned, needed, keys, not_zero)
+        return cls(
+            columns,
+            pipeline.rest_column,
+            partition,
+            pipeline.misfits,
+            bounds,
+            planned,
+            needed,
+            keys,
+            _not_zero(pipeline),
+            shows=pipeline.keep_values is not None,
+        )
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -275,7 +287,7 @@ class RowMaker:
             if item.rule == "fail":
                 item.refuse(keys)
             self.misfits[item.column] += len(item.rows)
-            self.examples += item.examples(keys)[: EXAMPLES - len(self.examples)]
+            self.examples += item.examples(keys, self._spec.shows)[: EXAMPLES - len(self.examples)]
         self.unfit += len(np.unique(np.concatenate([item.rows for item in found])))
         aside = [item for item in found if item.rule == "quarantine"]
         return unfit_logs(aside) if aside else None

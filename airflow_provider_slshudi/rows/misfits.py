@@ -69,15 +69,17 @@ class Misfits:
 
     def refuse(self, keys: pa.Array) -> None:
         """Raises ValueMisfit, which names the first."""
-        value = shown(self.values[0])
-        raise ValueMisfit(self.column, self.type, value, keys[int(self.rows[0])].as_py(), self.reasons[0].as_py())
+        size = pc.binary_length(self.values[0]).as_py()
+        raise ValueMisfit(self.column, self.type, size, keys[int(self.rows[0])].as_py(), self.reasons[0].as_py())
 
-    def examples(self, keys: pa.Array) -> list[str]:
-        """The first few, each with its log."""
+    def examples(self, keys: pa.Array, with_values: bool) -> list[str]:
+        """The first few, each with its log; `with_values`: with the begin of its value instead of its length."""
         told = []
         for place, row in enumerate(self.rows[:EXAMPLES].tolist()):
-            value, reason = shown(self.values[place]), self.reasons[place].as_py()
-            what = "no value" if value is None else f"{value!r} {reason_text(reason, self.type)}"
+            value, reason = self.values[place], self.reasons[place].as_py()
+            size = pc.binary_length(value).as_py()
+            text = repr(shown(value)) if with_values else f"a value of {size} bytes"
+            what = "no value" if size is None else f"{text} {reason_text(reason, self.type)}"
             told.append(f"column {self.column} of log {keys[row].as_py()}: {what}")
         return told
 

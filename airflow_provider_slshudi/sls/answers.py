@@ -128,9 +128,15 @@ def error(answer: Answer) -> tuple[str, str]:
     """Error code and message of a failed response; for a gateway's own page the code is its status."""
     try:
         found = json.loads(answer.body)
-        return str(found["errorCode"]), str(found.get("errorMessage", ""))
+        return _one_line(found["errorCode"]), _one_line(found.get("errorMessage", ""))
     except (ValueError, LookupError, TypeError, AttributeError):
         return f"HTTP {answer.status}", "an answer that is not the log service's"
+
+
+def _one_line(text: object) -> str:
+    """A text of the service without line breaks and control characters: a line of its own could pass for a driver's."""
+    kept = (char if char.isprintable() else " " for char in str(text))
+    return " ".join("".join(kept).split())
 
 
 def _decompressed(body: bytearray, headers: Mapping[str, str], size: int) -> bytes:

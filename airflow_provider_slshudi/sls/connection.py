@@ -61,7 +61,8 @@ class SlsConnection:
         if self.auth_version not in ("v1", "v4"):
             raise _wrong("auth_version", f"auth_version is v1 or v4, not {self.auth_version!r}", self.auth_version)
         if self.auth_version == "v4" and not self.region:
-            raise _wrong("region", "auth_version v4 signs the region: set it, for example cn-hangzhou", "")
+            why = "signature v4 signs the region, and the endpoint names none: set the extra `region`, say cn-hangzhou"
+            raise _wrong("region", why, "")
         _check_endpoint(self.endpoint)
 
     def to_env(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ import hashlib
 import importlib.metadata
 import io
 import json
+import os
 import platform
 import re
 import socket
@@ -26,6 +27,7 @@ from uuid import uuid4
 
 from airflow_provider_slshudi.config.values import is_archive
 from airflow_provider_slshudi.exceptions import ConfigError, ExecutorUnfit, RuntimeMissing
+from airflow_provider_slshudi.processes import for_children
 
 PACKAGE = Path(__file__).parents[1]
 FOLDER = "slshudi"
@@ -237,7 +239,9 @@ def _of_drivers() -> Callable[[str], importlib.metadata.Distribution]:
         return importlib.metadata.distribution
     code = "import json, sys; print(json.dumps([list(sys.version_info[:2]), sys.path]))"
     try:
-        answer = subprocess.run([python(), "-c", code], capture_output=True, text=True, check=True).stdout
+        answer = subprocess.run(
+            [python(), "-c", code], env=for_children(os.environ), capture_output=True, text=True, check=True
+        ).stdout
         # Before it, what somebody's own start of that Python says.
         found, paths = json.loads(answer.splitlines()[-1])
     except (OSError, subprocess.CalledProcessError, ValueError, IndexError) as error:

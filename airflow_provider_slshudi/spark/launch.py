@@ -19,7 +19,7 @@ from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb, Where, cp
 from airflow_provider_slshudi.notes.remote import FILE
 from airflow_provider_slshudi.objectstore import is_stored
 from airflow_provider_slshudi.points import stops_drivers
-from airflow_provider_slshudi.processes import clock, ends_with_parent
+from airflow_provider_slshudi.processes import clock, ends_with_parent, for_children
 from airflow_provider_slshudi.spark import executors
 from airflow_provider_slshudi.spark.packages import spark_home, spark_version
 from airflow_provider_slshudi.spark.resident import Outcome, Resident, end_stopped, idle_seconds
@@ -171,7 +171,7 @@ class SubprocessLauncher:
 
         longest = RESIDENT_APPEND_SECONDS if verb is Verb.APPEND else RESIDENT_JOB_SECONDS
         seconds = order.until - clock() if order.until else longest
-        variables = {**os.environ, **made.environment}
+        variables = for_children(os.environ) | made.environment
         outcome = self._resident.run(made.conf, variables, verb, order, secrets, seconds, heard)
         if outcome in (Outcome.FAILED, Outcome.UNKNOWN):
             raise job_failed(made.name, verb, 1 if outcome is Outcome.FAILED else None, tail)
@@ -183,7 +183,7 @@ class SubprocessLauncher:
         command = ["spark-submit", "--master", master, "--name", made.name]
         for key, value in made.conf.items():
             command += ["--conf", f"{key}={value}"]
-        variables = {**os.environ, **made.environment, **secrets}
+        variables = {**for_children(os.environ), **made.environment, **secrets}
         command[0] = str(Path(made.environment["SPARK_HOME"]) / "bin" / "spark-submit")
         with (
             order.as_input() as given,

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.exceptions import RuntimeMissing
+from airflow_provider_slshudi.processes import for_children
 from airflow_provider_slshudi.spark import pins
 
 JAVA_MAJOR = 17
@@ -311,7 +312,7 @@ def _fetch(coordinate: str, work: Path) -> None:
     try:
         answer = subprocess.run(
             command,
-            env={**os.environ, **environment(), **LOCAL_ENVIRONMENT},
+            env={**for_children(os.environ), **environment(), **LOCAL_ENVIRONMENT},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

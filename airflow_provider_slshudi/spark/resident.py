@@ -30,7 +30,7 @@ from typing import IO, Any
 
 from airflow_provider_slshudi import __version__, objectstore, owners
 from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb
-from airflow_provider_slshudi.processes import clock
+from airflow_provider_slshudi.processes import clock, for_children
 
 IDLE = "SLSHUDI_RESIDENT_SECONDS"
 """The variable that says how long an idle resident process stays; 0 means that there is none."""
@@ -65,8 +65,6 @@ _PREFIXES = (
 _NAMES = frozenset(
     {"HOME", "LC_ALL", "PATH", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE", "TMPDIR", "TZ", "_JAVA_OPTIONS"},
 )
-# Airflow's connections and keys: whoever asks gives what the job needs.
-_OTHERS = "AIRFLOW_"
 # A process of another container names processes and files otherwise, reaches other hosts, and counts from another boot.
 _NAMESPACES = [Path(f"/proc/self/ns/{name}") for name in ("pid", "mnt", "net", "time")]
 _log = logging.getLogger(__name__)
@@ -383,7 +381,7 @@ def _start(place: Place, conf: Mapping[str, str], environment: Mapping[str, str]
     with place.log.open("wb") as log:
         starter = subprocess.Popen(
             ["/bin/sh", "-c", '"$@" &', "sh", *command],
-            env={name: value for name, value in environment.items() if not name.startswith(_OTHERS)},
+            env=for_children(environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,

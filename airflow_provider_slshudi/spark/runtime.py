@@ -25,6 +25,7 @@ from py4j.protocol import Py4JError
 
 from airflow_provider_slshudi import objectstore, owners
 from airflow_provider_slshudi.exceptions import RuntimeMissing
+from airflow_provider_slshudi.processes import for_children
 from airflow_provider_slshudi.spark import packages
 from airflow_provider_slshudi.spark.packages import (
     LOCAL_ENVIRONMENT,
@@ -282,7 +283,7 @@ def _runs(command: list[str]) -> bool:
         try:
             done = subprocess.run(
                 command,
-                env={**os.environ, **environment(), **LOCAL_ENVIRONMENT},
+                env={**for_children(os.environ), **environment(), **LOCAL_ENVIRONMENT},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

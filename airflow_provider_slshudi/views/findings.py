@@ -91,7 +91,7 @@ def _gaps(ledger: Ledger, view: PipelineView) -> Iterator[str]:
 
 def _keys(ledger: Ledger, view: PipelineView) -> Iterator[str]:
     for key in new_keys(ledger, view.now - WINDOW, [view.name])[:_MOST_KEYS]:
-        yield f"a new key that no column names, so it is dropped: {key.told}"
+        yield f"a new key that no column names, so it is dropped: {key.counted}"
 
 
 def _said(limit: timedelta) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from itertools import pairwise
 from typing import Any
 
@@ -94,11 +94,14 @@ def misfits(past: Sequence[Past], examples: int = 5) -> Misfits:
     columns: dict[str, int] = {}
     shown: list[str] = []
     logs = rows = 0
+    now = datetime.now(timezone.utc)
     for item in past:
         facts = item.transaction.manifest or {}
         logs += int(facts.get("unfit") or 0)
         rows += item.transaction.rows
-        shown += [str(example) for example in facts.get("examples") or []]
+        until = item.transaction.values_until
+        if until is None or until > now:
+            shown += [str(example) for example in facts.get("examples") or []]
         for column, count in (facts.get("misfits") or {}).items():
             columns[column] = columns.get(column, 0) + int(count)
     ordered = dict(sorted(columns.items(), key=lambda item: -item[1]))

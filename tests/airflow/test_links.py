@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_provider_slshudi.dag import backfill_dag, maintenance_dag, recovery_dag, tail_dag, verify_dag
-from airflow_provider_slshudi.links import PipelineLink, SparkLink, TransactionLink
+from airflow_provider_slshudi.links import PipelineLink, SparkLink, TransactionLink, web_address
 from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
 from airflow_provider_slshudi.operators.steps import SlsHudiAppendOperator, SlsHudiPlanOperator
+from airflow_provider_slshudi.protocol.work import Run
 
 KEY: Any = None
 """The task's key: no link depends on it."""
@@ -63,3 +66,38 @@ def test_a_pipeline_is_named_by_its_name_however_its_file_is(pipelines: Path, mo
 def test_a_drivers_page_is_gone_with_the_driver() -> None:
     task = SlsHudiRecoverOperator(task_id="recover", pipeline="ad_events")
     assert SparkLink().get_link(task, ti_key=KEY) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "leads"),
+    [
+        ("http://10.0.0.1:4040", True),
+        ("https://driver.example:4040/jobs/", True),
+        ("javascript:alert(document.cookie)", False),
+        ("JavaScript://driver.example/%0aalert(1)", False),
+        ("data:text/html,<script>alert(1)</script>", False),
+        ("http://driver.example\njavascript:alert(1)", False),
+        ("//driver.example", False),
+        ("http://", False),
+        ("http://[::1", False),
+    ],
+)
+def test_a_drivers_page_is_linked_only_where_it_is_a_web_address(
+    text: str, leads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert web_address(text) == (text if leads else "")
+    pushed: dict[str, str] = {}
+    shows: list[Callable[[str], None]] = []
+
+    def work_of(pipeline: str, run: Run, file: Path | None, show: Callable[[str], None]) -> Any:
+        shows.append(show)
+        raise InterruptedError
+
+    monkeypatch.setattr("airflow_provider_slshudi.hooks.work.work_of", work_of)
+    task = SlsHudiRecoverOperator(task_id="recover", pipeline="ad_events")
+    instance = SimpleNamespace(xcom_push=pushed.__setitem__)
+    context: Any = {"ti": instance, "dag_run": SimpleNamespace(dag_id="d", run_id="r")}
+    with pytest.raises(InterruptedError):
+        task.work(context)
+    shows[0](text)
+    assert pushed == {SparkLink().xcom_key: text if leads else ""}

@@ -13,7 +13,7 @@ from airflow_provider_slshudi.doctor.finding import Verdict
 from airflow_provider_slshudi.doctor.source import Logstore
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.connection import AuthVersion, SlsConnection
 from airflow_provider_slshudi.sls.faults import PERSON
 from airflow_provider_slshudi.sls.service import LogService
 from tests.doctor.conftest import Looked
@@ -41,6 +41,8 @@ def denied(operation: str) -> object:
 
 def test_all_that_a_pipeline_asks_is_asked_once(local_sls: LocalSls, logstore: str, looked: Looked) -> None:
     found = looked(checks_of(local_sls.connection(), logstore).checks())
+    plain = found.pop("connection")
+    assert plain.verdict is WARNING and "plain HTTP" in plain.seen and "https://" in plain.mend
     assert {item.verdict for item in found.values()} == {OK}
     assert "2 shards" in found["shards"].seen
     assert "log:GetCursorOrData" in found["cursors"].seen
@@ -145,3 +147,19 @@ def test_a_connection_that_cannot_be_used_leaves_the_rest_unknown(looked: Looked
     found = looked(Logstore(connect).checks())
     assert found.pop("connection").verdict is WRONG
     assert {item.verdict for item in found.values()} == {UNKNOWN}
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "version", "verdict"),
+    [
+        ("https://cn-x.log.aliyuncs.com", "v4", OK),
+        ("https://cn-x.log.aliyuncs.com", "v1", WARNING),
+        ("http://cn-x.log.aliyuncs.com", "v4", WARNING),
+        ("cn-x.log.aliyuncs.com", "v4", WARNING),
+    ],
+)
+def test_plain_http_and_the_older_signature_are_warned_of(
+    endpoint: str, version: AuthVersion, verdict: Verdict
+) -> None:
+    given = SlsConnection(endpoint, "id", "key", region="cn-x", auth_version=version)
+    assert checks_of(given, "logs").connection().verdict is verdict

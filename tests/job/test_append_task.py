@@ -83,7 +83,7 @@ def test_a_task_tells_keys_that_no_column_names_unless_one_keeps_them(
     task: AppendTask, ranges: tuple[LogService, list[Range]]
 ) -> None:
     assert task(ranges[1], "0-0-0").unnamed == Unnamed()
-    without = replace(task, read=replace(task.read, rows=replace(task.read.rows, rest_column=None)))
+    without = replace(task, read=replace(task.read, rows=replace(task.read.rows, rest_column=None, shows=True)))
     found = without(ranges[1], "0-0-1").unnamed
     assert found.looked == 45 and found.logs["value"] == 45
     assert found.examples["value"][0] in {str(number) for number in range(60)}

@@ -45,7 +45,7 @@ def logs(request: pytest.FixtureRequest) -> Logs:
 
 def found(*pulls: pa.Table) -> Unnamed:
     """What a task finds in its pulls."""
-    keys = UnnamedKeys()
+    keys = UnnamedKeys(with_values=True)
     for pull in pulls:
         keys.add(pull)
     return keys.found()
@@ -90,7 +90,7 @@ def test_a_key_of_every_second_half_of_a_pull_is_told_with_its_share(logs: Logs)
 
 
 def test_after_the_first_few_thousand_one_log_in_two_hundred_is_looked_at(logs: Logs) -> None:
-    keys, pull = UnnamedKeys(), logs(*({"b": b"1"} for _ in range(LOOK * 10)))
+    keys, pull = UnnamedKeys(with_values=True), logs(*({"b": b"1"} for _ in range(LOOK * 10)))
     looked = []
     for _ in range(200):
         keys.add(pull)
@@ -106,7 +106,7 @@ STRUCT = ColumnSpec("a", "struct<roleArn:string,in:array<struct<x:bigint>>>", "a
 
 
 def of_structs(pull: pa.Table, spec: ColumnSpec = STRUCT) -> Unnamed:
-    keys = UnnamedKeys([spec, ColumnSpec("b", "string", "b")], keys=False)
+    keys = UnnamedKeys([spec, ColumnSpec("b", "string", "b")], keys=False, with_values=True)
     keys.add(pull)
     return keys.found()
 
@@ -155,7 +155,7 @@ def test_many_tiny_pulls_cost_a_bounded_number_of_looks(logs: Logs) -> None:
 
 
 def test_random_keys_fill_neither_a_task_nor_what_it_tells(logs: Logs) -> None:
-    keys = UnnamedKeys()
+    keys = UnnamedKeys(with_values=True)
     for pull in range(12):
         keys.add(logs(*({f"r{pull}-{number}": b"v", "real": b"w"} for number in range(300))))
     told = keys.found()
@@ -198,3 +198,9 @@ def test_looking_costs_little_of_what_decoding_costs(logs: Logs) -> None:
     started = time.process_time()
     assert found(*[pull] * 50).looked == 10 * LOOK
     assert time.process_time() - started < 1
+
+
+def test_no_value_is_told_where_the_file_does_not_say_so(logs: Logs) -> None:
+    keys = UnnamedKeys(with_values=False)
+    keys.add(logs({"b": b"a value"}))
+    assert (keys.found().logs, keys.found().examples) == ({"b": 1}, {})

@@ -157,7 +157,8 @@ def test_an_append_reads_the_source_of_its_order_whatever_the_file_says_by_now(
         return whole(spark, source, keys)
 
     monkeypatch.setattr(access, "granted", granted)
-    order = changed.order(transaction=opened.id, token=opened.token, instant=str(opened.instant))
+    instant, digest = str(opened.instant), str(opened.order_digest)
+    order = changed.order(transaction=opened.id, token=opened.token, instant=instant, digest=digest)
     pipeline.work.launcher.run(Verb.APPEND, order, pipeline.work.connect().connection.to_env())
     assert read == [pipeline.work.pipeline.source.logstore]
     assert steps.record(pipeline.by("run-1"), opened.id, opened.token).rows == 10

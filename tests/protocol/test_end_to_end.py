@@ -146,5 +146,5 @@ def test_a_table_that_is_not_there_yet_cannot_be_verified(scenario: Callable[...
 def test_a_misfit_that_fails_the_batch_is_named_by_the_job(scenario: Callable[..., Scenario]) -> None:
     pipeline = scenario(misfits="fail", launcher=SubprocessLauncher())
     pipeline.put(10)
-    with pytest.raises(JobFailed, match=r"ValueMisfit: column clicks: 'none' of log .* is no bigint"):
+    with pytest.raises(JobFailed, match=r"ValueMisfit: column clicks: a value of 4 bytes of log .* is no bigint"):
         pipeline.batch("run-1")

@@ -9,6 +9,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -205,10 +206,10 @@ def test_the_commit_of_the_largest_batch_is_a_few_kilobytes(work_on: Callable[[L
     work = work_on(Logstore(MOST_RANGES))
     prepared = prepare(work, plan.tail(work))
     instant = str(prepared.instant)
-    handover.write_order(
+    digest = handover.write_order(
         work.storage, BatchOrder(prepared.id, 1, instant, work.pipeline.model_dump(mode="json"), [], {})
     )
-    order = _commit_order(work, prepared)
+    order = _commit_order(work, replace(prepared, order_digest=digest))
     claim = Claim(work.storage, prepared.id, instant, 1)
     assert len(order.to_json()) < 4_096
     extra: Mapping[str, str] = claim.read_extra(order.extra)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import update
 from typing_extensions import Self
 
 from airflow_provider_slshudi.exceptions import (
@@ -32,9 +33,11 @@ from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
 from airflow_provider_slshudi.ledger import engine as engine_module
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.models import transactions
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes.bound import digest_of
 from airflow_provider_slshudi.notes.handover import Claim
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.points import Point
@@ -191,6 +194,9 @@ def test_a_batch_whose_options_a_newer_version_refuses_is_committed(spark: Spark
     left = json.loads(order.read_text())
     left["pipeline"]["table"]["options"] = {"hoodie.base.path": "/elsewhere"}
     order.write_text(json.dumps(left))
+    planned_so = {"order_digest": digest_of(order.read_bytes())}
+    with pipeline.work.ledger._engine.begin() as connection:
+        connection.execute(update(transactions).where(transactions.c.id == prepared.id).values(planned_so))
     assert steps.commit(pipeline.by("run-1"), prepared.id, prepared.token).state is State.COMMITTED
     assert_healthy(pipeline, spark)
 

@@ -129,6 +129,8 @@ def test_a_batch_whose_key_changes_between_driver_and_service_goes_on(
     monkeypatch.setattr(Teller, "__call__", answered)
     rotating = SlsConnection(right.endpoint, "", "", "", right.region, right.auth_version, f"file:{file}")
     opened = made.open(made.work)
-    order = made.work.order(transaction=opened.id, token=opened.token, instant=str(opened.instant))
+    order = made.work.order(
+        transaction=opened.id, token=opened.token, instant=str(opened.instant), digest=str(opened.order_digest)
+    )
     made.work.launcher.run(Verb.APPEND, order, rotating.to_env())
     assert steps.record(made.work, opened.id, opened.token).rows == 40

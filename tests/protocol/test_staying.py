@@ -145,7 +145,7 @@ def test_what_a_task_refuses_is_told_and_no_other_task_of_it_goes_on(
     pipeline.batch("run-1")
     pipeline.put(1, first=10)  # its clicks are no number
     before = everybody(folder)
-    with pytest.raises(JobFailed, match=r"ValueMisfit: column clicks: 'none' of log .* is no bigint"):
+    with pytest.raises(JobFailed, match=r"ValueMisfit: column clicks: a value of 4 bytes of log .* is no bigint"):
         pipeline.batch("run-2")
     assert told.appends() == [True, True]
     until("all of the process ends", lambda: not any(process.is_running() for process in before))

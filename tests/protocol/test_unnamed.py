@@ -36,7 +36,7 @@ def put(pipeline: Scenario, number: int, **more: str) -> None:
 def test_a_batch_tells_new_keys_once_and_a_column_ends_it(
     scenario: Callable[..., Scenario], caplog: pytest.LogCaptureFixture
 ) -> None:
-    pipeline = scenario(rest_column=None)
+    pipeline = scenario(rest_column=None, keep_values="7d")
     pipeline.put(50)
     with caplog.at_level(logging.WARNING):
         first = pipeline.batch("run-1")
@@ -77,7 +77,7 @@ def test_an_upsert_tells_them_too(upserts: Callable[..., Scenario]) -> None:
     pipeline.client.put_logs(PutLogsRequest(source.project, source.logstore, "ads", "10.0.0.1", items))
     assert pipeline.batch("run-1").rows == 3
     found = seen(pipeline)["nickname"]
-    assert (found.logs, found.looked, found.examples) == (3, 3, ["Bob"])
+    assert (found.logs, found.looked, found.examples) == (3, 3, []), "values are kept where the file says so"
 
 
 def test_a_ledger_that_does_not_take_them_holds_no_batch_up(

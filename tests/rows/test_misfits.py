@@ -85,7 +85,7 @@ def test_a_log_goes_aside_once_by_its_first_column_that_does_not_fit() -> None:
     assert rows.keys.to_pylist() == ["7-100-0"] and rows.data["event_id"].to_pylist() == ["a"]
     assert rows.partitions is not None and rows.partitions.to_pylist() == ["1970-01-01"]
     assert (made.unfit, made.misfits) == (3, {"event_id": 1, "event_time": 1, "price": 2, "clicks": 1})
-    assert made.examples[0] == "column event_id of log 7-101-0: '\\\\xff' is no UTF-8"
+    assert made.examples[0] == "column event_id of log 7-101-0: a value of 1 bytes is no UTF-8"
 
 
 def test_logs_that_all_go_aside_leave_no_row() -> None:
@@ -100,7 +100,7 @@ def test_a_value_of_the_rest_that_is_no_utf8_puts_its_log_aside() -> None:
     )
     table = table.set_column(table.schema.get_field_index("__rest__"), "__rest__", rest)
     assert aside(maker(misfits="quarantine").rows(table, 0)) == [(1, "rest", "not_utf8", b"\xfe")]
-    with pytest.raises(ValueMisfit, match=r"column rest: '\\\\xfe' of log 0-100-1 is no UTF-8"):
+    with pytest.raises(ValueMisfit, match="column rest: a value of 1 bytes of log 0-100-1 is no UTF-8"):
         maker(misfits="fail").rows(table, 0)
 
 
@@ -118,7 +118,7 @@ def test_missing_and_too_large_values_follow_the_rule(rule: str) -> None:
     if rule == "fail":
         with pytest.raises(ValueMisfit, match="column event_id: log 0-100-1 has no value") as refused:
             made.rows(given, 0)
-        assert (refused.value.reason, refused.value.value) == ("missing", None)
+        assert (refused.value.reason, refused.value.size) == ("missing", None)
         return
     rows = made.rows(given, 0)
     if rule == "nullify":
@@ -139,7 +139,7 @@ def test_a_value_that_no_partitions_folder_can_hold_follows_the_rule(rule: str) 
     made = RowMaker(RowSpec.of(ad_events(Path("/t"), table=table, misfits=rule)))
     given = logs(ts=[b"0"] * 5, event_id=[b"a", b"x.marker", b"", None, b"y" * 300])
     if rule == "fail":
-        with pytest.raises(ValueMisfit, match=r"'x\.marker' of log 0-100-1 cannot be the name of a"):
+        with pytest.raises(ValueMisfit, match=r"a value of 8 bytes of log 0-100-1 cannot be the name of a"):
             made.rows(given, 0)
         return
     rows = made.rows(given, 0)
@@ -209,3 +209,25 @@ def test_late_logs_that_are_nullified_go_to_the_partition_of_none() -> None:
     rows = maker(bounds={"late": "1d", "rule": "nullify"}).rows(logs(ts=millis(-48, 0)), 0)
     assert rows.partitions is not None and rows.partitions.to_pylist() == [None, "2027-01-15"]
     assert rows.data["event_time"].null_count == 1
+
+
+SECRET = b"hunter2-of-the-user"
+
+
+@pytest.mark.parametrize("rule", ["nullify", "fail", "quarantine"])
+def test_a_value_that_does_not_fit_is_told_by_its_length_unless_the_file_says_otherwise(rule: str) -> None:
+    time = {"name": "event_time", "type": "timestamp", "format": "millis", "key": "ts"}
+    columns = [{"name": "password", "type": "bigint", "key": "price"}, time]
+    given, text = logs(ts=[b"0"], price=[SECRET]), SECRET.decode()
+    made = maker(misfits=rule, columns=columns)
+    if rule == "fail":
+        for showing in (made, maker(misfits=rule, columns=columns, keep_values="7d")):
+            with pytest.raises(ValueMisfit, match="a value of 19 bytes") as refused:
+                showing.rows(given, 0)
+            assert text not in str(refused.value), "an error stands in the ledger for good"
+        return
+    made.rows(given, 0)
+    assert made.examples == ["column password of log 0-100-0: a value of 19 bytes is no bigint"]
+    showing = maker(misfits=rule, columns=columns, keep_values="7d")
+    showing.rows(given, 0)
+    assert text in showing.examples[0]

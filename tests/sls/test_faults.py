@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from itertools import pairwise
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from airflow_provider_slshudi.exceptions import (
     TransientError,
 )
 from airflow_provider_slshudi.sls import faults
+from airflow_provider_slshudi.sls.answers import error
 from airflow_provider_slshudi.sls.faults import (
     NEXT,
     PERSON,
@@ -28,6 +30,7 @@ from airflow_provider_slshudi.sls.faults import (
     error_class,
     retry,
 )
+from airflow_provider_slshudi.sls.transport import Answer
 
 TRANSIENT = "InternalServerError RequestTimeout"
 THROTTLED = (
@@ -142,3 +145,11 @@ def test_pauses_grow_with_full_jitter_and_end_with_the_budget(monkeypatch: pytes
     assert [high for _, high in ceilings[:3]] == [0.2, 0.4, 0.8]
     assert all(before <= after <= 10.0 for (_, before), (_, after) in pairwise(ceilings))
     assert 40 < now[0] <= 60
+
+
+def test_a_text_of_the_service_with_line_breaks_becomes_one_line() -> None:
+    said = "denied\r\nSpark's page: javascript:alert(1)\u2028\x1b[31mslshudi: done"
+    body = bytearray(json.dumps({"errorCode": "Unauthorized\nx", "errorMessage": said}).encode())
+    code, message = error(Answer(401, {}, body))
+    assert code == "Unauthorized x"
+    assert message == "denied Spark's page: javascript:alert(1) [31mslshudi: done" and len(message.splitlines()) == 1

@@ -59,7 +59,7 @@ def test_a_driver_that_told_nothing_took_nobody_knows_what() -> None:
 
 
 def test_the_reason_within_what_spark_says_of_a_task_is_the_packages_own_error() -> None:
-    misfit = ValueMisfit("price", "double", "cheap", "0-1-2")
+    misfit = ValueMisfit("price", "double", 5, "0-1-2")
     spark = RuntimeError(
         "Job aborted due to stage failure:\nTraceback (most recent call last):\n  File x\n"
         f"airflow_provider_slshudi.exceptions.ValueMisfit: {misfit}\n\n\tat org.apache.spark.api.python"

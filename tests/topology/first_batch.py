@@ -135,7 +135,7 @@ def connections(home: Path, server: LocalSls, master: str) -> dict[str, dict[str
     sls, (spark, port) = server.connection(), master.rsplit(":", 1)
     key = {"login": sls.access_key_id, "password": sls.access_key_secret}
     return {
-        "sls_default": {"conn_type": "sls", "host": sls.endpoint, **key},
+        "sls_default": {"conn_type": "sls", "host": f"http://{sls.endpoint}", "extra": {"auth_version": "v1"}, **key},
         "slshudi_ledger": {
             "conn_type": "slshudi_ledger",
             "schema": str(home / "ledger.db"),

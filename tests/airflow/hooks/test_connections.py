@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
 from airflow_provider_slshudi.hooks.sls import SlsHook
 from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.sls.connection import split_endpoint
 from airflow_provider_slshudi.sls.faults import PERSON
 from tests.local.sdk import PROJECT, by_ip, make_logstore
 from tests.machine import connection
@@ -36,6 +38,40 @@ def test_an_sls_connection_reaches_a_logstore(sls: LocalSls, monkeypatch: pytest
     assert [shard.id for shard in SlsHook().service("demo-project", "hooks", PERSON).shards()] == [0, 1, 2]
     works, message = SlsHook().test_connection()
     assert works and "Name a project and a logstore" in message
+
+
+KEYS = {"login": "id", "password": "key"}
+
+
+@pytest.mark.parametrize(
+    ("host", "region"),
+    [
+        ("cn-hangzhou.log.aliyuncs.com", "cn-hangzhou"),
+        ("https://cn-hangzhou-intranet.log.aliyuncs.com", "cn-hangzhou"),
+        ("ap-southeast-1.log.aliyuncs.com:443", "ap-southeast-1"),
+    ],
+)
+def test_what_a_connection_leaves_out_is_https_signature_v4_and_the_endpoints_region(
+    host: str, region: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SLS, json.dumps({"conn_type": "sls", "host": host, **KEYS}))
+    found = SlsHook().connection()
+    assert (found.auth_version, found.region, split_endpoint(found.endpoint)[0]) == ("v4", region, "https")
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1:8085", "log-global.aliyuncs.com", "cn-hangzhou-finance.log.aliyuncs.com"])
+def test_an_endpoint_that_names_no_sure_region_asks_for_it(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SLS, json.dumps({"conn_type": "sls", "host": host, **KEYS}))
+    with pytest.raises(ConfigError, match="set the extra `region`") as refused:
+        SlsHook().connection()
+    assert refused.value.field == "region"
+
+
+def test_plain_http_and_signature_v1_are_had_by_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = {"conn_type": "sls", "host": "http://10.0.0.1:8085", "extra": {"auth_version": "v1"}, **KEYS}
+    monkeypatch.setenv(SLS, json.dumps(fields))
+    found = SlsHook().connection()
+    assert (found.auth_version, found.region, split_endpoint(found.endpoint)[0]) == ("v1", "", "http")
 
 
 def given(sls: LocalSls, **extra: str) -> str:

@@ -18,6 +18,8 @@ from tests.machine import connection, write_pipeline
 from tests.seen import committed, planned, registered, saw
 
 MINE, THEIRS = "mine_clicks", "theirs_views"
+FOREIGN = "mine_foreign"
+"""A DAG that everybody may read, and that carries the tag of THEIRS."""
 HOSTILE = "<script>alert('x')</script>\"'&{{ 7*7 }}"
 
 
@@ -46,6 +48,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         write_pipeline(place / "pipelines" / f"{name}.yaml", place / "lake" / name, name=name)
         lines.append(f"{name} = tail_dag({name!r})")
     lines += [f"fleet = fleet_dag({[MINE, THEIRS]!r}, 'all_clicks')"]
+    lines += [f"foreign = DAG({FOREIGN!r}, tags=['slshudi:{THEIRS}'])"]
     lines += ["other = DAG('mine_other')", f"backfills = backfill_dag({MINE!r})"]
     lines += [f"repairs = repair_dag({MINE!r})", f"overrides = override_dag({MINE!r})"]
     (place / "dags" / "all.py").write_text("\n".join(lines), encoding="utf-8")

@@ -13,7 +13,7 @@ from airflow_provider_slshudi.demo.airflow import HOST, LocalAirflow
 from tests.machine import ROOT
 from tests.waiting import until
 
-USERS = {"admin": "admin", "reader": "viewer", "operator": "user"}
+USERS = {"admin": "admin", "reader": "viewer", "onlooker": "viewer", "operator": "user"}
 """Each user's role; the password is the name. `tests.airflow.pages.auth` says which DAGs they may read and trigger."""
 
 

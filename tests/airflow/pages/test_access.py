@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from airflow_provider_slshudi.notes.acts import Act
 from airflow_provider_slshudi.pages import PREFIX
 from airflow_provider_slshudi.pages.app import create_app
-from tests.airflow.pages.conftest import MINE, THEIRS, World
+from tests.airflow.pages.conftest import FOREIGN, MINE, THEIRS, World
 
 pytestmark = pytest.mark.long
 ROUTES = [route for route in create_app().routes]
@@ -97,3 +97,25 @@ def test_a_user_who_may_repair_may_not_do_what_may_lose_data(world: World) -> No
             assert ask(admin, "override", act) == 200
         page = operator.get(f"{world.airflow.url}{PREFIX}/pipelines/{MINE}/acts/{act.value}", timeout=30).text
         assert f"{MINE}_{act.role}" in page or act.needs_transaction
+
+
+def test_a_tag_of_another_pipeline_opens_no_page_of_it(world: World) -> None:
+    reader = world.airflow.login("reader")
+    tab = reader.get(f"{world.airflow.url}{PREFIX}/dags/{FOREIGN}", timeout=30)
+    assert tab.status_code == 200 and "not part of a log pipeline" in tab.text
+    for path in (f"/pipelines/{THEIRS}", f"/transactions/{world.theirs.id}", f"/pipelines/{THEIRS}/backfill"):
+        assert reader.get(f"{world.airflow.url}{PREFIX}{path}", timeout=30).status_code == 403, path
+    for path in ("/", "/metrics", f"/dags/{FOREIGN}", f"/dags/{FOREIGN}/runs/run-1"):
+        assert THEIRS not in reader.get(f"{world.airflow.url}{PREFIX}{path}", timeout=30).text, path
+
+
+def test_values_of_logs_are_for_those_who_may_read_the_logs_of_the_dags_tasks(world: World) -> None:
+    value = "&lt;script&gt;a value of a log"
+    world.ledger.saw_keys(
+        MINE, world.mine.id, 9, {"of_values": 9}, {"of_values": ["<script>a value of a log"]}, frozenset()
+    )
+    shown = {name: world.airflow.login(name) for name in ("reader", "onlooker")}
+    pages = {name: of.get(f"{world.airflow.url}{PREFIX}/pipelines/{MINE}", timeout=30) for name, of in shown.items()}
+    assert all(answer.status_code == 200 and "of_values" in answer.text for answer in pages.values())
+    assert value in pages["reader"].text
+    assert value not in pages["onlooker"].text and "read the task logs" in pages["onlooker"].text

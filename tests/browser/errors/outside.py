@@ -148,7 +148,7 @@ def value_misfit(stage: Stage) -> str:
     stage.put(90)
     stage.put(10, changes={"price": "n/a"})
     stage.fails(stage.begin())
-    failure = stage.sees("ValueMisfit", "'n/a' of log")
+    failure = stage.sees("ValueMisfit", "a value of 3 bytes of log")
     stage.edit(misfits="nullify")
     stage.goes_on(within=failure)
     return "let misfits be nullified, run now"
