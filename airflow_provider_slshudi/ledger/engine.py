@@ -67,7 +67,7 @@ _MYSQL_SESSION = (
 _MYSQL_REFUSES = {1050, 1054, 1060, 1061, 1064, 1091, 1142, 1143, 1227, 1364}
 # Numbers in MySQL, words in newer MariaDB.
 _OFF = {"0", "OFF"}
-VERSION = "0015"
+VERSION = "0011"
 """Of the tables that this package reads and writes: what a process began with, whatever is installed meanwhile."""
 _DRIVERS = {
     "sqlite": "sqlite",

@@ -7,7 +7,7 @@ from sqlalchemy.dialects import mysql
 
 from airflow_provider_slshudi.ledger.migrations import stepwise
 
-revision = "0015"
+revision = "0011"
 down_revision = "0010"
 
 _TIME = sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql")
