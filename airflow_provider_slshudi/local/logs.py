@@ -16,8 +16,10 @@ MOST_GROUPS = 1000
 
 def put_logs(call: Call) -> Response:
     """Append a log group to the shard that owns the query's hash key; without a key to the shards in turn."""
+    if call.query.get("processor"):
+        raise parameter_invalid("processor is not offered by this local server")
     group, logstore = _group(call), call.logstore()
-    shard = logstore.choose(call.query.get("key", "") if call.path["way"] == "route" else None)
+    shard = logstore.choose(call.query.get("key", "") if call.path.get("way") == "route" else None)
     place = (call.project, call.path["logstore"], shard)
     call.quotas.admit("write", *place)
     logstore.log(shard).append(group)
@@ -27,7 +29,8 @@ def put_logs(call: Call) -> Response:
 
 def get_cursor(call: Call) -> Response:
     """The cursor of begin, of end, or of a time of receipt in unix seconds."""
-    log, start = call.logstore().log(call.shard()), call.query.get("from", "")
+    # The PHP SDK asks for begin and end by `mode`.
+    log, start = call.logstore().log(call.shard()), call.query.get("from") or call.query.get("mode", "")
     positions = {"begin": log.first, "end": log.end}
     seconds = number(start)
     if start not in positions and seconds is None:
@@ -46,13 +49,15 @@ def pull_logs(call: Call) -> Response:
     for name in ("query", "processor"):
         if call.query.get(name):
             raise parameter_invalid(f"{name} is not offered by this local server")
-    asked = call.query.get("count", str(MOST_GROUPS))
+    asked = call.query.get("count") or str(MOST_GROUPS)
     count = number(asked)
     if count is None or not 1 <= count <= MOST_GROUPS:
         raise parameter_invalid(f"count {asked!r}: expected 1 to {MOST_GROUPS}")
     log = call.logstore().log(call.shard())
     cursor = _cursor(call, log)
-    end = call.cursor("end_cursor") if call.query.get("end_cursor") else log.end
+    # The Rust SDK says `endCursor`.
+    named = next((name for name in ("end_cursor", "endCursor") if call.query.get(name)), "")
+    end = call.cursor(named) if named else log.end
     if end < cursor:
         raise parameter_invalid("end_cursor is before cursor")
     # Not verified with the real service: a read from before the oldest log group begins at it, which shows as a gap.

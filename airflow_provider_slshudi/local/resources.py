@@ -162,7 +162,8 @@ def heart_beat(call: Call) -> Response:
 
 def _page(call: Call, items: list[Any], key: str, pattern: str, name_of: Callable[[Any], str]) -> Response:
     """The answer of a listing: items whose name contains the query's `pattern` value, cut to offset and size."""
-    offset, size = number(call.query.get("offset", "0")), number(call.query.get("size", "100"))
+    # The Node.js SDK sends parameters that a program leaves out as empty ones.
+    offset, size = number(call.query.get("offset") or "0"), number(call.query.get("size") or "100")
     if offset is None or size is None or size > _LARGEST_PAGE:
         raise parameter_invalid(f"offset and size are integers from 0, size is at most {_LARGEST_PAGE}")
     found = [item for item in items if call.query.get(pattern, "") in name_of(item)]

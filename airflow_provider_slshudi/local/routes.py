@@ -32,6 +32,7 @@ ROUTES: dict[str, dict[str, Endpoint | By]] = {
     "/logstores": {"GET": resources.list_logstore, "POST": resources.create_logstore},
     "/logstores/{logstore}": {
         "GET": resources.get_logstore,
+        "POST": logs.put_logs,  # as the Go, C++ and C# SDKs put without a hash key
         "PUT": resources.update_logstore,
         "DELETE": resources.delete_logstore,
     },

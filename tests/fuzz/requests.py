@@ -14,6 +14,7 @@ import random
 import socket
 import tempfile
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -131,9 +132,10 @@ def seeds(cursor: str) -> list[Request]:
         Request("GET", shards),
         Request("GET", f"{shards}/0", {"type": "cursor", "from": "1700000000"}),
         Request("GET", f"{shards}/0", {"type": "cursor_time", "cursor": cursor}),
-        *(Request("GET", f"{shards}/0", pull, {"Accept-Encoding": kind}) for kind in ("lz4", "zstd", "")),
+        *(Request("GET", f"{shards}/0", pull, {"Accept-Encoding": kind}) for kind in ("lz4", "zstd", "gzip", "")),
         put(f"{shards}/lb", "lz4", lz4.block.compress(group, store_size=False)),
         put(f"{shards}/lb", "zstd", zstd.compress(group)),
+        put(f"{shards}/lb", "deflate", zlib.compress(group)),
         put(f"{shards}/route", "", group, key="7" * 32),
         Request("POST", f"{shards}/0", {"action": "split", "key": "7" * 32}),
         Request("POST", f"{shards}/1", {"action": "merge"}),
