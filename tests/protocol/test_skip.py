@@ -97,6 +97,8 @@ def test_cursors_that_were_read_or_that_the_service_does_not_hold_are_not_skippe
     def skip(cursors: str) -> str:
         return perform(pipeline.by(f"skip-{cursors}"), lambda run: None, Act.SKIP, "ada", "why not", None, cursors)
 
+    with pytest.raises(ConfigError, match="skip needs cursors, as SHARD:BEGIN-END"):
+        skip("")
     with pytest.raises(ConfigError, match="a batch has read all of it"):
         skip(f"0:{begin}-{begin + 3}")
     with pytest.raises(ConfigError, match="the service holds only"):
