@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cryptography.fernet import Fernet
 
 from tests.waiting import until
 
@@ -28,7 +30,7 @@ def package_text() -> str:
 
 def test_there_is_every_part() -> None:
     assert set(SERVICES) == {
-        *("postgres", "s3", "sls", "spark-master", "spark-worker"),
+        *("secrets", "postgres", "s3", "sls", "spark-master", "spark-worker"),
         *("airflow-init", "airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer"),
         *("metrics-token", "prometheus", "grafana"),
     }
@@ -84,7 +86,8 @@ def test_files_that_the_image_copies_exist(line: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docker").glob("*.py")), ids=lambda path: path.name)
-def test_names_that_the_image_imports_exist(path: Path) -> None:
+def test_names_that_the_image_imports_exist(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(path.parent)
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             # As the interpreter would: an attribute, or else a module below.
@@ -123,7 +126,8 @@ def test_prometheus_reads_what_airflow_shows_with_the_token_that_is_kept() -> No
     )
     (job,), (like) = ours["scrape_configs"], example["scrape_configs"][0]
     assert (job["job_name"], job["metrics_path"]) == (like["job_name"], like["metrics_path"])
-    _, _, url, token = SERVICES["metrics-token"]["command"]
+    _, _, url, token, group = SERVICES["metrics-token"]["command"]
+    assert group == "65534", "the user nobody of Prometheus' image"
     assert job["authorization"]["credentials_file"] == token
     assert [url] == [f"http://{target}" for target in job["static_configs"][0]["targets"]]
     mounted = {volume.split(":")[1] for volume in SERVICES["prometheus"]["volumes"]}
@@ -150,6 +154,34 @@ def test_the_token_is_kept_in_the_file(tmp_path: Path) -> None:
             until("the token is there", file.exists)
             kept.kill()
     assert file.read_text() == "/auth/token"
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_the_first_start_makes_secrets_that_later_ones_find(tmp_path: Path) -> None:
+    environment = {"SLSHUDI_KEYS": str(tmp_path), "HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
+    (tmp_path / "home").mkdir()
+
+    def seen(**more: str) -> dict[str, str]:
+        subprocess.run([sys.executable, ROOT / "docker" / "secrets_of.py"], env=environment, check=True)
+        code = "import json, os, secrets_of; print(json.dumps(secrets_of.variables(os.environ)))"
+        asked = {**environment, **more, "PYTHONPATH": str(ROOT / "docker")}
+        answer = subprocess.run([sys.executable, "-c", code], env=asked, capture_output=True, text=True, check=True)
+        found: dict[str, str] = json.loads(answer.stdout)
+        return found
+
+    first = seen()
+    assert first == seen() and len({*first.values()}) == len(first)
+    Fernet(first["AIRFLOW__CORE__FERNET_KEY"])
+    named = {key for key, value in OURS["airflow-scheduler"]["environment"].items() if value is None}
+    assert named == {*first, "SLSHUDI_SPARK_SECRET"} - {"SPARK_CONF_DIR"}
+    settings = Path(first["SPARK_CONF_DIR"]) / "spark-defaults.conf"
+    kept = settings.read_text()
+    assert "spark.authenticate true\n" in kept
+    for file in (settings, tmp_path / "secrets.json"):
+        assert file.stat().st_mode & 0o077 == 0, file
+    given = seen(AIRFLOW__API__SECRET_KEY="given", SLSHUDI_SPARK_SECRET="of one's own")
+    assert given["AIRFLOW__API__SECRET_KEY"] == "given"
+    assert "spark.authenticate.secret of one's own\n" in settings.read_text()
 
 
 def test_airflow_is_one_version_of_the_truth() -> None:
