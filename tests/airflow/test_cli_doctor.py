@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -25,6 +26,9 @@ from tests.machine import connection, write_pipeline
 from tests.services import closed_port
 
 SLS = "AIRFLOW_CONN_SLS_DEFAULT"
+
+JAVA = re.compile(r"  (ok|warning) +Java ")
+"""The first finding; the machine's Java may be an old one."""
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +127,7 @@ def test_findings_are_lines_by_what_they_are_about(
     started = time.monotonic()
     assert cli.main(["doctor", "ad_events"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "this machine" and lines[1].startswith("  ok         Java ")
+    assert lines[0] == "this machine" and JAVA.match(lines[1])
     assert [line for line in lines if not line.startswith(" ")][:4] == [
         "this machine",
         "ledger slshudi_ledger",
@@ -146,7 +150,7 @@ def test_the_first_finding_is_shown_while_airflow_is_not_yet_imported(well: Path
         "cli.main(['doctor', 'ad_events'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, env=os.environ)
-    assert done.stdout.startswith("this machine\n  ok         Java"), done.stderr
+    assert done.stdout.startswith("this machine\n") and JAVA.match(done.stdout.splitlines()[1]), done.stderr
     assert done.stderr.splitlines()[0] == "False"
 
 
