@@ -227,7 +227,7 @@ def test_connections_are_json_that_airflow_reads() -> None:
     assert f"--access-key-id={found['sls'].login}" in SERVICES["sls"]["command"]
     host = found["sls"].host
     assert host is not None
-    assert f"--port={host.split(':')[1]}" in SERVICES["sls"]["command"]
+    assert f"--port={host.rpartition(':')[2]}" in SERVICES["sls"]["command"]
 
 
 def test_every_secret_can_be_set_from_outside() -> None:
