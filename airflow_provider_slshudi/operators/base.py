@@ -259,7 +259,8 @@ def who_asked(context: Context) -> str:
 
 
 def run_ended(ti: Any) -> Ended:
-    """Returns a function that asks Airflow, by a task instance or its class, whether a DAG run has ended.
+    """Returns a function that asks Airflow, by a task instance or its class, whether a DAG run has ended; its attribute
+    `runs_step` asks whether one of some steps of the run is running.
 
     A run that this Airflow made and does not know any more was deleted, so it has ended. The function cannot tell of a
     run of another Airflow with the same ledger, which may have one of the same id, nor of the command line's.
@@ -279,6 +280,16 @@ def run_ended(ti: Any) -> Ended:
             return None
         return state in _OVER
 
+    def runs_step(run: Run, steps: Collection[str]) -> bool:
+        try:
+            states = ti.get_task_states(dag_id=run.dag_id, run_ids=[run.run_id])
+        except AirflowRuntimeError as error:
+            _log.warning("Airflow does not tell the tasks of run %s: %s", run, error)
+            return False
+        tasks = states.get(run.run_id, {}).items()
+        return any(state == "running" and task_id.rpartition(".")[2] in steps for task_id, state in tasks)
+
+    ended.runs_step = runs_step  # type: ignore[attr-defined]
     return ended
 
 

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.processes import is_gone, is_here
 from airflow_provider_slshudi.protocol.work import GIVEN_UP, Run, run_of
 
@@ -27,11 +28,19 @@ that does not answer, and the pause before the next one."""
 SILENT = "silent"
 """The event of such a look; its detail is the heartbeat that it saw."""
 
+BEGINS_WITHIN = timedelta(minutes=1)
+"""How long a task may take from when Airflow shows it running to its first beat, after a look that found no beat for
+QUIET_AFTER: it imports a DAG, which takes seconds, and on a machine with ten times its work not a minute."""
+BEGUN = "begun"
+"""The event of such a look; its detail is the last heartbeat."""
+_NEXT_STEPS = {State.PLANNED: ("open",), State.OPEN: ("append", "record"), State.PREPARED: ("commit",)}
+
 GONE = "its process is gone: "
 """What begins the reason of those whose process has died; its name follows."""
 
 Ended = Callable[[Run], bool | None]
-"""Whether a DAG run has ended; None where that cannot be known."""
+"""Whether a DAG run has ended; None where that cannot be known. The attribute `runs_step` of one, if it has it, tells
+whether Airflow shows one of some steps of the run as running."""
 
 
 def is_quiet(ledger: Ledger, transaction: Transaction) -> bool:
@@ -68,6 +77,9 @@ def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:
     over = ended(run_of(ledger, transaction))
     if over:
         return "its run has ended"
+    begins = over is False and not process and silent > QUIET_AFTER
+    if begins and _never_beats(ledger, transaction, ended):
+        return "the task of its next step has begun, and its process was never heard of"
     if silent <= SILENT_AFTER and not to_come:
         return ""
     # Between two steps it is Airflow that knows; and what lives here is never taken for dead.
@@ -79,16 +91,30 @@ def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:
     return f"{who}, and its last heartbeat was at {transaction.heartbeat}"
 
 
-def _stays_silent(ledger: Ledger, transaction: Transaction) -> bool:
-    """Whether nobody beat either since somebody first saw how long it is silent.
+def _never_beats(ledger: Ledger, transaction: Transaction, ended: Ended) -> bool:
+    """Whether a step that Airflow shows as running has not beaten for longer than a task takes to begin.
+
+    Its worker was killed between Airflow's note that it runs and its first beat: no process is named, and Airflow
+    notices after five minutes.
+    """
+    runs_step = getattr(ended, "runs_step", None)
+    if runs_step is None or not runs_step(run_of(ledger, transaction), _NEXT_STEPS.get(transaction.state, ())):
+        return False
+    return _stays_silent(ledger, transaction, BEGUN, BEGINS_WITHIN)
+
+
+def _stays_silent(
+    ledger: Ledger, transaction: Transaction, look: str = SILENT, longest: timedelta = AGAIN_AFTER
+) -> bool:
+    """Whether nobody beat either since `longest` after a first `look` saw how long it is silent.
 
     After an outage of the ledger, or once its clock was set ahead, every step is silent until its next beat.
     """
     # Not by their times alone: another server's clock, or one that was set, may be ahead of this heartbeat.
     now, seen = ledger.now(), str(transaction.heartbeat)
-    looks = [event for event in ledger.events(transaction.id) if (event.what, event.detail) == (SILENT, seen)]
-    past = [look.at for look in looks if look.at <= now]
+    looks = [event for event in ledger.events(transaction.id) if (event.what, event.detail) == (look, seen)]
+    past = [event.at for event in looks if event.at <= now]
     if not past:
-        ledger.note(transaction.id, SILENT, seen)
+        ledger.note(transaction.id, look, seen)
         return False
-    return now - min(past) > AGAIN_AFTER
+    return now - min(past) > longest

@@ -343,13 +343,14 @@ def _asked(
     left = unread(((shard, *wanted[shard]) for shard in sorted(wanted.keys() & found.ends.keys())), taken)
     windows = _windows(service, found, left)
     if not request.is_named:
-        # The oldest log that was there a moment ago may have expired; nobody named its cursor.
-        held = {window.shard: window.service_begin for window in windows}
-        wanted = {
-            shard: (max(begin, held[shard]), end)
+        # Nobody named these cursors: the oldest log of a moment ago may have expired, and more may have come since.
+        held = {window.shard: (window.service_begin, window.service_end) for window in windows}
+        clamped = {
+            shard: (max(begin, held[shard][0]), min(end, held[shard][1]))
             for shard, (begin, end) in wanted.items()
-            if shard in held and held[shard] < end
+            if shard in held
         }
+        wanted = {shard: (begin, end) for shard, (begin, end) in clamped.items() if begin < end}
     return wanted, windows
 
 

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -27,7 +27,15 @@ from airflow_provider_slshudi.processes import this_process
 from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol import settle as settle_module
 from airflow_provider_slshudi.protocol import work as work_module
-from airflow_provider_slshudi.protocol.dangling import AGAIN_AFTER, QUIET_AFTER, SILENT, SILENT_AFTER, abandoned
+from airflow_provider_slshudi.protocol.dangling import (
+    AGAIN_AFTER,
+    BEGINS_WITHIN,
+    BEGUN,
+    QUIET_AFTER,
+    SILENT,
+    SILENT_AFTER,
+    abandoned,
+)
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.evidence import require_agreement
 from airflow_provider_slshudi.protocol.news import LEFT, news
@@ -181,6 +189,45 @@ def test_a_step_whose_process_was_killed_dangles_once_it_is_quiet_whatever_airfl
     assert why() == "", "Airflow may be about to try the step again"
     quiet()
     assert why() == f"its process is gone: {process}"
+
+
+class Airflow:
+    """An Airflow in which the run goes on, and these of its steps are shown as running."""
+
+    def __init__(self, *running: str) -> None:
+        self.running = running
+
+    def __call__(self, run: Run) -> bool | None:
+        return False
+
+    def runs_step(self, run: Run, steps: Collection[str]) -> bool:
+        return any(step in steps for step in self.running)
+
+
+def test_a_step_that_airflow_shows_as_running_and_that_was_never_heard_of_died_as_it_began(
+    engine: Engine, ledger: Ledger, begun: Transaction, quiet: Callable[..., None]
+) -> None:
+    def why(*running: str) -> str:
+        return abandoned(ledger, ledger.get(begun.id), Airflow(*running))
+
+    def seen_earlier(ago: timedelta) -> None:
+        mine = (models.events.c.transaction_id == begun.id) & (models.events.c.what == BEGUN)
+        with engine.begin() as connection:
+            connection.execute(update(models.events).where(mine).values(at=ledger.now() - ago))
+
+    ledger.rest(begun.id, 1)
+    assert why("open") == "", "the step before it has just ended"
+    quiet(QUIET_AFTER + timedelta(seconds=1))
+    assert why("append") == why() == "", "a batch that is planned is not appended next; a task may wait for its slot"
+    assert [event.what for event in ledger.events(begun.id)].count(BEGUN) == 0
+    assert why("open") == "", "it may be about to beat"
+    seen_earlier(BEGINS_WITHIN - timedelta(seconds=5))
+    assert why("open") == ""
+    seen_earlier(BEGINS_WITHIN + timedelta(seconds=1))
+    assert "has begun, and its process was never heard of" in why("open")
+    assert why() == "", "nobody knows where it waits"
+    ledger.heartbeat(begun.id, 1)
+    assert why("open") == ""
 
 
 def test_a_step_that_stands_still_lives(

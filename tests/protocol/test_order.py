@@ -126,7 +126,7 @@ class Busy:
         return self._service.end(shard) + self._came
 
     def at(self, shard: int, unix_seconds: int) -> int:
-        return self.end(shard)
+        return self.end(shard) if unix_seconds > 2_000_000_000 else self._service.at(shard, unix_seconds)
 
     def begin(self, shard: int) -> int:
         return self.end(shard) if self._asks == "begin" else self._service.begin(shard)
@@ -141,3 +141,12 @@ def test_logs_that_come_while_a_first_plan_asks_are_read_by_the_next(scenario: M
     assert [shard.first for shard in pipeline.work.ledger.shards("ad_events")] == [
         shard.end for shard in pipeline.work.ledger.shards("ad_events")
     ]
+
+
+def test_a_backfill_by_time_ends_where_its_plan_saw_the_shards_end(scenario: Make) -> None:
+    pipeline = scenario(shards=2)
+    pipeline.put(20)
+    busy = cast(LogService, Busy(pipeline.work.connect(), "end"))
+    work = pipeline.by("look", connect=lambda: busy)
+    found = plan.preview_backfill(work, plan.BackfillRequest(span=(1, 4_000_000_000)))
+    assert {item.shard for item in found} == {0, 1}

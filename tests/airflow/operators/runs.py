@@ -22,9 +22,11 @@ def in_run(
     answer: dict[str, Any] | None = None,
     began: datetime | None = None,
     run_type: str = "scheduled",
+    tasks: dict[str, str] | None = None,
     **params: Any,
 ) -> Context:
-    """A task's context; `states` are what Airflow knows of runs, others it does not know, and says so by `answer`.
+    """A task's context; `states` are what Airflow knows of runs, others it does not know, and says so by `answer`;
+    `tasks` the states of the tasks of each.
 
     The run began just now, unless `began` says when.
     """
@@ -39,7 +41,11 @@ def in_run(
     told = {"start_date": start, "run_after": start, "run_type": run_type}
     dag_run = SimpleNamespace(dag_id=run[0], run_id=run[1], conf=conf, **told)
     ti = SimpleNamespace(
-        get_dagrun_state=get_dagrun_state, get_first_reschedule_date=lambda context: None, try_number=1, max_tries=2
+        get_dagrun_state=get_dagrun_state,
+        get_task_states=lambda dag_id, run_ids: {run: tasks or {} for run in run_ids},
+        get_first_reschedule_date=lambda context: None,
+        try_number=1,
+        max_tries=2,
     )
     return cast(Context, {"dag_run": dag_run, "ti": ti, "params": params, "outlet_events": OutletEventAccessors()})
 

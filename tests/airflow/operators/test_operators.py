@@ -22,7 +22,7 @@ from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.links import TransactionLink
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
-from airflow_provider_slshudi.operators.base import this_airflow
+from airflow_provider_slshudi.operators.base import run_ended, this_airflow
 from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
 from airflow_provider_slshudi.operators.steps import (
     SlsHudiAppendOperator,
@@ -32,6 +32,7 @@ from airflow_provider_slshudi.operators.steps import (
     SlsHudiRecordOperator,
 )
 from airflow_provider_slshudi.protocol.progress import progress
+from airflow_provider_slshudi.protocol.work import Run
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 from tests.airflow.operators.runs import RUN, in_run
@@ -378,3 +379,12 @@ def test_an_airflow_that_does_not_tell_its_name_for_a_moment_keeps_it(monkeypatc
         monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", supervisor, raising=False)
         assert this_airflow() == name
         assert len(supervisor.put) == put
+
+
+def test_airflow_is_asked_which_step_of_a_run_is_running() -> None:
+    tasks = {"batch.open": "success", "batch.append": "running", "record": "queued"}
+    ended = run_ended(in_run(states={"tail/run-1": "running"}, tasks=tasks)["ti"])
+    run = Run("tail", "run-1")
+    runs_step = ended.runs_step  # type: ignore[attr-defined]
+    assert ended(run) is False
+    assert runs_step(run, ("append", "record")) and not runs_step(run, ("open", "record", "commit"))
