@@ -13,7 +13,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_provider_slshudi.exceptions import TableError
+from airflow_provider_slshudi.visible import hidden_in
 
+_SENT = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION")
+"""Variables whose values a request carries."""
 CHECKSUMS = ("AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION")
 """Variables that Arrow's client reads. https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html"""
 ANSWER_SECONDS = 20.0
@@ -45,6 +48,7 @@ def arrow_options(uri: str) -> dict[str, Any]:
     Raises:
         TableError: the path is in OSS, and no variable says where that is.
     """
+    _require_visible()
     options: dict[str, Any] = {"endpoint_override": _endpoint(uri), "request_timeout": ANSWER_SECONDS}
     if is_oss(uri):
         # Arrow has no setting for it. https://github.com/apache/iceberg-python/issues/2877
@@ -59,6 +63,7 @@ def arrow_options(uri: str) -> dict[str, Any]:
 def hadoop_conf(uri: str) -> dict[str, str]:
     """Spark's settings for Hadoop's S3 client, which does not know the variables that others follow; raises as
     `arrow_options`."""
+    _require_visible()
     # It asks for 5,000 uploads at a time, and some stores refuse more than a thousand.
     conf, endpoint = {"fs.s3a.paging.maximum": "1000"}, _endpoint(uri)
     if endpoint is not None:
@@ -94,3 +99,16 @@ def _region() -> str:
     """The region that OSS's signatures name: AWS_REGION, or the endpoint's own where its name tells it."""
     named = _REGION.search(_host())
     return os.environ.get("AWS_REGION") or (named["region"] if named else _ANY_REGION)
+
+
+def _require_visible() -> None:
+    """Refuses keys with characters that nobody sees, which clients' errors would quote.
+
+    Raises:
+        TableError: names the variable and the place in it, never its value.
+    """
+    for name in _SENT:
+        if hidden := hidden_in(os.environ.get(name, ""), only_ascii=True):
+            raise TableError(
+                f"environment variable {name}: {hidden}. Its value is not shown; set it once more", table=""
+            )

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import pytest
 from sqlalchemy import create_engine, text
+from sqlalchemy.exc import OperationalError
 from typing_extensions import Self
 
 from airflow_provider_slshudi.demo.airflow import free_port
@@ -218,6 +219,52 @@ def postgres_server(primary: PostgresServer | None = None) -> Iterator[PostgresS
     """A server of our own with an empty database, or a replica of another one."""
     with _kept(PostgresServer, primary) as server:
         yield server
+
+
+@contextmanager
+def pooled(server: PostgresServer) -> Iterator[str]:
+    """The URL of a server's database through pgbouncer, which lends its two sessions by the transaction.
+
+    Skips the test where Debian's package is not installed.
+    """
+    program = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
+    if not Path(program).is_file():
+        pytest.skip(needs.PGBOUNCER)
+    directory, port = Path(tempfile.mkdtemp(prefix="slshudi-pooler-")), free_port()
+    (directory / "pgbouncer.ini").write_text(
+        f"""[databases]
+postgres = host=127.0.0.1 port={server.port} dbname=postgres user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = 2
+""",
+        encoding="utf-8",
+    )
+    owner = _unprivileged(directory)
+    log = directory / "log"
+    with log.open("ab") as out:
+        child = subprocess.Popen([program, "pgbouncer.ini"], cwd=directory, stdout=out, stderr=out, **owner)
+    url = f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres"
+
+    def answers() -> bool:
+        if child.poll() is not None:
+            pytest.fail(f"pgbouncer did not start: {log.read_text()}")
+        try:
+            return _asked(url, "SELECT 1") == "1"
+        except OperationalError:
+            return False
+
+    try:
+        until("pgbouncer answers", answers, explain=log.read_text)
+        yield url
+    finally:
+        child.terminate()
+        child.wait(20)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextmanager

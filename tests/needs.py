@@ -16,7 +16,7 @@ CHROMIUM = "/usr/bin/chromium"
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 
 NATIVE, MARIADB, ROOT = "slshudi-native is not built", "MariaDB is not here", "the user is not root"
-KUBERNETES = "Kubernetes' API server is not here"
+KUBERNETES, PGBOUNCER = "Kubernetes' API server is not here", "pgbouncer is not here"
 _CHROMIUM, _FAKETIME, _TOPOLOGY = "Chromium is not here", "libfaketime is not here", "Celery or Redis is not here"
 BRINGS = {
     NATIVE: "Rust's cargo, then `make setup`",
@@ -24,6 +24,7 @@ BRINGS = {
     _CHROMIUM: "`apt-get install chromium`",
     _FAKETIME: "`apt-get install faketime`",
     _TOPOLOGY: "`apt-get install redis-server`, then `make topology`",
+    PGBOUNCER: "`apt-get install pgbouncer`",
     KUBERNETES: "Go, then `make kubernetes`",
     ROOT: "a run as root",
 }

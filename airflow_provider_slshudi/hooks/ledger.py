@@ -15,12 +15,21 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.ledger.ledger import Ledger
 
 DIALECTS = ("sqlite", "postgresql", "mysql")
+TLS = {
+    # https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-PARAMKEYWORDS
+    "postgresql": ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl"),
+    # https://docs.sqlalchemy.org/en/20/dialects/mysql.html#ssl-connections
+    "mysql": ("ssl_ca", "ssl_capath", "ssl_cert", "ssl_key", "ssl_cipher", "ssl_check_hostname"),
+    "sqlite": (),
+}
+"""The extras by which a database is reached by TLS, as its driver names them."""
 
 
 class LedgerHook(BaseHook):
     """The ledger's database: extra `dialect` is sqlite, postgresql or mysql, `schema` names the database.
 
-    For SQLite `schema` is the absolute path of the file and the other fields stay empty.
+    For SQLite `schema` is the absolute path of the file and the other fields stay empty. For the others extras of `TLS`
+    go to the driver; any other extra is refused.
     """
 
     conn_name_attr = "ledger_conn_id"
@@ -77,7 +86,16 @@ class LedgerHook(BaseHook):
         dialect = found.extra_dejson.get("dialect")
         if dialect not in DIALECTS:
             raise self._wrong("dialect", f"extra `dialect` is one of {', '.join(DIALECTS)}, not {dialect!r}", dialect)
+        known = ("dialect", *TLS[dialect])
+        extra = {name: value for name, value in found.extra_dejson.items() if value not in (None, "")}
+        for name in sorted(extra.keys() - set(known)):
+            raise self._wrong(
+                f"extra {name}", f"extra {name!r} is none of {', '.join(known)}, and would be ignored", ""
+            )
         if dialect == "sqlite":
+            for name in ("host", "port", "login", "password"):
+                if getattr(found, name):
+                    raise self._wrong(name, f"`{name}` means nothing for a SQLite file, and would be ignored", "")
             if not (found.schema or "").startswith("/"):
                 raise self._wrong(
                     "schema", f"`schema` is the absolute path of the SQLite file, not {found.schema!r}", found.schema
@@ -86,7 +104,8 @@ class LedgerHook(BaseHook):
         hosts = ",".join(host.strip() for host in (found.host or "").split(",") if host.strip())
         if not hosts or not found.schema:
             raise self._wrong("host", "it needs a host and, in `schema`, a database", found.host)
-        url = URL.create(dialect, found.login, found.password, hosts, found.port, found.schema)
+        tls = {name: str(value) for name, value in extra.items() if name != "dialect"}
+        url = URL.create(dialect, found.login, found.password, hosts, found.port, found.schema, tls)
         return url.render_as_string(hide_password=False)
 
     def _wrong(self, field: str, message: str, value: object) -> ConfigError:

@@ -10,6 +10,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_provider_slshudi.exceptions import ConfigError, TransientError
+from airflow_provider_slshudi.visible import hidden_in
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -72,4 +73,23 @@ def find_connection(conn_id: str, conn_type: str) -> Connection:
             field="conn_type",
             value=connection.conn_type,
         )
+    _require_visible(connection)
     return connection
+
+
+def _require_visible(connection: Connection) -> None:
+    """Refuses a field with a line break or another character that nobody sees: errors of clients would quote it.
+
+    Raises:
+        ConfigError: names the field and the place in it, never its value.
+    """
+    fields = {name: getattr(connection, name) for name in ("host", "login", "password", "schema")}
+    fields |= {f"extra {name}": value for name, value in connection.extra_dejson.items()}
+    for name, value in fields.items():
+        if isinstance(value, str) and (hidden := hidden_in(value)):
+            raise ConfigError(
+                f"connection {connection.conn_id!r}: its {name} has a character that nobody sees: {hidden}. Its value "
+                "is not shown; type it once more",
+                source=str(connection.conn_id),
+                field=name,
+            )

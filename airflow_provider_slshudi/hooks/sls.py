@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
-from airflow_provider_slshudi.exceptions import SlsHudiError
+from airflow_provider_slshudi.exceptions import ConfigError, SlsHudiError
 from airflow_provider_slshudi.hooks.lookup import find_connection
 
 if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
     from airflow_provider_slshudi.sls.connection import SlsConnection
     from airflow_provider_slshudi.sls.faults import Patience
     from airflow_provider_slshudi.sls.service import LogService
 
+EXTRAS = ("region", "auth_version", "security_token", "credentials", "assume_role", "project", "logstore")
 _NO_PROJECT = "slshudi-connection-test"
 
 
@@ -46,7 +49,7 @@ class SlsHook(BaseHook):
         from airflow_provider_slshudi.sls.typed import VERSION, endpoint_of, region_of
 
         found = find_connection(self.sls_conn_id, self.conn_type)
-        extra, endpoint = found.extra_dejson, endpoint_of(found.host or "")
+        extra, endpoint = found.extra_dejson, endpoint_of(self._host(found))
         return SlsConnection(
             endpoint,
             found.login or "",
@@ -57,6 +60,25 @@ class SlsHook(BaseHook):
             extra.get("credentials") or "",
             extra.get("assume_role") or "",
         )
+
+    def _host(self, found: Connection) -> str:
+        """The host with its port.
+
+        Raises:
+            ConfigError: a field or an extra would be ignored, or there are two ports.
+        """
+        host, source = found.host or "", self.sls_conn_id
+        ignored = {f"extra {name}": value for name, value in found.extra_dejson.items() if name not in EXTRAS}
+        for name, value in {"schema": found.schema, **ignored}.items():
+            if value not in (None, ""):
+                message = f"connection {source!r}: {name} means nothing to the log service, and would be ignored"
+                raise ConfigError(message, source=source, field=name)
+        if not found.port:
+            return host
+        if ":" in host.rpartition("://")[2]:
+            message = f"connection {source!r}: its host names a port, and so does its field `port`: keep one of them"
+            raise ConfigError(message, source=source, field="port", value=found.port)
+        return f"{host.rstrip('/')}:{found.port}"
 
     def service(self, project: str, logstore: str, patience: Patience) -> LogService:
         """A client of one logstore; raises as `connection`."""

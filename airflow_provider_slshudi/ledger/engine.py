@@ -67,6 +67,14 @@ _MYSQL_SESSION = (
 _MYSQL_REFUSES = {1050, 1054, 1060, 1061, 1064, 1091, 1142, 1143, 1227, 1364}
 # Numbers in MySQL, words in newer MariaDB.
 _OFF = {"0", "OFF"}
+_LIMITS = "; ".join(
+    f"SET LOCAL {name} = '{seconds}s'"
+    for name, seconds in (
+        ("statement_timeout", _STATEMENT_SECONDS),
+        ("lock_timeout", _LOCK_SECONDS),
+        ("idle_in_transaction_session_timeout", _STATEMENT_SECONDS),
+    )
+)
 VERSION = "0011"
 """Of the tables that this package reads and writes: what a process began with, whatever is installed meanwhile."""
 _DRIVERS = {
@@ -100,6 +108,8 @@ def open_engine(url: str, writes: bool = True) -> Engine:
             # So long a look may last at a replica that lags.
             options["pool_recycle"] = _LOOK_SECONDS
     if backend == "postgresql":
+        # A pooler lends its sessions by the transaction: what one prepared, another finds there, or does not.
+        options["connect_args"] |= {"prepare_threshold": None}
         # A host that vanished without closing is noticed within about half a minute.
         options["connect_args"] |= {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
         options["connect_args"] |= {"tcp_user_timeout": _STATEMENT_SECONDS * 1000}
@@ -131,11 +141,14 @@ def _listen(engine: Engine, writes: bool) -> None:
         event.listen(engine, "begin", _begin_sqlite)
     elif backend == "postgresql":
         event.listen(engine, "connect", _set_up_postgresql)
+        event.listen(engine, "begin", _limit_postgresql)
         event.listen(engine, "handle_error", _leave_replica)
         if not writes and _TARGET not in engine.url.query and _has_several_hosts(engine.url):
             event.listen(engine, "do_connect", _find_writer)
     elif backend == "mysql":
         event.listen(engine, "handle_error", _leave_replica)
+        if any(name.startswith("ssl") for name in engine.url.query):
+            event.listen(engine, "connect", _require_mysql_tls)
         if writes:
             event.listen(engine, "checkout", _leave_mysql_replica)
 
@@ -216,16 +229,24 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _set_up_postgresql(connection: Any, _: object) -> None:
-    limits = {
-        "statement_timeout": _STATEMENT_SECONDS,
-        "lock_timeout": _LOCK_SECONDS,
-        "idle_in_transaction_session_timeout": _STATEMENT_SECONDS,
-    }
     wait = connection.wait
     connection.wait = lambda exchange, *args, **options: wait(_in_time(connection, exchange), *args, **options)
-    for name, seconds in limits.items():
-        connection.execute(f"SET {name} = '{seconds}s'")
-    connection.commit()
+
+
+def _require_mysql_tls(connection: Any, _: object) -> None:
+    """Refuses a session in clear where TLS was asked for: the driver goes on without it if the server has none."""
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
+        found = cursor.fetchone()
+    if not (found and found[1]):
+        connection.close()
+        message = "the ledger's connection asks for TLS, and its server has none: nothing was asked of it"
+        raise ConfigError(message, source="ledger", field="ssl")
+
+
+def _limit_postgresql(connection: Connection) -> None:
+    """Sets limits for a transaction alone: behind a pooler the next one may have another session of the server."""
+    connection.connection.driver_connection.execute(_LIMITS)  # type: ignore[union-attr]
 
 
 def _has_several_hosts(target: URL) -> bool:

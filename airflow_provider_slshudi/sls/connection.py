@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.sls.credentials import Credentials, Fixed, Provider, provider_of
+from airflow_provider_slshudi.sls.credentials import Credentials, Fixed, Provider, provider_of, require_visible
 from airflow_provider_slshudi.sls.sts import AssumedRole
 
 AuthVersion = Literal["v1", "v4"]
@@ -25,6 +25,8 @@ _VARIABLES = {
     "assume_role": "SLSHUDI_SLS_ASSUME_ROLE",
 }
 _KEYS = ("access_key_id", "access_key_secret")
+_SENT = ("endpoint", *_KEYS, "security_token", "region")
+"""The fields that a request carries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class SlsConnection:
     assume_role: str = ""
 
     def __post_init__(self) -> None:
+        for name in _SENT:
+            require_visible(name, getattr(self, name))
         if self.credentials:
             provider_of(self.credentials)
         for name in ("endpoint",) if self.credentials else ("endpoint", *_KEYS):
@@ -93,7 +97,7 @@ def split_endpoint(endpoint: str) -> tuple[str, str, int | None]:
     """Scheme, host and port (None: the scheme's own) of an endpoint. Raises ValueError."""
     scheme, separator, rest = endpoint.rpartition("://")
     if separator and scheme.lower() not in ("http", "https"):
-        raise ValueError(f"unknown scheme {scheme!r}")
+        raise ValueError("a scheme that is not http or https")
     host, colon, port = rest.rstrip("/").partition(":")
     if not host or "/" in host or any(map(str.isspace, host)):
         raise ValueError("no host")
@@ -106,8 +110,9 @@ def _check_endpoint(endpoint: str) -> None:
     try:
         split_endpoint(endpoint)
     except ValueError as error:
+        # It is not quoted: keys may have been typed into it.
         expected = "expected host, host:port or https://host, for example cn-hangzhou.log.aliyuncs.com"
-        raise _wrong("endpoint", f"endpoint {endpoint!r}: {error}; {expected}", endpoint) from None
+        raise _wrong("endpoint", f"endpoint of the SLS connection: {error}; {expected}", "") from None
 
 
 def _wrong(field_name: str, message: str, value: object) -> ConfigError:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import urllib3
 
 from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.visible import hidden_in
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +38,26 @@ class Credentials:
     access_key_secret: str = field(repr=False)
     security_token: str = field(default="", repr=False)
     expires: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses what no header carries: a client's own error would quote it, a token in clear.
+
+        Raises:
+            ConfigError: a field has a space, a line break, or a character beyond ASCII; its value is not told.
+        """
+        for name in ("access_key_id", "access_key_secret", "security_token"):
+            require_visible(name, getattr(self, name))
+
+
+def require_visible(name: str, value: str) -> None:
+    """Refuses a field of an SLS connection that a header cannot carry.
+
+    Raises:
+        ConfigError: it has a space, a line break, or a character beyond ASCII; the value is not told.
+    """
+    if hidden := hidden_in(value, only_ascii=True):
+        message = f"{name} of the SLS connection cannot be sent: {hidden}. Its value is not shown; type it once more"
+        raise ConfigError(message, source="SLS connection", field=name)
 
 
 Provider = Callable[[], Credentials]

@@ -79,6 +79,7 @@ class ModelService:
 @dataclass(frozen=True)
 class _Pull:
     item: Range
+    lost: bool = False
 
     @property
     def raw_size(self) -> int:
@@ -95,6 +96,10 @@ class _Pull:
     @property
     def begin(self) -> int:
         return self.item.begin
+
+    @property
+    def next(self) -> int:
+        return self.item.end
 
     @property
     def body(self) -> Range:
@@ -121,9 +126,9 @@ class ModelReader:
         yield pull, _logs(pull.item, keys)
 
 
-def whole(body: Range, shard: int, first: int, keys: Sequence[str], groups: int) -> pa.Table:
-    """In place of `sls.decode.decode`."""
-    return _logs(body, keys)
+def whole(piece: _Pull, keys: Sequence[str]) -> pa.Table:
+    """In place of `sls.pieces.decode_piece`."""
+    return _logs(piece.item, keys)
 
 
 def _logs(item: Range, keys: Sequence[str]) -> pa.Table:

@@ -350,7 +350,7 @@ class World:
         patch.setattr(instants, "create_table", self._of_table("create_table", lambda pipeline: pipeline.table.path))
         for module, name in ((commit, "commit"), (rollback, "roll_back")):
             patch.setattr(module, name, self._of_table(name, lambda pipeline: pipeline.table.path))
-        patch.setattr(append, "decode", whole)
+        patch.setattr(append, "decode_piece", whole)
         patch.setattr(verbs, "Gateway", types.SimpleNamespace(of=lambda spark: _Gateway()))
         patch.setattr(access, "granted", lambda spark, source, environment: nullcontext(lambda: self.source))
         patch.setattr(reading, "Reader", ModelReader)

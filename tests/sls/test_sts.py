@@ -81,7 +81,7 @@ def test_a_signature_is_of_the_parameters_by_name_quoted_twice() -> None:
     assert signature(asked, "testsecret") == wanted
 
 
-@pytest.mark.parametrize("token", ["", "base token/+="])
+@pytest.mark.parametrize("token", ["", "base-token/+="])
 def test_a_role_is_assumed_with_other_credentials(sts: Sts, token: str) -> None:
     found = AssumedRole(Fixed(Credentials("LTAI", "opensesame", token)), ROLE)()
     assert (found.access_key_id, found.access_key_secret, found.security_token) == ("STS.a", "b", "c")

@@ -7,14 +7,16 @@ import time
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
-from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
+from airflow_provider_slshudi.hooks.lookup import ConnectionMissing, find_connection
 from airflow_provider_slshudi.hooks.sls import SlsHook
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.sls.connection import split_endpoint
 from airflow_provider_slshudi.sls.faults import PERSON
+from tests.databases import mariadb_server, postgres_server
 from tests.local.sdk import PROJECT, by_ip, make_logstore
 from tests.machine import connection
 from tests.services import closed_port
@@ -188,3 +190,84 @@ def test_a_database_that_does_not_answer_fails_the_test_button_without_its_passw
     monkeypatch.setenv(LEDGER, connection("slshudi_ledger", **fields, extra={"dialect": "postgresql"}))
     works, message = LedgerHook().test_connection()
     assert not works and "did not answer" in message and "never-to-be-seen" not in message
+
+
+@pytest.mark.parametrize(
+    ("conn_type", "field", "more"),
+    [
+        ("sls", "password", {}),
+        ("sls", "host", {}),
+        ("sls", "extra security_token", {"extra": {"security_token": "opensesame\n"}}),
+        ("slshudi_ledger", "password", {"schema": "s", "host": "h", "extra": {"dialect": "postgresql"}}),
+        ("slshudi_ledger", "login", {"schema": "s", "host": "h", "extra": {"dialect": "postgresql"}}),
+        ("spark", "host", {}),
+    ],
+)
+def test_a_character_that_nobody_sees_is_told_by_field_without_the_value(
+    monkeypatch: pytest.MonkeyPatch, conn_type: str, field: str, more: dict[str, object]
+) -> None:
+    fields = {"host": "h", **more} if field.startswith("extra") else {"host": "h", **more, field: "opensesame\u200b"}
+    monkeypatch.setenv("AIRFLOW_CONN_TYPED", json.dumps({"conn_type": conn_type, **fields}))
+    with pytest.raises(ConfigError, match=rf"its {field} has a character that nobody sees: .*U\+") as raised:
+        find_connection("typed", conn_type)
+    assert "opensesame" not in f"{raised.value} {vars(raised.value)}"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        json.dumps({"conn_type": "sls", "host": "http://127.0.0.1", "port": 8085, "login": "id", "password": "key"}),
+        "sls://id:key@127.0.0.1:8085?region=r",
+    ],
+)
+def test_a_port_of_its_own_is_asked(monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_TYPED", typed.replace('"password"', '"extra": {"region": "r"}, "password"'))
+    connection = SlsHook("typed").connection()
+    assert split_endpoint(connection.endpoint)[1:] == ("127.0.0.1", 8085)
+
+
+@pytest.mark.parametrize(
+    ("conn_type", "fields", "told"),
+    [
+        ("sls", {"host": "h:80", "port": 8085}, "names a port, and so does"),
+        ("sls", {"host": "h", "schema": "x"}, "schema means nothing"),
+        ("sls", {"host": "h", "extra": {"secure": True}}, "extra secure means nothing"),
+        ("slshudi_ledger", {"host": "h", "schema": "s", "extra": {"dialect": "mysql", "sslmode": "x"}}, "'sslmode'"),
+        ("slshudi_ledger", {"host": "h", "schema": "/f", "extra": {"dialect": "sqlite"}}, "`host` means nothing"),
+    ],
+)
+def test_a_field_that_would_be_ignored_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, conn_type: str, fields: dict[str, object], told: str
+) -> None:
+    given = {"conn_type": conn_type, "login": "id", "password": "key", **fields}
+    if "sqlite" in str(fields):
+        given = {key: value for key, value in given.items() if key not in ("login", "password")}
+    monkeypatch.setenv("AIRFLOW_CONN_TYPED", json.dumps(given))
+    with pytest.raises(ConfigError, match=told):
+        SlsHook("typed").connection() if conn_type == "sls" else LedgerHook("typed").url()
+
+
+def test_how_a_ledger_is_reached_by_tls_is_told_to_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = {"conn_type": "slshudi_ledger", "host": "db", "schema": "s", "login": "u", "password": "p"}
+    extra = {"dialect": "postgresql", "sslmode": "verify-full", "sslrootcert": "/ca.pem"}
+    monkeypatch.setenv("AIRFLOW_CONN_TYPED", json.dumps({**fields, "extra": extra}))
+    query = make_url(LedgerHook("typed").url()).query
+    assert (query["sslmode"], query["sslrootcert"]) == ("verify-full", "/ca.pem")
+
+
+def test_a_ledger_that_was_asked_for_tls_is_not_reached_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    with postgres_server() as server:
+        fields = {"conn_type": "slshudi_ledger", "host": "127.0.0.1", "port": server.port, "login": "postgres"}
+        extra = {"dialect": "postgresql", "sslmode": "require"}
+        monkeypatch.setenv("AIRFLOW_CONN_TYPED", json.dumps({**fields, "schema": "postgres", "extra": extra}))
+        ok, said = LedgerHook("typed").test_connection()
+    assert not ok and "SSL" in said
+
+
+def test_a_mysql_ledger_that_was_asked_for_tls_is_not_reached_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    with mariadb_server() as server:
+        fields = {"conn_type": "slshudi_ledger", "host": "127.0.0.1", "port": server.port, "login": "ledger"}
+        extra = {"dialect": "mysql", "ssl_check_hostname": "false", "ssl_capath": "/etc/ssl/certs"}
+        monkeypatch.setenv("AIRFLOW_CONN_TYPED", json.dumps({**fields, "schema": "ledger", "extra": extra}))
+        ok, said = LedgerHook("typed").test_connection()
+    assert not ok and "SSL" in said
