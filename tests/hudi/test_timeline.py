@@ -97,7 +97,7 @@ def test_what_cannot_be_read_is_an_error_and_not_an_empty_timeline(
     found = timeline.get(instant)
     assert found is not None
     Path(storage.full(found.file)).write_bytes(b"no avro")
-    with pytest.raises(TimelineUnreadable, match="is no Avro"):
+    with pytest.raises(TimelineUnreadable, match="no whole Avro"):
         timeline.extra_metadata(found)
     Path(storage.full(found.file)).unlink()
     with pytest.raises(TimelineUnreadable, match="was there and is gone"):
