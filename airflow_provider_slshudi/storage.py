@@ -133,6 +133,8 @@ class Storage:
             self._make_parent(written)
             with self.filesystem.open_output_stream(written) as stream:
                 stream.write(content)
+            if self.is_local:
+                _sync(written)
             self._move(written, target)
         except OSError as error:
             # On a full disk it would stay for good, and take the space that others need.
@@ -582,3 +584,12 @@ def denied(uri: str, path: str) -> TableDenied:
         owner=owner,
         user=owners.this_user(),
     )
+
+
+def _sync(path: str) -> None:
+    """Puts a local file's content on the disk: a power loss after its renaming would leave an empty file otherwise."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

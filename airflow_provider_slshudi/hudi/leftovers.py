@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from airflow_provider_slshudi.hudi import markers
@@ -32,13 +32,14 @@ def instant_of(path: str) -> str | None:
 
 
 @contextmanager
-def swept(storage: Storage, instant: str) -> Iterator[None]:
-    """Wraps the rollback of an instant: afterwards deletes the files that its markers named and the rollback left.
+def swept(storage: Storage, instant: str, written: Iterable[str] = ()) -> Iterator[None]:
+    """Wraps the rollback of an instant: afterwards deletes those files that the rollback left, of the ones that its
+    markers name and of `written`.
 
     Raises:
         TimelineUnreadable: the storage cannot look for a file or delete it; the files stay on record.
     """
-    remember(storage, instant)
+    remember(storage, instant, written)
     yield
     if left := sweep(storage, instant):
         _log.warning(
@@ -50,10 +51,10 @@ def swept(storage: Storage, instant: str) -> Iterator[None]:
         )
 
 
-def remember(storage: Storage, instant: str) -> None:
-    """Records the files that the instant's markers name; call it once no task begins another file."""
-    known, marked = _remembered(storage, instant), markers.marked(storage, instant)
-    if not set(marked) <= set(known):
+def remember(storage: Storage, instant: str, written: Iterable[str] = ()) -> None:
+    """Records `written` and the files that the instant's markers name; call it once no task begins another file."""
+    known, marked = _remembered(storage, instant), {*markers.marked(storage, instant), *written}
+    if not marked <= set(known):
         storage.write(_path(instant), json.dumps(sorted({*known, *marked})).encode())
 
 

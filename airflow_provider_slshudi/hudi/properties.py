@@ -50,7 +50,9 @@ def replace(storage: Storage, content: bytes) -> None:
 def is_cut_off(storage: Storage) -> bool:
     """Whether Hudi may be writing the file, or its driver died while it did; under the lease `restore` knows."""
     content = storage.read(PROPERTIES)
-    return storage.exists(_BEFORE) if content is None else not (_has_name(content) and content.endswith(b"\n"))
+    if content is None:
+        return storage.exists(_BEFORE)
+    return not (_has_name(content) and content.endswith(b"\n")) or _lacks(content, _copy(storage))
 
 
 def restore(storage: Storage) -> None:
@@ -59,11 +61,11 @@ def restore(storage: Storage) -> None:
     Raises:
         TableMismatch: the file describes no table, and no copy of it does.
     """
-    content, before = storage.read(PROPERTIES) or b"", storage.read(_BEFORE) or b""
-    # A change adds to what was there: of a file that was cut off, names are missing.
-    if _has_name(content) and not (_has_name(before) and _parse(before).keys() - _parse(content).keys()):
+    content, before = storage.read(PROPERTIES) or b"", _copy(storage)
+    is_whole = not before or (content.endswith(b"\n") and not _lacks(content, before))
+    if _has_name(content) and is_whole:
         return
-    if not _has_name(before):
+    if not before:
         # Each driver would start, and end, for nothing.
         raise TableMismatch(
             f"{storage.full(PROPERTIES)} has no {_NAME}, so nobody can read or write the table. Restore the file, by "
@@ -72,6 +74,17 @@ def restore(storage: Storage) -> None:
             table=storage.uri,
         )
     replace(storage, before)
+
+
+def _copy(storage: Storage) -> bytes:
+    """Hudi's copy; empty if Hudi died while it made the copy, which is before it touches the file."""
+    before = storage.read(_BEFORE) or b""
+    return before if before.endswith(b"\n") and _has_name(before) else b""
+
+
+def _lacks(content: bytes, before: bytes) -> bool:
+    """Whether names of the copy are missing: a change only adds names, so the file was cut off at a line's end."""
+    return bool(_parse(before).keys() - _parse(content).keys())
 
 
 def _has_name(content: bytes) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -142,6 +142,38 @@ class Timeline:
         found = ([one for one in several if one.action in CHANGES] for several in self._instants.values())
         return [sorted(several, key=lambda one: str(one.completion)) for several in found if len(several) > 1]
 
+    def cut_completions(self, times: Container[str] = ()) -> list[Instant]:
+        """Completed instants whose file was cut off, by a full disk or a power loss: the newest of each action, and
+        those of `times`. Another process may be writing such a file, unless the caller holds the lease.
+        """
+        completed = [one for one in self if one.phase is Phase.COMPLETED]
+        newest = {one.action: one for one in sorted(completed, key=lambda one: str(one.completion))}
+        return [one for one in completed if one in newest.values() or one.time in times if not self.is_whole(one)]
+
+    def is_whole(self, completed: Instant) -> bool:
+        """Whether the file of a completed instant has a record and its end."""
+        return _is_whole(self._content(completed.file, completed.time))
+
+    def cut_cleans(self) -> list[Instant]:
+        """Pending cleans whose plan was cut off."""
+        cleans = [one for one in self.pending() if one.action == "clean"]
+        return [one for one in cleans if not _is_whole(self._content(_plan_file(one), one.time))]
+
+    def remove(self, instant: Instant) -> list[str]:
+        """Removes a completion, or the plan of a pending clean, with the checksums that Hadoop keeps beside them.
+
+        The caller holds the lease. Returns the files; the timeline in memory stays as it was.
+        """
+        files = [instant.file]
+        if instant.phase is not Phase.COMPLETED:
+            # The plan goes last: without it, Hudi could not tell what the inflight clean is.
+            files = [f"{FOLDER}/{instant.time}.{instant.action}.inflight", _plan_file(instant)]
+        for file in files:
+            folder, _, name = file.rpartition("/")
+            self._storage.delete(f"{folder}/.{name}.crc")
+            self._storage.delete(file)
+        return files
+
     def say_the_same(self, completions: list[Instant]) -> bool:
         """Whether completed instants have the same content."""
         first, *others = (self._record(one) for one in completions)
@@ -173,10 +205,9 @@ class Timeline:
         return found
 
     def _planned(self, rollback: Instant) -> str | None:
-        file = f"{FOLDER}/{rollback.time}.rollback.requested"
-        content = self._content(file, rollback.time)
+        file = _plan_file(rollback)
         try:
-            return str(_first_record(content)["instantToRollback"]["commitTime"])
+            return str(self._record_in(file, rollback.time)["instantToRollback"]["commitTime"])
         except (TimelineUnreadable, KeyError, TypeError) as error:
             if rollback.phase is Phase.REQUESTED:
                 # The plan was cut off, so the rollback deleted nothing; Hudi throws such a plan away.
@@ -235,7 +266,7 @@ class Timeline:
     def plan(self, instant: Instant) -> dict[str, Any]:
         """The plan of a pending table service or rollback, as Hudi wrote it; empty if the writing was cut off."""
         try:
-            return _first_record(self._content(f"{FOLDER}/{instant.time}.{instant.action}.requested", instant.time))
+            return self._record_in(_plan_file(instant), instant.time)
         except TimelineUnreadable:
             if instant.phase is Phase.REQUESTED:
                 return {}
@@ -251,7 +282,7 @@ class Timeline:
         Raises:
             TimelineUnreadable: the plan cannot be read.
         """
-        plan = _first_record(self._content(f"{FOLDER}/{time}.clean.requested", time))
+        plan = self._record_in(f"{FOLDER}/{time}.clean.requested", time)
         per_partition = plan.get("filePathsToBeDeletedPerPartition") or {}
         files, outside = [], []
         for path in (item["filePath"] for items in per_partition.values() for item in items):
@@ -340,7 +371,19 @@ class Timeline:
         return max((match[1] for match in found if match), key=int, default="")
 
     def _record(self, instant: Instant) -> dict[str, Any]:
-        return _first_record(self._content(instant.file, instant.time))
+        return self._record_in(instant.file, instant.time)
+
+    def _record_in(self, file: str, instant: str) -> dict[str, Any]:
+        content = self._content(file, instant)
+        try:
+            return _first_record(content)
+        except TimelineUnreadable as error:
+            raise TimelineUnreadable(
+                f"{self._storage.uri}: {file} ({len(content)} bytes) was cut off, or is being written: {error}. If it "
+                "stays so, put the file back from the storage's versions or from a backup of the table",
+                table=self._storage.uri,
+                instant=instant,
+            ) from error
 
     def _content(self, file: str, instant: str) -> bytes:
         content = self._storage.read(file)
@@ -361,11 +404,24 @@ def _kind(instant: Instant) -> str:
     return "write" if instant.action in _WRITES else instant.action
 
 
+def _plan_file(instant: Instant) -> str:
+    return f"{FOLDER}/{instant.time}.{instant.action}.requested"
+
+
+def _is_whole(content: bytes) -> bool:
+    try:
+        _first_record(content)
+    except TimelineUnreadable:
+        return False
+    return True
+
+
 def _first_record(content: bytes) -> dict[str, Any]:
+    """The record of a timeline file; reads to the end, where the marker of a block that was cut off is missing."""
     import fastavro
 
     try:
-        record = next(iter(fastavro.reader(io.BytesIO(content))), None)
-    except (ValueError, EOFError) as error:
-        raise TimelineUnreadable(f"a timeline file is no Avro: {error}", table="") from error
+        record, *_ = fastavro.reader(io.BytesIO(content))
+    except Exception as error:  # what is cut off makes fastavro raise all sorts of errors
+        raise TimelineUnreadable(f"no whole Avro ({error!r})", table="") from error
     return record if isinstance(record, dict) else {}

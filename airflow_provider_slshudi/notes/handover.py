@@ -385,6 +385,17 @@ def write_manifest(storage: Storage, manifest: Manifest) -> None:
     storage.write(f"{folder(manifest.instant)}/{_MANIFEST}{manifest.token}.json", json.dumps(asdict(manifest)).encode())
 
 
+def written(storage: Storage, instant: str) -> tuple[list[str], list[str]]:
+    """The files that the instant's manifests list: of the table, and of its quarantine."""
+    main, aside = list[str](), list[str]()
+    for name in storage.names(folder(instant)) or []:
+        if name.startswith(_MANIFEST) and name.endswith(_NOTE):
+            manifest = json.loads(storage.read(f"{folder(instant)}/{name}") or b"{}")
+            main += [stat["path"] for stat in manifest.get("stats") or ()]
+            aside += [stat["path"] for stat in manifest.get("quarantine") or ()]
+    return main, aside
+
+
 def token_of(storage: Storage, transaction: str, instant: str, digest: str | None) -> int:
     """The token of the append whose manifest has this SHA-256.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from airflow_provider_slshudi.exceptions import ConfigError, IllegalTransition
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.protocol import cutoff
 from airflow_provider_slshudi.protocol.decisions import InstantState
 from airflow_provider_slshudi.protocol.evidence import Evidence, look
 from airflow_provider_slshudi.protocol.resolve import abort, roll_back
@@ -50,6 +51,7 @@ def abandon(work: Work, id_: str, reason: str) -> Evidence:
         JobFailed, TableError: try again, or leave it to the next settle, which ends an unfinished rollback.
     """
     with work.lease() as lease:
+        cutoff.take_away(work)
         transaction, seen = evidence(work, id_)
         if seen.state in _COMPLETED:
             raise IllegalTransition(

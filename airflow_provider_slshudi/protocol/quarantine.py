@@ -62,7 +62,9 @@ def fence(work: Work, instant: str) -> None:
 @contextmanager
 def swept(work: Work, instant: str) -> Iterator[None]:
     """Wraps the rollback of an instant in both tables, see `leftovers.swept`."""
-    with leftovers.swept(work.storage, instant), leftovers.swept(storage_of(work, instant), instant):
+    # A completion that was cut off after Hudi had deleted the markers: only the manifest still names the files.
+    main, aside = handover.written(work.storage, instant)
+    with leftovers.swept(work.storage, instant, main), leftovers.swept(storage_of(work, instant), instant, aside):
         yield
 
 

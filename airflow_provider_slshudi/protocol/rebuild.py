@@ -20,7 +20,7 @@ from airflow_provider_slshudi.hudi.timeline import CHANGES, PROPERTIES, Commit, 
 from airflow_provider_slshudi.ledger.records import CommittedBatch, Duties, RangeTotals
 from airflow_provider_slshudi.ledger.states import Kind
 from airflow_provider_slshudi.notes import handover
-from airflow_provider_slshudi.protocol import doubled, duties, quarantine
+from airflow_provider_slshudi.protocol import cutoff, doubled, duties, quarantine
 from airflow_provider_slshudi.protocol.evidence import check_table_against_ledger, pending_of
 from airflow_provider_slshudi.protocol.resolve import roll_back
 from airflow_provider_slshudi.protocol.settle import register
@@ -57,6 +57,7 @@ def rebuild(work: Work, table_is_gone: bool = False) -> Rebuilt:
         return _begin_anew(work)
     name = work.pipeline.name
     with work.lease() as lease:
+        cutoff.take_away(work)
         timeline = work.timeline()
         commits = commits_of(work, timeline)
         batches = committed_batches(work, commits)

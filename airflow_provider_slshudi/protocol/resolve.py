@@ -25,7 +25,7 @@ from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.notes.handover import Claim
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol import cost, quarantine, witness
+from airflow_provider_slshudi.protocol import cost, cutoff, quarantine, witness
 from airflow_provider_slshudi.protocol.decisions import Decision, InstantState, decide, why
 from airflow_provider_slshudi.protocol.evidence import REBUILD, Evidence, committed_elsewhere, look, state_of_pending
 from airflow_provider_slshudi.protocol.work import Work
@@ -40,6 +40,7 @@ def resolve(work: Work, transaction: Transaction, lease: Lease) -> Decision:
         TimelineUnreadable, CommitStateUnknown: nothing is known; a later call finds out.
         LedgerAhead, LedgerLost, TableMismatch: a person has to look; the message says at what.
     """
+    cutoff.take_away(work)
     timeline = work.timeline()
     seen = look(work, transaction, timeline)
     decision, reason = decide(transaction.state, seen.state), why(transaction.state, seen.state)

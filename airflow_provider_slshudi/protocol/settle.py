@@ -14,7 +14,7 @@ from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol import quarantine
+from airflow_provider_slshudi.protocol import cutoff, quarantine
 from airflow_provider_slshudi.protocol.dangling import Ended, abandoned, is_quiet, quiet_in
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.evidence import ledger_lost, pending_of, require_agreement
@@ -106,12 +106,13 @@ def settle(work: Work, ended: Ended, wait: float | None = None) -> list[Settled]
     """
     register(work)
     settled = []
-    if _cut_off(work) or _twice(work) or dangling(work, ended) or _is_left(work):
+    if _cut_off(work) or cutoff.has_cut(work) or _twice(work) or dangling(work, ended) or _is_left(work):
         with work.lease(wait) as lease:
             reach(Point.SETTLE_LEASED)
             for storage in _cut_off(work):
                 properties.restore(storage)
                 _log.warning("%s: a driver may have died while it changed %s, which is whole", storage.uri, PROPERTIES)
+            cutoff.take_away(work)
             _leave_one_completion(work)
             for id_ in dangling(work, ended):
                 # A decision takes minutes; meanwhile Airflow may have begun to retry the step of the next one.

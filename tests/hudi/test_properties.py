@@ -50,6 +50,19 @@ def test_a_change_that_was_written_stays_beside_its_copy(storage: Storage) -> No
     assert storage.read(PROPERTIES) == changed
 
 
+def test_a_file_cut_at_any_byte_is_put_back_and_a_cut_copy_never_is(storage: Storage) -> None:
+    changed = WHOLE + b"hoodie.table.metadata.partitions=files\n"
+    for length in range(len(WHOLE)):
+        storage.write(PROPERTIES, changed[:length])
+        storage.write(COPY, WHOLE)
+        assert properties.is_cut_off(storage), length
+        properties.restore(storage)
+        assert storage.read(PROPERTIES) == WHOLE
+        storage.write(COPY, WHOLE[:length])
+        properties.restore(storage)
+        assert storage.read(PROPERTIES) == WHOLE and not properties.is_cut_off(storage), length
+
+
 @pytest.mark.parametrize("copy", [None, b"", WHOLE[:12]])
 @pytest.mark.parametrize("there", [b"", b"\xff\xfe", b"hoodie.table.name=\n"])
 def test_where_no_copy_describes_a_table_nothing_is_changed(storage: Storage, there: bytes, copy: bytes | None) -> None:

@@ -97,7 +97,7 @@ def test_what_cannot_be_read_is_an_error_and_not_an_empty_timeline(
     found = timeline.get(instant)
     assert found is not None
     Path(storage.full(found.file)).write_bytes(b"no avro")
-    with pytest.raises(TimelineUnreadable, match="is no Avro"):
+    with pytest.raises(TimelineUnreadable, match="no whole Avro"):
         timeline.extra_metadata(found)
     Path(storage.full(found.file)).unlink()
     with pytest.raises(TimelineUnreadable, match="was there and is gone"):
@@ -218,3 +218,27 @@ def test_an_archive_whose_version_is_not_told_is_read_by_its_newest_manifest(
     storage.write(f"{archive}/_version_", b"9")
     with pytest.raises(TimelineUnreadable, match="manifest_9, which lists the archive's files, is gone or cut off"):
         list(Timeline.load(storage).archived_commits())
+
+
+def test_a_file_cut_at_any_byte_is_not_whole_and_the_error_names_it(tmp_path: Path) -> None:
+    storage = Storage(tmp_path.as_uri())
+    schema = fastavro.parse_schema(
+        {
+            "type": "record",
+            "name": "Commit",
+            "fields": [{"name": "extraMetadata", "type": {"type": "map", "values": "string"}}],
+        }
+    )
+    written = io.BytesIO()
+    fastavro.writer(written, schema, [{"extraMetadata": {"note": "some text"}}])
+    content, name = written.getvalue(), "20250101000000000_20250101000001000.commit"
+    for length in range(len(content) + 1):
+        storage.write(f"{FOLDER}/{name}", content[:length])
+        timeline = Timeline.load(storage)
+        (instant,) = timeline.completed("commit")
+        if length == len(content):
+            assert timeline.cut_completions() == [] and timeline.extra_metadata(instant) == {"note": "some text"}
+            continue
+        assert timeline.cut_completions() == [instant], length
+        with pytest.raises(TimelineUnreadable, match=name):
+            timeline.extra_metadata(instant)

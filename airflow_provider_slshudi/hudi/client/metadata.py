@@ -14,7 +14,7 @@ from airflow_provider_slshudi.hudi import leftovers
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.writer import client
 from airflow_provider_slshudi.hudi.statistics import Indexes
-from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER, Phase, Timeline
 from airflow_provider_slshudi.notes.metadata import EXAMPLES, Comparison
 from airflow_provider_slshudi.objectstore import hadoop_path
 from airflow_provider_slshudi.storage import Storage
@@ -26,6 +26,8 @@ def compare(gateway: Gateway, pipeline: Pipeline, storage: Storage) -> Compariso
     there = dict(storage.walk())
     found = _sorted_out(timeline, there)
     listed = found.committed
+    if cut := _cut_completions(storage):
+        return found.compared(unreadable=f"cut off: {', '.join(cut[:EXAMPLES])}")
     try:
         known = _known(gateway, pipeline, storage)
     except Exception as error:  # damaged files make Hudi raise all sorts of errors
@@ -118,6 +120,14 @@ def _sorted_out(timeline: Timeline, paths: Iterable[str]) -> _Files:
         elif known is None and time < timeline.oldest:
             files.unknown.extend(found)
     return files
+
+
+def _cut_completions(storage: Storage) -> list[str]:
+    """Completions on the metadata table's timeline that cannot be read; each later commit would stop at them."""
+    metadata = Storage(f"{storage.uri}/{METADATA_FOLDER}")
+    timeline = Timeline.load(metadata) if metadata.exists(FOLDER) else Timeline(metadata, {})
+    completed = [instant for instant in timeline if instant.phase is Phase.COMPLETED]
+    return [f"{METADATA_FOLDER}/{one.file}" for one in completed if not timeline.is_whole(one)]
 
 
 def _known(gateway: Gateway, pipeline: Pipeline, storage: Storage) -> dict[str, int] | None:

@@ -1,0 +1,111 @@
+"""Takes away completions that a full disk or a power loss cut off, so that the act which each tells of is redone.
+
+The caller holds the pipeline's lease: every completion of ours is written under it, and its driver has ended. A cut
+completion says nothing that is true yet: its act left its files and its plan, which go only once it is completed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from airflow_provider_slshudi.exceptions import TableMismatch
+from airflow_provider_slshudi.hudi.actions import CLUSTERING, COMPACTION, OWNER
+from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER, Instant, Phase, Timeline
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.protocol import quarantine
+from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.storage import Storage
+
+_log = logging.getLogger(__name__)
+# Hudi carries a pending one out again, whatever it had done.
+_REPEATED = ("clean", "rollback")
+
+
+def has_cut(work: Work) -> bool:
+    """Whether a completion, or a clean's plan, looks cut off; without the lease a process may be writing it."""
+    prepared = _prepared(work)
+    return any(
+        timeline.cut_completions(prepared) or timeline.cut_cleans()
+        for storage in _renaming(work)
+        for timeline in (Timeline.load(storage), _metadata_timeline(storage))
+    )
+
+
+def take_away(work: Work) -> None:
+    """Removes cut completions, and cut plans of cleans, of the table, its quarantine and their metadata tables.
+
+    Raises:
+        TableMismatch: a cut completion cannot be redone; the message names the file.
+    """
+    prepared = _prepared(work)
+    for storage in _renaming(work):
+        timeline = Timeline.load(storage)
+        for instant in timeline.cut_completions(prepared):
+            if instant.time not in prepared and not _is_redone(work, storage, timeline, instant):
+                raise _damage(storage, instant, "put it back from the storage's versions or from a backup of the table")
+            _remove(storage, timeline, instant)
+        for clean in timeline.cut_cleans():
+            _remove(storage, timeline, clean)
+        _take_away_of_metadata(storage)
+
+
+def _take_away_of_metadata(storage: Storage) -> None:
+    """Removes a metadata table's newest completion if it is cut and the table has not completed the act it tells of.
+
+    Where the table has completed it, nothing would tell the metadata table of its files again.
+    """
+    timeline, main = _metadata_timeline(storage), Timeline.load(storage)
+    completed = [instant for instant in timeline if instant.phase is Phase.COMPLETED]
+    for instant in timeline.cut_completions():
+        is_newest = all(str(other.completion) <= str(instant.completion) for other in completed)
+        if not is_newest or _is_completed(main, instant.time):
+            raise _damage(storage, instant, "run `slshudi rebuild-metadata`", f"{METADATA_FOLDER}/")
+        _remove(Storage(f"{storage.uri}/{METADATA_FOLDER}"), timeline, instant)
+    for clean in timeline.cut_cleans():
+        _remove(Storage(f"{storage.uri}/{METADATA_FOLDER}"), timeline, clean)
+
+
+def _is_completed(main: Timeline, time: str) -> bool:
+    return any(one.time == time and one.phase is Phase.COMPLETED for one in main) or main.archived(time) is not None
+
+
+def _is_redone(work: Work, storage: Storage, timeline: Timeline, instant: Instant) -> bool:
+    """Whether the act is one of a table service that is carried out again once it is pending."""
+    if instant.action in _REPEATED:
+        return True
+    if any(str(clean.completion) > str(instant.completion) for clean in timeline.completed("clean")):
+        # It may have deleted the files that the act read.
+        return False
+    for service in (CLUSTERING, COMPACTION):
+        if storage.exists(f"{FOLDER}/{instant.time}.{service}.requested"):
+            plan = timeline.plan(Instant(instant.time, service, Phase.INFLIGHT))
+            return (plan.get("extraMetadata") or {}).get(OWNER) == work.pipeline.name
+    return False
+
+
+def _prepared(work: Work) -> set[str]:
+    live = work.ledger.live(work.pipeline.name)
+    return {str(one.instant) for one in live if one.state is State.PREPARED and one.instant is not None}
+
+
+def _renaming(work: Work) -> Iterator[Storage]:
+    """The table's storage and its quarantine's; in an object store each file is whole or not there."""
+    return (storage for storage in quarantine.storages(work) if storage.renames)
+
+
+def _metadata_timeline(storage: Storage) -> Timeline:
+    metadata = Storage(f"{storage.uri}/{METADATA_FOLDER}")
+    return Timeline.load(metadata) if metadata.exists(FOLDER) else Timeline(metadata, {})
+
+
+def _remove(storage: Storage, timeline: Timeline, instant: Instant) -> None:
+    _log.warning("%s: cut off, so taken away and redone: %s", storage.uri, ", ".join(timeline.remove(instant)))
+
+
+def _damage(storage: Storage, instant: Instant, act: str, folder: str = "") -> TableMismatch:
+    return TableMismatch(
+        f"{storage.uri}: {folder}{instant.file} is cut off, and a batch or reader may rely on it already: {act}",
+        table=storage.uri,
+        instant=instant.time,
+    )
