@@ -98,9 +98,9 @@ class Change:
             older = self._older(partition)
             for stat in written.get(partition) or ():
                 new = stat.get("prevCommit") in (None, "", "null")
-                yield None if new else self._before(older, partition, stat["fileId"]), stat["path"]
+                yield None if new else self._before(older, stat["fileId"]), stat["path"]
             for group in replaced.get(partition) or ():
-                yield self._before(older, partition, group), None
+                yield self._before(older, group), None
 
     def _older(self, partition: str) -> dict[str, tuple[str, str]]:
         """By file group, instant and path of its newest base file in a partition that is older than the change."""
@@ -114,12 +114,12 @@ class Change:
                 found[group] = max(found.get(group, ("", "")), (time, path))
         return found
 
-    def _before(self, older: Mapping[str, tuple[str, str]], partition: str, group: str) -> str:
+    def _before(self, older: Mapping[str, tuple[str, str]], group: str) -> str:
         if group not in older:
             raise TableError(
-                f"{self.storage.uri}: instant {self.instant.time} ({self.operation}) replaced file group {group} of "
-                f"partition {partition!r}, whose file as it was before is gone: a clean deleted it. So which rows the "
-                "change took cannot be told. Restore that file, or the table to before the change",
+                f"{self.storage.uri}: instant {self.instant.time} ({self.operation}) replaced file group {group}, "
+                "whose file as it was before is gone: a clean deleted it. So which rows the change took cannot be "
+                "told. Restore that file, or the table to before the change",
                 table=self.storage.uri,
                 instant=self.instant.time,
             )
@@ -139,10 +139,11 @@ class Change:
                     yield rows.select(list(_COLUMNS)).rename_columns(list(_COLUMNS.values()))
         except (OSError, pa.ArrowInvalid) as error:
             raise TableError(
-                f"{self.storage.uri}: {path} could not be read: {error}",
+                # Its folder, which the error names as well, may be a value of a log.
+                f"{self.storage.uri}: {path.rpartition('/')[2]} could not be read ({type(error).__name__})",
                 table=self.storage.uri,
                 instant=self.instant.time,
-            ) from error
+            ) from None
 
     def _less(self, before: str | None, after: str) -> tuple[int, pa.Table]:
         """How many rows are there no more, and the pairs of which none is.

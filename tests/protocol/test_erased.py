@@ -177,8 +177,9 @@ def test_what_a_change_took_cannot_be_told_once_its_old_files_are_gone(spark: Sp
     run_sql(spark, pipeline, DROP)
     for file in Path(pipeline.work.storage.full("event_date=2026-01-02")).glob("*.parquet"):
         file.unlink()
-    with pytest.raises(TableError, match="partition 'event_date=2026-01-02', whose file as it was before is gone"):
+    with pytest.raises(TableError, match=r"file group .*, whose file as it was before is gone") as found:
         accept(pipeline)
+    assert "2026-01-02" not in str(found.value), "a partition may be a value of a log"
     with pytest.raises(ForeignWrite):
         require_agreement(pipeline.work)
 
