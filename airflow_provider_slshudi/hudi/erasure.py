@@ -7,13 +7,15 @@ leaves no pair of the two that was not there before.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.exceptions import ForeignWrite, TableError
+from airflow_provider_slshudi.hudi.evolution import SCHEMA_KEY, TableSchema, shows
 from airflow_provider_slshudi.hudi.schema import RECORD_KEY
-from airflow_provider_slshudi.hudi.timeline import Instant, Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Instant, Timeline
 from airflow_provider_slshudi.notes.erased import KEY, WRITTEN
 from airflow_provider_slshudi.storage import Storage
 
@@ -39,8 +41,8 @@ class Change:
         return self.timeline.operation(self.instant)
 
     def require_columns_kept(self) -> None:
-        """Raises ForeignWrite for a change of the columns: it takes no row, but it may take values."""
-        if self.operation == _COLUMNS_CHANGED:
+        """Raises ForeignWrite for a change of the columns: rows that stay may lose values by it."""
+        if self.operation == _COLUMNS_CHANGED or not self._has_all_columns():
             raise ForeignWrite(
                 f"{self.storage.uri}: instant {self.instant.time} ({self.operation}) changed the table's columns, so "
                 "it is no erasure. Run `slshudi ledger rebuild`, which takes the table as it is, or restore the table "
@@ -49,6 +51,13 @@ class Change:
                 instant=self.instant.time,
                 operation=self.operation,
             )
+
+    def _has_all_columns(self) -> bool:
+        """Whether the schema that the change's commit carries, if any, has what the commit before it had."""
+        now = self.timeline.extra_metadata(self.instant).get(SCHEMA_KEY)
+        older = (item for item in reversed(self.timeline.completed(*CHANGES)) if item.time < self.instant.time)
+        before = next(filter(None, (self.timeline.extra_metadata(item).get(SCHEMA_KEY) for item in older)), None)
+        return not now or before is None or shows(TableSchema(json.loads(now), self.instant.time), before)
 
     def deleted(self) -> int | None:
         """How many rows a change of a Merge-On-Read table deleted, by its own stats, since the rows lie in log files.
@@ -89,9 +98,9 @@ class Change:
             older = self._older(partition)
             for stat in written.get(partition) or ():
                 new = stat.get("prevCommit") in (None, "", "null")
-                yield None if new else self._before(older, partition, stat["fileId"]), stat["path"]
+                yield None if new else self._before(older, stat["fileId"]), stat["path"]
             for group in replaced.get(partition) or ():
-                yield self._before(older, partition, group), None
+                yield self._before(older, group), None
 
     def _older(self, partition: str) -> dict[str, tuple[str, str]]:
         """By file group, instant and path of its newest base file in a partition that is older than the change."""
@@ -105,12 +114,12 @@ class Change:
                 found[group] = max(found.get(group, ("", "")), (time, path))
         return found
 
-    def _before(self, older: Mapping[str, tuple[str, str]], partition: str, group: str) -> str:
+    def _before(self, older: Mapping[str, tuple[str, str]], group: str) -> str:
         if group not in older:
             raise TableError(
-                f"{self.storage.uri}: instant {self.instant.time} ({self.operation}) replaced file group {group} of "
-                f"partition {partition!r}, whose file as it was before is gone: a clean deleted it. So which rows the "
-                "change took cannot be told. Restore that file, or the table to before the change",
+                f"{self.storage.uri}: instant {self.instant.time} ({self.operation}) replaced file group {group}, "
+                "whose file as it was before is gone: a clean deleted it. So which rows the change took cannot be "
+                "told. Restore that file, or the table to before the change",
                 table=self.storage.uri,
                 instant=self.instant.time,
             )
@@ -130,10 +139,11 @@ class Change:
                     yield rows.select(list(_COLUMNS)).rename_columns(list(_COLUMNS.values()))
         except (OSError, pa.ArrowInvalid) as error:
             raise TableError(
-                f"{self.storage.uri}: {path} could not be read: {error}",
+                # Its folder, which the error names as well, may be a value of a log.
+                f"{self.storage.uri}: {path.rpartition('/')[2]} could not be read ({type(error).__name__})",
                 table=self.storage.uri,
                 instant=self.instant.time,
-            ) from error
+            ) from None
 
     def _less(self, before: str | None, after: str) -> tuple[int, pa.Table]:
         """How many rows are there no more, and the pairs of which none is.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from airflow_provider_slshudi.exceptions import ConfigError, DecodeError, SourceError
+from airflow_provider_slshudi.exceptions import ConfigError, DecodeError, SourceError, SourceRefused, SourceThrottled
 from airflow_provider_slshudi.notes import ROOT
 from airflow_provider_slshudi.notes.acts import PARAMS_SOURCE
 from airflow_provider_slshudi.protocol import plan, steps
@@ -14,9 +14,12 @@ from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import Range, merge
 from airflow_provider_slshudi.sls.answers import Pull
 from airflow_provider_slshudi.sls.pieces import decoded
+from airflow_provider_slshudi.sls.service import LogService
 
 SKIPPED = "range skipped"
 """Name of the ledger event that says who skipped cursors, why, and where their bytes are."""
+_OF_THE_CURSOR = ("InvalidCursor", "ParameterInvalid")
+"""Codes by which the service refuses a cursor, and not whoever asks."""
 MOST_LOG_GROUPS = 5_000
 """Each log group is asked for by itself, so a range has no more."""
 
@@ -72,6 +75,8 @@ def skip(work: Work, wanted: Range, reason: str) -> Skipped:
     The log groups are kept in files below `.hoodie/slshudi/skipped`, as the service gives them.
 
     Raises:
+        SourceError: the service does not answer, or refuses whoever asks: that is no log group's fault. Nothing is
+            skipped; the next settle gives the cursors back.
         ConfigError: the service does not hold these cursors, or all of them were read.
         BatchUnderWay, LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: see `plan.backfill`.
     """
@@ -80,7 +85,8 @@ def skip(work: Work, wanted: Range, reason: str) -> Skipped:
     steps.open_instant(work, begun.id, begun.token)
     with work.heartbeat(begun.id, begun.token):
         done = _keep(work, begun.id)
-        told = {"why": reason, "gaps": [str(item) for item in done.gaps], "files": done.files, "lost": done.lost}
+        kept = {"files": len(done.files), "in": f"{ROOT}/skipped/{begun.id}"}
+        told = {"why": reason, "gaps": [str(item) for item in done.gaps], "lost": done.lost, **kept}
         work.ledger.note(begun.id, SKIPPED, told)
     steps.append(work, begun.id, begun.token)
     steps.record(work, begun.id, begun.token)
@@ -110,4 +116,21 @@ def _each(work: Work, ranges: list[Range]) -> Iterator[tuple[Range, Pull | Sourc
             try:
                 yield one, service.pull(item.shard, cursor, cursor + 1, 1)
             except SourceError as error:
-                yield one, error
+                yield one, _again(service, one, error)
+
+
+def _again(service: LogService, one: Range, error: SourceError) -> Pull | SourceError:
+    """The log group after all, or why the service, which answers otherwise, does not give it.
+
+    Raises:
+        SourceError: the service gives nothing at all now.
+    """
+    if isinstance(error, SourceThrottled) or (isinstance(error, SourceRefused) and error.code not in _OF_THE_CURSOR):
+        raise error
+    service.end(one.shard)
+    try:
+        return service.pull(one.shard, one.begin, one.end, 1)
+    except SourceThrottled:
+        raise
+    except SourceError as still:
+        return still

@@ -69,7 +69,9 @@ def is_one_form(text: pa.Array) -> bool:
 
 
 def json_type(text: pa.Array) -> str | None:
-    """The type of JSON texts; None where one is no array or object, or has a name twice."""
+    """The type of JSON texts; None where one is no array or object, has a name twice, or as texts the
+    values of a place would not tell whether they were text.
+    """
     if not pc.all(pc.match_substring_regex(text, r"\A\s*[\[{]")).as_py():
         return None
     decoder = json.JSONDecoder(
@@ -88,15 +90,25 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _common_type(values: list[Any], depth: int = 0) -> str:
     """The type that JSON values in the same place have in common; a text beyond what types may nest.
 
     Objects are a struct only if all have the same fields: other objects may have further ones.
     """
-    if depth == DEEPEST:
-        return "string"
     values = [value for value in values if value is not None]
     kinds = {type(value) for value in values}
+    if str in kinds and len(kinds) > 1 and any(type(value) is str and _is_json(value) for value in values):
+        raise ValueError('as texts, 1 and "1" would be the same')
+    if depth == DEEPEST:
+        return "string"
     if kinds == {bool}:
         return "boolean"
     if kinds == {_Number}:

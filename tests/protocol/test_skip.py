@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_provider_slshudi import cli
-from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.exceptions import ConfigError, SourceError
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.notes.acts import Act
-from airflow_provider_slshudi.protocol import plan
+from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol.acts import perform
 from airflow_provider_slshudi.protocol.plan import BackfillRequest
 from airflow_provider_slshudi.protocol.rebuild import rebuild
@@ -106,6 +108,61 @@ def test_cursors_that_were_read_or_that_the_service_does_not_hold_are_not_skippe
     with pytest.raises(ConfigError, match="the logstore has no shard 7"):
         skip("7:1-2")
     assert len(pipeline.work.ledger.coverage("ad_events")) == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"operations": "pull_logs", "do": "expired_token"},
+        {"operations": "pull_logs", "do": "quota"},
+        {"do": "error", "status": 503, "code": "ServerBusy"},
+        {"do": "drop"},
+    ],
+)
+def test_a_service_that_gives_nothing_now_loses_no_bytes(
+    scenario: Make, server: LocalSls, fault: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(50)
+    work = pipeline.by("skip-1")
+    begin = work.connect().begin(0)
+
+    def opened(*given: Any) -> Any:
+        done = open_instant(*given)
+        server.faults = {"rules": [fault]}
+        return done
+
+    open_instant = steps.open_instant
+    monkeypatch.setattr("airflow_provider_slshudi.protocol.steps.open_instant", opened)
+    monkeypatch.setattr("airflow_provider_slshudi.sls.faults.random.uniform", lambda low, high: 1e9)
+    try:
+        with pytest.raises(SourceError):
+            perform(work, lambda run: None, Act.SKIP, "ada", "why not", None, f"0:{begin + 2}-{begin + 3}")
+    finally:
+        server.faults = {}
+        monkeypatch.undo()
+    settle(pipeline.by("run-2"), lambda run: True)
+    assert pipeline.work.ledger.coverage("ad_events") == []
+    assert pipeline.batch("run-3").rows == 50
+
+
+def test_a_log_group_that_the_service_does_not_give_is_told_as_lost(
+    scenario: Make, server: LocalSls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(50)
+    work = pipeline.by("skip-1")
+    begin = work.connect().begin(0)
+    monkeypatch.setattr("airflow_provider_slshudi.sls.faults.random.uniform", lambda low, high: 1e9)
+    server.faults = {"rules": [{"operations": "pull_logs", "do": "error"}]}
+    try:
+        said = perform(work, lambda run: None, Act.SKIP, "ada", "why not", None, f"0:{begin + 2}-{begin + 3}")
+    finally:
+        server.faults = {}
+    assert "0 log groups are kept" in said and "the service does not give" in said
+    (skipped,) = pipeline.work.ledger.gaps("ad_events", pipeline.work.ledger.now().replace(year=2000))
+    (told,) = [event for event in pipeline.work.ledger.events(skipped[0]) if event.what == SKIPPED]
+    assert "InternalServerError" in str(json.loads(told.detail)["lost"])
 
 
 @pytest.mark.parametrize(

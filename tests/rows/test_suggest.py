@@ -92,6 +92,9 @@ def of_values(*values: str | bytes) -> Suggestion:
         (['{"a": 1, "b": "x"}', '{"a": 2}'], "map<string,string>", None),
         (['[{"a": 1}, {"b": 2}]'], "array<map<string,bigint>>", None),
         (['{"a": 1, "a": 2}'], "string", None),  # a struct has one of them
+        (['{"a": 1}', '{"a": "1"}'], "string", None),  # both would be the text 1
+        (['[true, "true"]'], "string", None),
+        (['[{"a": [1]}, {"a": "[1]"}]'], "string", None),
         (['{"n": 99999999999999999999}'], "struct<n:string>", None),
         (['{"a-b": 1}', '{"c": null}'], "map<string,bigint>", None),
         (['{"a": 1}', "{}", "{"], "string", None),

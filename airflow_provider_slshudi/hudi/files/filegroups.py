@@ -56,9 +56,9 @@ def file_groups(storage: Storage, partition: str, completed: Completed) -> dict[
         known = found.setdefault(bucket_of(match["id"]), FileGroup(match["id"], None, None))
         if known.file_id != match["id"]:
             raise TableMismatch(
-                f"{storage.uri}: bucket {bucket_of(match['id'])} of partition {partition or '(none)'} has two file "
-                f"groups, {known.file_id} and {match['id']}: another writer did not keep to the bucket index. Rewrite "
-                "the partition with Hudi's data source and the same hoodie.bucket.index options",
+                f"{storage.uri}: bucket {bucket_of(match['id'])} of a partition has two file groups, "
+                f"{known.file_id} and {match['id']}: another writer did not keep to the bucket index. Rewrite the "
+                "partition with Hudi's data source and the same hoodie.bucket.index options",
                 table=storage.uri,
             )
         if base and match["instant"] > (known.instant or ""):
