@@ -233,7 +233,7 @@ def pooled(server: PostgresServer) -> Iterator[str]:
     directory, port = Path(tempfile.mkdtemp(prefix="slshudi-pooler-")), free_port()
     (directory / "pgbouncer.ini").write_text(
         f"""[databases]
-postgres = host=127.0.0.1 port={server.port} dbname=postgres user=postgres
+* = host=127.0.0.1 port={server.port} user=postgres
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = {port}

@@ -96,6 +96,7 @@ def _job(left: Path, templates: Path, seeds: list[int]) -> int:
             figures["missed"] = bool(ended.missed)
             told.append({"seed": seed, "ok": ended.ok, "text": str(ended), **figures})
             left.write_text(json.dumps(told))
+        places.close()
         places.spark.stop()
     return 0
 

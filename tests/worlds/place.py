@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aliyun.log import LogClient, LogItem, PutLogsRequest
-from sqlalchemy import Engine, update
+from sqlalchemy import Engine, Integer, create_engine, insert, make_url, select, text, update
 
 from airflow_provider_slshudi.config.pipeline import Batch, Pipeline
 from airflow_provider_slshudi.ledger import models
@@ -28,6 +28,7 @@ from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from tests.crash.cases import Step
+from tests.databases import pooled, postgres_server
 from tests.local.sdk import by_ip
 from tests.pipelines import customers, served_often
 from tests.scenarios import PROJECT, SessionLauncher, log
@@ -79,11 +80,18 @@ class Line:
     merged: set[str] = field(default_factory=set)
     waiting: list[Change] = field(default_factory=list)
     engines: dict[str, Engine] = field(default_factory=dict)
+    pooled: str = ""
+    """The URL of a database behind a pooler that has the ledger, where one has."""
+
+    @property
+    def file(self) -> str:
+        """The ledger's file, as it is copied from the template."""
+        return f"sqlite:///{self.folder / 'ledger' / 'ledger.db'}"
 
     @property
     def url(self) -> str:
         """The ledger's database."""
-        return f"sqlite:///{self.folder / 'ledger' / 'ledger.db'}"
+        return self.pooled or self.file
 
     @property
     def disk(self) -> Path:
@@ -215,6 +223,8 @@ class Places:
 
     def __init__(self, folder: Path, spark: SparkSession, templates: Path | None = None) -> None:
         self.folder, self.spark = folder, spark
+        self._pooler = ExitStack()
+        self._pools: tuple[str, str] | None = None
         self._templates = templates or folder / "templates"
         self._templates.mkdir(exist_ok=True)
 
@@ -239,9 +249,29 @@ class Places:
             if line.model is not None:
                 line.model.rows = template.rows
             _copy(template, line)
+            if drawn.pooler:
+                line.pooled = self._behind_a_pooler(line)
             stack.callback(line.forget)
             stack.enter_context(line.server)
             yield line
+
+    def close(self) -> None:
+        """Ends the servers that worlds have shared."""
+        self._pooler.close()
+
+    def _behind_a_pooler(self, line: Line) -> str:
+        """Copies the ledger into a database of its own behind pgbouncer; gives its URL there."""
+        if self._pools is None:
+            server = self._pooler.enter_context(postgres_server())
+            self._pools = server.url, self._pooler.enter_context(pooled(server))
+        direct, through = (make_url(url).set(database=f"world_{line.drawn.seed}") for url in self._pools)
+        admin = create_engine(self._pools[0], isolation_level="AUTOCOMMIT")
+        with admin.connect() as connection:
+            connection.execute(text(f"CREATE DATABASE {direct.database}"))
+        admin.dispose()
+        copy_ledger(line.file, direct.render_as_string(hide_password=False))
+        line.forget()
+        return through.render_as_string(hide_password=False)
 
     def _line(self, drawn: Drawn, folder: Path, pipeline: Pipeline) -> Line:
         server = LocalSls(folder / "sls", access_key_secret="worlds", day=DAY_SECONDS)
@@ -278,6 +308,30 @@ class Places:
         return _Template(folder, line.pipeline, line.logs, line.merged, line.model.rows if line.model else {})
 
 
+def copy_ledger(source: str, target: str) -> None:
+    """Copies a ledger into an empty database of PostgreSQL."""
+    old, new = open_engine(source), open_engine(target)
+    migrate(new)
+    with old.connect() as found, new.begin() as made:
+        for table in models.metadata.sorted_tables:
+            if rows := [dict(row._mapping) for row in found.execute(select(table))]:
+                made.execute(insert(table), rows)
+            for column in table.columns:
+                if column.autoincrement is True or (column.primary_key and isinstance(column.type, Integer)):
+                    numbers = text("SELECT setval(pg_get_serial_sequence(:name, :column), :last)")
+                    last = max((row[column.name] for row in rows), default=0)
+                    if (
+                        last
+                        and made.execute(
+                            text("SELECT pg_get_serial_sequence(:name, :column)"),
+                            {"name": table.name, "column": column.name},
+                        ).scalar()
+                    ):
+                        made.execute(numbers, {"name": table.name, "column": column.name, "last": last})
+    old.dispose()
+    new.dispose()
+
+
 def _copy(template: _Template, line: Line) -> None:
     for made, wanted in (
         (template.pipeline.table.path, line.pipeline.table.path),
@@ -290,7 +344,7 @@ def _copy(template: _Template, line: Line) -> None:
     for file in (template.folder / "ledger").iterdir():
         shutil.copy(file, line.folder / "ledger")
     line.ledger()
-    with line.engines[line.url].begin() as connection:
+    with line.engines[line.file].begin() as connection:
         connection.execute(update(models.pipelines).values(base_path=line.pipeline.table.path))
 
 

@@ -33,7 +33,9 @@ SEEDS = (10, 69, 72, 118, 896)
 
 @pytest.fixture(scope="module")
 def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
-    yield Places(tmp_path_factory.mktemp("w"), spark)
+    made = Places(tmp_path_factory.mktemp("w"), spark)
+    yield made
+    made.close()
 
 
 @needs_root
