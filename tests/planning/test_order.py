@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from airflow_provider_slshudi.planning.order import Keys, waiting
+from tests.planning.histories import History
 
 LOW, MIDDLE, HIGH, END = "0" * 32, "8" + "0" * 31, "c" + "0" * 31, "f" * 32
 
@@ -56,3 +57,13 @@ def test_one_walk_finds_what_all_pairs_do() -> None:
             if older.shard < newer.shard and not older.finished and older.begin < newer.end and newer.begin < older.end
         }
         assert waiting(rng.sample(shards, len(shards))) == expected
+
+
+def test_each_key_holds_its_last_put_in_drawn_histories() -> None:
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    assert [number for number in range(seed, seed + 100) if History(number).run()] == []
+
+
+def test_histories_find_a_plan_in_which_no_shard_waits() -> None:
+    assert any(History(number, ordered=False).run() for number in range(50))
