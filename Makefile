@@ -3,7 +3,7 @@ VENV := .venv
 # Many tests wait for processes that they start, so three files go on at a time on two cores; the longest come first.
 TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos topology hosts outage kubernetes crash-matrix crash-matrix-s3 crash-matrix-hdfs canary worlds differential fuzz bench bench-fixed bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
+.PHONY: help setup demo test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos topology hosts outage kubernetes crash-matrix crash-matrix-s3 crash-matrix-hdfs canary histories worlds differential fuzz bench bench-fixed bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -77,6 +77,9 @@ kubernetes: setup ## Batches on Kubernetes' own API server, which is built once 
 
 canary: setup ## A secret in every connection, everything run, refused and crashed, then all searched for the secrets
 	@$(VENV)/bin/python -m tests.canary
+
+histories: setup ## A thousand drawn histories of puts, splits, merges and batches: each key holds its last put
+	@$(VENV)/bin/python -m tests.planning.histories --count 1000 $(if $(SEED),--seed $(SEED))
 
 worlds: setup ## Five hundred drawn worlds: zones, clocks, locales, users, disks, hands; SEED=7 repeats one
 	@$(VENV)/bin/python -m tests.worlds $(if $(SEED),--seed $(SEED),--worlds 500)

@@ -1,8 +1,8 @@
 """`python -m tests.planning.histories --count 1000 [--seed 7]`: drawn histories of puts, splits, merges and batches.
 
 Each is planned by the package's own functions, over shards that are told here; a batch may be given up, as a killed one
-is, and then its ranges are read again. Rows are merged as an upsert without an ordering field does: batch by batch, in a
-batch by shard and cursor. At the end each key has to hold what was put last.
+is, and then its ranges are read again. Rows are merged as an upsert without an ordering field does: batch by batch, in
+a batch by shard and cursor. At the end each key has to hold what was put last.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class History:
     def run(self) -> list[int]:
         """The keys that do not hold what was put last."""
         for _ in range(self.rng.randrange(5, 40)):
-            self.rng.choices([self._put, self._split, self._merge, self._batch], (6, 1, 1, 3))[0]()
+            what = self.rng.choices(("put", "split", "merge", "batch"), (6, 1, 1, 3))[0]
+            getattr(self, f"_{what}")()
         while self._batch(abort=False):
             if self.batches > _MOST_BATCHES:
                 raise AssertionError("there is always something unread, or a shard waits for ever")
@@ -93,9 +94,8 @@ class History:
             self._add(middle, shard.end)
 
     def _merge(self) -> None:
-        pairs = [
-            (one, two) for one in self.shards for two in self.shards if one.open and two.open and one.end == two.begin
-        ]
+        taking = [item for item in self.shards if item.open]
+        pairs = [(one, two) for one in taking for two in taking if one.end == two.begin]
         if self.splits and pairs and len(self.shards) < 100:
             one, two = self.rng.choice(pairs)
             one.open = two.open = False
@@ -146,9 +146,8 @@ def main() -> int:
     for history in (*plain, *loose):
         history.run()
     batches = sum(item.batches for item in plain), sum(item.batches for item in loose)
-    print(
-        f"histories: {options.count} from seed {first}, {shards} shards: {len(wrong)} with a key that is not its last put"
-    )
+    figures = f"{shards} shards: {len(wrong)} with a key that is not its last put"
+    print(f"histories: {options.count} from seed {first}, {figures}")
     print(f"without splits: {batches[0]} batches, {batches[1]} where no shard ever waits")
     return 1 if wrong else 0
 
