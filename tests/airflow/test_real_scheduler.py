@@ -383,9 +383,10 @@ def test_the_command_line_sees_the_same(place: Place) -> None:
 
 
 def test_the_forms_of_connections_test_what_is_filled_in(place: Place, tmp_path: Path) -> None:
-    def pressed(variable: str, **changes: object) -> tuple[bool, str]:
-        filled_in = {**json.loads(place.airflow.environment[f"AIRFLOW_CONN_{variable}"]), **changes}
-        extra = json.dumps(filled_in.pop("extra", {}))
+    def pressed(variable: str, **changes: Any) -> tuple[bool, str]:
+        stored = json.loads(place.airflow.environment[f"AIRFLOW_CONN_{variable}"])
+        extra = json.dumps({**stored.pop("extra", {}), **changes.pop("extra", {})})
+        filled_in = {**stored, **changes}
         answer = place.airflow.post("connections/test", {"connection_id": "of_a_form", "extra": extra, **filled_in})
         return answer["status"], answer["message"]
 
