@@ -503,7 +503,8 @@ def test_a_pending_clean_of_the_quarantine_is_nothing_to_roll_back(quarantined: 
     timeline = quarantine_of(pipeline) / ".hoodie/timeline"
     newest = max(file.name for file in timeline.iterdir() if file.name[0].isdigit())[:17]
     plan_of_clean = timeline / f"{int(newest) + 1}.clean.requested"
-    plan_of_clean.write_bytes(b"")
+    # Any whole file of the timeline: one without content would be a plan that was cut off.
+    plan_of_clean.write_bytes(next(timeline.glob("*_*.commit")).read_bytes())
     rebuild(pipeline.by("rebuild"))
     assert plan_of_clean.exists()
     plan_of_clean.unlink()
