@@ -100,12 +100,12 @@ class Reading:
         readers = {shard: Reader(service, spec.pipeline, Pacer(limits[shard]), spec.skips) for shard in limits}
         groups, done = sum(map(len, self._ranges)), 0
         for item, answer in together(readers, self._ranges, SHARDS_AT_ONCE):
-            if answer.lost:
-                done += answer.next - answer.begin
-                self._found[item].lose(answer)
-                continue
             for pull, logs in readers[item.shard].decoded(answer, spec.rows.keys):
                 done += pull.next - pull.begin
+                # Also part of an answer that was asked for again: it may have expired since.
+                if pull.lost:
+                    self._found[item].lose(pull)
+                    continue
                 self._unnamed.add(logs)
                 self._found[item].add(pull, logs)
                 if logs.num_rows:

@@ -18,13 +18,14 @@ _BEFORE_ALL, _AFTER_ALL = "", "g"
 class Keys:
     """The half-open range of hash keys that a shard has; both ends are empty where nobody knows it any more.
 
-    `finished` says that the shard is closed and that all of it is covered.
+    `finished` says that the shard is closed and that all of it is covered, `is_open` that it takes logs.
     """
 
     shard: int
     begin: str
     end: str
     finished: bool
+    is_open: bool = False
 
     @property
     def first(self) -> str:
@@ -35,6 +36,14 @@ class Keys:
     def last(self) -> str:
         """Above the highest key that it may have."""
         return self.end.lower() or _AFTER_ALL
+
+    def waits_for(self, older: Keys) -> bool:
+        """Whether it waits for an older shard that may share keys with it.
+
+        What takes logs may never be finished, and no key was ever in it and in a newer shard. So one whose own keys
+        are forgotten does not wait for it.
+        """
+        return not older.finished and not (older.is_open and not self.begin and not self.end)
 
 
 def waiting(shards: Iterable[Keys]) -> frozenset[int]:
@@ -48,7 +57,7 @@ def waiting(shards: Iterable[Keys]) -> frozenset[int]:
         active = [other for other in active if other.last > shard.first]
         for other in active:
             older, newer = sorted((other, shard), key=lambda item: item.shard)
-            if not older.finished:
+            if newer.waits_for(older):
                 held.add(newer.shard)
         active.append(shard)
     return frozenset(held)

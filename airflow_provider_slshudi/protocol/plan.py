@@ -70,7 +70,10 @@ class _Shards:
         unfinished = self.open | {item.shard for item in left}
         # Of the many that are gone only these count; the others are long read.
         known = (*self.there, *(shard for shard in self.gone if shard.id in unfinished))
-        return waiting(Keys(item.id, item.hash_begin, item.hash_end, item.id not in unfinished) for item in known)
+        return waiting(
+            Keys(item.id, item.hash_begin, item.hash_end, item.id not in unfinished, item.id in self.open)
+            for item in known
+        )
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ class Reader:
 
     def decoded(self, pull: Pull, keys: Sequence[str]) -> Iterator[tuple[Pull, pa.Table]]:
         """A pull with its logs; several if the pull is wide (see `sls.pieces`), or if its body was asked for again and
-        came in several answers.
+        came in several answers. One that is lost has no logs.
 
         Raises as `tables`.
         """

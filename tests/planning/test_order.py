@@ -41,6 +41,12 @@ def test_a_shard_whose_keys_are_forgotten_is_older_than_all_that_came_later() ->
     assert waiting([Keys(3, "", "", True), Keys(4, HIGH, END, False)]) == set()
 
 
+def test_a_shard_whose_keys_are_forgotten_waits_for_no_open_one() -> None:
+    forgotten, other_half = Keys(1, "", "", False), Keys(0, LOW, MIDDLE, False, is_open=True)
+    assert waiting([other_half, forgotten, Keys(2, MIDDLE, END, False, is_open=True)]) == {2}
+    assert waiting([Keys(0, LOW, MIDDLE, False), forgotten]) == {1}, "a closed one is finished some time"
+
+
 def test_one_walk_finds_what_all_pairs_do() -> None:
     seed = random.randrange(1 << 32)
     print("seed", seed)
