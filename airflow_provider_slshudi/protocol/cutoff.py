@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from airflow_provider_slshudi.exceptions import TableMismatch
+from airflow_provider_slshudi.exceptions import TableMismatch, TimelineUnreadable
 from airflow_provider_slshudi.hudi.actions import CLUSTERING, COMPACTION, OWNER
 from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER, Instant, Phase, Timeline
 from airflow_provider_slshudi.ledger.states import State
@@ -95,8 +95,13 @@ def _renaming(work: Work) -> Iterator[Storage]:
 
 
 def _metadata_timeline(storage: Storage) -> Timeline:
+    """The metadata table's timeline; empty where there is none that can be read, since Hudi makes that table anew."""
     metadata = Storage(f"{storage.uri}/{METADATA_FOLDER}")
-    return Timeline.load(metadata) if metadata.exists(FOLDER) else Timeline(metadata, {})
+    try:
+        return Timeline.load(metadata) if metadata.exists(FOLDER) else Timeline(metadata, {})
+    except TimelineUnreadable as error:
+        _log.warning("%s: its metadata table is not looked at for what was cut off: %s", storage.uri, error)
+        return Timeline(metadata, {})
 
 
 def _remove(storage: Storage, timeline: Timeline, instant: Instant) -> None:

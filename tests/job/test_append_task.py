@@ -97,7 +97,7 @@ def test_a_task_tells_fields_that_a_struct_does_not_name_whatever_keeps_other_ke
     client = by_ip(service.connection)
     put(client, logstore, [b'{"roleArn": "r"}', b'{"bucketName": "b", "roleArn": "r"}'])
     struct = ColumnSpec("event", "struct<roleArn:string>", "value")
-    reading = replace(task, read=replace(task.read, rows=replace(task.read.rows, columns=(struct,))))
+    reading = replace(task, read=replace(task.read, rows=replace(task.read.rows, columns=(struct,), shows=True)))
     assert task.read.rows.rest_column is not None
     found = reading([Range(0, begin, service.end(0))], "0-0-2").unnamed
     assert found == Unnamed(2, {"value $.bucketName": 1}, {"value $.bucketName": ["b"]})
