@@ -162,7 +162,9 @@ def test_an_append_ends_with_the_task_that_asked_for_it_and_is_undone(
     opened = pipeline.open(pipeline.by("run-2"))
     running = everybody(folder)
     jvm(folder).suspend()  # so that the append is not over before its task is
-    order = pipeline.work.order(transaction=opened.id, token=opened.token, instant=opened.instant, size=1.0)
+    digest = pipeline.work.ledger.get(opened.id).order_digest
+    of = {"transaction": opened.id, "token": opened.token, "instant": opened.instant}
+    order = pipeline.work.order(**of, digest=digest, size=1.0)
     secrets = pipeline.work.connect().connection.to_env()
     with subprocess.Popen(
         [sys.executable, "-c", APPENDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -104,7 +104,12 @@ def test_a_driver_in_cluster_mode_ends_with_the_task_and_the_next_run_brings_eve
     made = scenario(shards=4, location=f"{cluster.files}/lake/clustered", launcher=clusters, spark=yarn)
     made.put(400)
     opened = made.open(made.by("run-1"))
-    order = made.work.order(transaction=opened.id, token=opened.token, instant=str(opened.instant))
+    order = made.work.order(
+        transaction=opened.id,
+        token=opened.token,
+        instant=str(opened.instant),
+        digest=made.work.ledger.get(opened.id).order_digest or "",
+    )
     holds.arm(Point.APPEND_INFLIGHT)
     variables = {**os.environ, **made.work.connect().connection.to_env()}
     with order.as_input() as given:
