@@ -25,7 +25,7 @@ def test_wrong_keys_and_tokens_get_the_services_errors(connection: SlsConnection
 
     assert answer(access_key_secret="wrong") == (401, "SignatureNotMatch")
     assert answer(access_key_id="unknown") == (401, "Unauthorized")
-    assert answer(security_token="old token") == (401, "Unauthorized")
+    assert answer(security_token="old-token") == (401, "Unauthorized")
     if "STS" in way:
         assert answer(security_token="") == (401, "Unauthorized")
 

@@ -78,7 +78,7 @@ def test_a_pull_carries_the_bytes_between_two_cursors(
 
 
 @pytest.mark.parametrize("auth_version", ["v1", "v4"])
-@pytest.mark.parametrize("token", ["", "a token/with=signs"])
+@pytest.mark.parametrize("token", ["", "a+token/with=signs"])
 def test_both_signatures_are_accepted_with_and_without_a_token(
     tmp_path: Path, auth_version: AuthVersion, token: str
 ) -> None:
