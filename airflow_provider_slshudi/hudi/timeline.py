@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -35,6 +35,8 @@ _MANIFEST = re.compile(r"manifest_(\d+)")
 # A savepoint has the time of the commit that it keeps, but is no commit.
 _PENDING = re.compile(r"(?P<time>\d+)(?:\.(?P<action>(?!savepoint)[a-z]+))?\.(?P<state>requested|inflight)")
 _COMPLETED = re.compile(r"(?P<time>\d+)_(?P<completion>\d+)\.(?P<action>(?!savepoint)[a-z]+)")
+# Hudi writes a file under such a name first, and Hadoop keeps a checksum beside it.
+_HALF = re.compile(r"\.?\d+[_.a-z\d]*\.[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}(\.crc)?")
 
 
 class Phase(Enum):
@@ -73,11 +75,16 @@ class CleanPlan:
 
 
 class Timeline:
-    """The active timeline as it stood when it was loaded."""
+    """The active timeline as it stood when it was loaded.
 
-    def __init__(self, storage: Storage, instants: dict[str, list[Instant]]) -> None:
+    Attributes:
+        unnamed: files that did not get their name, because a disk was full or their writer died, or do not have it yet.
+    """
+
+    def __init__(self, storage: Storage, instants: dict[str, list[Instant]], unnamed: Sequence[str] = ()) -> None:
         self._storage = storage
         self._instants = instants
+        self.unnamed = unnamed
 
     @classmethod
     def load(cls, storage: Storage) -> Timeline:
@@ -112,7 +119,7 @@ class Timeline:
             # A write may complete under another name, as a compaction does; a rollback of the same time is another.
             if all(_kind(one) != _kind(instant) for one in there):
                 there.append(instant)
-        return cls(storage, dict(sorted(instants.items())))
+        return cls(storage, dict(sorted(instants.items())), [name for name in names if _HALF.fullmatch(name)])
 
     def __iter__(self) -> Iterator[Instant]:
         for found in self._instants.values():
@@ -173,6 +180,11 @@ class Timeline:
             self._storage.delete(f"{folder}/.{name}.crc")
             self._storage.delete(file)
         return files
+
+    def remove_unnamed(self) -> None:
+        """Removes the files that did not get their name. The caller holds the lease, so nothing is writing one."""
+        for name in self.unnamed:
+            self._storage.delete(f"{FOLDER}/{name}")
 
     def say_the_same(self, completions: list[Instant]) -> bool:
         """Whether completed instants have the same content."""

@@ -23,17 +23,21 @@ _REPEATED = ("clean", "rollback")
 
 
 def has_cut(work: Work) -> bool:
-    """Whether a completion, or a clean's plan, looks cut off; without the lease a process may be writing it."""
+    """Whether a completion, or a clean's plan, looks cut off, or a file has no name yet.
+
+    Without the lease a process may be writing it.
+    """
     prepared = _prepared(work)
     return any(
-        timeline.cut_completions(prepared) or timeline.cut_cleans()
+        timeline.cut_completions(prepared) or timeline.cut_cleans() or timeline.unnamed
         for storage in _renaming(work)
         for timeline in (Timeline.load(storage), _metadata_timeline(storage))
     )
 
 
 def take_away(work: Work) -> None:
-    """Removes cut completions, and cut plans of cleans, of the table, its quarantine and their metadata tables.
+    """Removes what was cut off of the table, its quarantine and their metadata tables: completions, plans of cleans,
+    and files of a timeline that did not get their name.
 
     Raises:
         TableMismatch: a cut completion cannot be redone; the message names the file.
@@ -47,23 +51,26 @@ def take_away(work: Work) -> None:
             _remove(storage, timeline, instant)
         for clean in timeline.cut_cleans():
             _remove(storage, timeline, clean)
-        _take_away_of_metadata(storage)
+        timeline.remove_unnamed()
+        _take_away_of_metadata(storage, f"run `slshudi table rebuild-metadata {work.pipeline.name}`")
 
 
-def _take_away_of_metadata(storage: Storage) -> None:
+def _take_away_of_metadata(storage: Storage, otherwise: str) -> None:
     """Removes a metadata table's newest completion if it is cut and the table has not completed the act it tells of.
 
-    Where the table has completed it, nothing would tell the metadata table of its files again.
+    Where the table has completed it, nothing would tell the metadata table of its files again: then the error asks for
+    what is to be done `otherwise`.
     """
     timeline, main = _metadata_timeline(storage), Timeline.load(storage)
     completed = [instant for instant in timeline if instant.phase is Phase.COMPLETED]
     for instant in timeline.cut_completions():
         is_newest = all(str(other.completion) <= str(instant.completion) for other in completed)
         if not is_newest or _is_completed(main, instant.time):
-            raise _damage(storage, instant, "run `slshudi rebuild-metadata`", f"{METADATA_FOLDER}/")
+            raise _damage(storage, instant, otherwise, f"{METADATA_FOLDER}/")
         _remove(Storage(f"{storage.uri}/{METADATA_FOLDER}"), timeline, instant)
     for clean in timeline.cut_cleans():
         _remove(Storage(f"{storage.uri}/{METADATA_FOLDER}"), timeline, clean)
+    timeline.remove_unnamed()
 
 
 def _is_completed(main: Timeline, time: str) -> bool:

@@ -13,8 +13,10 @@ from typing import Any
 import psutil
 
 from airflow_provider_slshudi.protocol.verify import verify
+from airflow_provider_slshudi.storage import Storage
 from tests.crash.counts import events, file_faults, ledger_faults, tables, timeline_faults
 from tests.crash.held import is_over
+from tests.crash.strays import strays
 from tests.upserts import rows_by_rust, rows_by_spark
 from tests.worlds.draw import Kind
 from tests.worlds.host import IDLE_SECONDS, WORLD
@@ -28,7 +30,7 @@ def faults(line: Line) -> list[str]:
     work = line.work("faults")
     found = [*_model_faults(line)] if line.model is not None else [*_row_faults(line)]
     for table in tables(work):
-        wrong = *timeline_faults(table), *file_faults(table), *_left_files(Path(table.full("")))
+        wrong = *timeline_faults(table), *file_faults(table), *_left_files(table)
         found += [f"{Path(table.full('')).name}: {fault}" for fault in wrong]
     found += ledger_faults(work) if line.model is None else _live(line)
     found += _left_processes(line.folder)
@@ -99,11 +101,11 @@ def _live(line: Line) -> list[str]:
     return [f"live transactions: {live}"] if live else []
 
 
-def _left_files(table: Path) -> Iterator[str]:
+def _left_files(table: Storage) -> Iterator[str]:
     """Files of half a write, and exchange folders of what is decided."""
-    left = [str(file.relative_to(table)) for file in table.rglob("*") if file.name.endswith(".tmp")]
-    if left:
-        yield f"files left: {left[:3]}"
+    half = {path for path, _ in table.walk() if path.endswith(".tmp")}
+    if left := sorted({*half, *strays(table)}):
+        yield f"{len(left)} files left: {left[:4]}"
 
 
 def _left_processes(folder: Path) -> list[str]:

@@ -79,6 +79,7 @@ Command = str | Callable[[Line], str | None]
 NAMED: dict[str, Command] = {
     "`slshudi table drop-doubled": DROP,
     "`slshudi abandon": "abandon",
+    "`slshudi table rebuild-metadata": "table rebuild-metadata",
     "`source.on_expired: skip`": skip_what_expired,
     "`table.upsert.missing_key: drop`": drop_what_has_no_key,
 }

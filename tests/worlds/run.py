@@ -85,7 +85,7 @@ def run_world(places: Places, drawn: Drawn) -> Ended:
     ended, began = Ended(drawn), time.monotonic()
     try:
         with places.line(drawn) as line:
-            _World(line, ended).run()
+            World(line, ended).run()
     except Jammed as error:
         ended.jammed = str(error)
     except Exception as error:
@@ -94,7 +94,7 @@ def run_world(places: Places, drawn: Drawn) -> Ended:
     return ended
 
 
-class _World:
+class World:
     def __init__(self, line: Line, ended: Ended) -> None:
         self.line, self.drawn, self.ended = line, line.drawn, ended
         self.holds = Holds(line.folder / "points")
@@ -111,17 +111,17 @@ class _World:
             self._batch()
         if drawn.keyless:
             line.put_keyless()
-        self._settled("run-2")
+        self.settled("run-2")
         if cut_off:
-            self._served("run-2s")
+            self.served("run-2s")
         if drawn.service is not None:
             self.note("service", self.at(HOME, [drawn.service.value], "run-3"))
         line.put(10)
         # Its times have to come; settle waits for them only where it writes something.
         time.sleep(max(drawn.host.clock, 0))
-        self._healthy("run-4")
+        self.healthy("run-4")
         if not drawn.ordered:
-            self._read_all("run-5")
+            self.read_all("run-5")
         if drawn.owner is not None:
             line.own(0)  # who looks at it is root, and keeps out of others' tables
         self.ended.faults = [*faults(line), *self.wrong]
@@ -136,7 +136,7 @@ class _World:
     def _batch(self) -> None:
         drawn, line = self.drawn, self.line
         before, after = BATCH[: BATCH.index(drawn.act)], BATCH[BATCH.index(drawn.act) + 1 :]
-        change_shards(line, lambda: (self._healthy if drawn.ordered else self._read_all)("run-0s"))
+        change_shards(line, lambda: (self.healthy if drawn.ordered else self.read_all)("run-0s"))
         line.put()
         if drawn.act is Step.SETTLE:
             self._leave()
@@ -221,7 +221,7 @@ class _World:
         """Carries steps out on a host, here where it is home, and goes on with a transaction that `told` names."""
         told = told or Told()
         if host is HOME and not more:
-            return self._here(steps, run, told)
+            return self.here(steps, run, told)
         away = self._away(host, steps, run, told, **more)
         try:
             away.wait(END_SECONDS)
@@ -248,7 +248,7 @@ class _World:
                 break
         return replace(told, done=tuple(done))
 
-    def _here(self, steps: list[str], run: str, told: Told, url: str = "") -> Told:
+    def here(self, steps: list[str], run: str, told: Told, url: str = "") -> Told:
         done: list[str] = []
         ids: dict[str, Any] = {"transaction": told.transaction, "token": told.token}
 
@@ -298,8 +298,8 @@ class _World:
         with self._edited() as changed:
             if drawn.trouble is Trouble.LEDGER_BETWEEN:
                 # A person marks the settle that stopped a success, and the rest goes on with the other ledger.
-                self.note("marked", self._here([Step.SETTLE.value], "run-1c", Told(), changed))
-                return self._here([step.value for step in BATCH[1:]], "run-1c", Told(), changed)
+                self.note("marked", self.here([Step.SETTLE.value], "run-1c", Told(), changed))
+                return self.here([step.value for step in BATCH[1:]], "run-1c", Told(), changed)
             told = self.at(drawn.host, steps, run, told, **({"url": changed} if changed else {}))
             if drawn.trouble is Trouble.NO_TABLE and not told.ok and isinstance(command := command_for(told), str):
                 # A person does at once what the error says; while nothing is mounted that may only be to wait.
@@ -326,7 +326,7 @@ class _World:
             assert drawn.victim is not None
             kill(away.victim(drawn.victim, held))
         elif drawn.trouble in DISKS:
-            with self._disk(drawn.trouble):
+            with self.full_disk(drawn.trouble):
                 self.holds.release(point)
                 away.wait(END_SECONDS)
             return away.told()
@@ -345,7 +345,7 @@ class _World:
         since = time.monotonic()
         self.line.put(10)
         try:
-            self._settled("run-1b")
+            self.settled("run-1b")
         except Jammed as error:
             if self.drawn.point not in IN_THE_LEDGER or "database is locked" not in str(error):
                 raise
@@ -359,7 +359,7 @@ class _World:
                     process.resume()
 
     @contextmanager
-    def _disk(self, trouble: Trouble) -> Iterator[None]:
+    def full_disk(self, trouble: Trouble) -> Iterator[None]:
         """A disk that takes no more while the block runs."""
         disk = self.line.disk
         filler = disk / "filler"
@@ -415,7 +415,7 @@ class _World:
 
     # How it goes on.
 
-    def _settled(self, run: str) -> None:
+    def settled(self, run: str) -> None:
         """A run that decides what is left and reads what there is, with no more than the commands that errors name.
 
         Raises:
@@ -444,7 +444,7 @@ class _World:
             self.wrong.append(f"rows were doubled until `{DROP}`")
         return self.note(command, self.steps([command], run, Told(transaction=str(told.ids.get("transaction") or ""))))
 
-    def _served(self, run: str) -> None:
+    def served(self, run: str) -> None:
         """The service's next run, which ends what is left of the one before, once its times have come.
 
         Raises:
@@ -457,7 +457,7 @@ class _World:
         if not told.ok:
             raise Jammed(f"the next {self.drawn.act.value}: {told}")
 
-    def _read_all(self, run: str) -> None:
+    def read_all(self, run: str) -> None:
         """Runs until nothing is unread.
 
         Raises:
@@ -471,7 +471,7 @@ class _World:
                 return
         raise Jammed(f"{_MOST_BATCHES} batches did not read all that was put")
 
-    def _healthy(self, run: str) -> None:
+    def healthy(self, run: str) -> None:
         """A run that has nothing to decide, and commits what was put.
 
         Raises:

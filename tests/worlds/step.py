@@ -16,7 +16,7 @@ from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.ledger.engine import open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.protocol import plan, resolve, work
+from airflow_provider_slshudi.protocol import metadata, plan, resolve, work
 from airflow_provider_slshudi.protocol.abandon import abandon
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.recover import break_leases, recover
@@ -38,6 +38,7 @@ COMMANDS: dict[str, Callable[[work.Work, str], object]] = {
     "recover --break-lease": lambda working, _: (break_leases(working, "a world"), recover(working, lambda run: None)),
     "abandon": lambda working, id_: abandon(working, id_, "a world"),
     "table drop-doubled": lambda working, _: drop_doubled(working),
+    "table rebuild-metadata": lambda working, _: metadata.rebuild(working),
     "ledger rebuild": lambda working, _: rebuild(working),
 }
 """What errors ask for, as `slshudi` does it; the transaction is the one that the error names."""

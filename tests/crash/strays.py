@@ -1,0 +1,46 @@
+"""Files below `.hoodie` that belong to no act any more, of a table that nothing is at work on."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER, PROPERTIES, Phase, Timeline
+from airflow_provider_slshudi.notes import ROOT
+from airflow_provider_slshudi.storage import Storage
+
+_INSTANT = re.compile(r"\d+(_\d+)?(\.[a-z]+)?(\.requested|\.inflight)?")
+_HISTORY = re.compile(r"manifest_\d+|_version_|\d+_\d+_\d+\.parquet")
+_OF_METADATA = re.compile(
+    r"\.?[a-z]+-\d+-\d+_(?:[\d-]+_)?(?P<instant>\d+)\.(?:hfile|log\..+)|\.hoodie_partition_metadata"
+)
+_WORKED_ON = re.compile(rf"{ROOT}/\d+/.*")
+
+
+def strays(table: Storage) -> list[str]:
+    """Paths of such files: of half-written instants, of exchange folders, of markers, and checksums of no file."""
+    found = sorted(table.files(".hoodie"))
+    metadata = Storage(f"{table.uri}/{METADATA_FOLDER}")
+    there = set(found)
+    known = {instant.time for instant in Timeline.load(metadata) if instant.phase is Phase.COMPLETED}
+    oldest = min(known, default="")
+    return [path for path in found if not _belongs(path, there, known, oldest)]
+
+
+def _belongs(path: str, there: set[str], known: set[str], oldest: str) -> bool:
+    folder, name = str(PurePosixPath(path).parent), PurePosixPath(path).name
+    if name.startswith(".") and name.endswith(".crc"):
+        return f"{folder}/{name[1:-4]}" in there
+    within = path.removeprefix(f"{METADATA_FOLDER}/")
+    if within == PROPERTIES:
+        return True
+    if within.startswith(f"{FOLDER}/history/"):
+        return bool(_HISTORY.fullmatch(name))
+    if within.startswith(f"{FOLDER}/"):
+        return bool(_INSTANT.fullmatch(name))
+    if within != path:
+        match = _OF_METADATA.fullmatch(name)
+        return match is not None and (
+            match["instant"] is None or match["instant"] in known or match["instant"] < oldest
+        )
+    return path.startswith(f"{ROOT}/") and not _WORKED_ON.fullmatch(path) and not path.endswith(".tmp")

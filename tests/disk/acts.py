@@ -1,0 +1,111 @@
+"""The steps whose writes are cut short, each with what has to be there before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from airflow_provider_slshudi.protocol.abandon import abandon
+from tests.crash.cases import SERVICES, Step
+from tests.worlds.draw import BATCH, HOME, Drawn, Kind, Trouble
+from tests.worlds.ends import faults
+from tests.worlds.exits import Jammed
+from tests.worlds.host import Told
+from tests.worlds.place import Places
+from tests.worlds.run import Ended, World
+
+ABANDON = "abandon"
+RUN = "run-1"
+
+
+@dataclass(frozen=True)
+class Act:
+    """A step of a kind of table.
+
+    Attributes:
+        step: the step, or `ABANDON`.
+        before: steps of the same run that are done before it, of a run that is over where `step` decides a batch.
+    """
+
+    kind: Kind
+    step: str
+    before: tuple[Step, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The act as the command line takes it."""
+        state = f"-after-{self.before[-1].value}" if self.step in DECIDING else ""
+        return f"{self.kind.name.lower()}-{self.step}{state}"
+
+    @property
+    def serves(self) -> bool:
+        """Whether it is a table service, which has something to do once a few batches were committed."""
+        return self.step in {service.value for service in SERVICES}
+
+
+DECIDING = (Step.SETTLE.value, ABANDON)
+_STARTED = BATCH[1:]
+
+
+def _acts() -> Iterator[Act]:
+    for kind in (Kind.APPEND, Kind.MERGE, Kind.COPY):
+        for number, step in enumerate(_STARTED):
+            yield Act(kind, step.value, _STARTED[:number])
+        for last in (3, 4):
+            yield Act(kind, Step.SETTLE.value, _STARTED[:last])
+            yield Act(kind, ABANDON, _STARTED[:last])
+        rewriting = {Kind.APPEND: [Step.CLUSTER], Kind.MERGE: [Step.COMPACT]}.get(kind, [])
+        for service in (*rewriting, Step.CLEAN, Step.ARCHIVE, Step.METADATA):
+            yield Act(kind, service.value)
+
+
+ACTS = {act.name: act for act in _acts()}
+
+
+@contextmanager
+def stage(places: Places, act: Act, pages: int = 0, *, ledger_disk: bool = False) -> Iterator[tuple[World, Told]]:
+    """A world in which the act comes next, and what is known of the batch at work."""
+    first = Step(act.step) if act.step != ABANDON else Step.SETTLE
+    drawn = Drawn(pages, act.kind, first, Trouble.FULL, pages=pages, ledger_disk=ledger_disk)
+    with places.line(drawn) as line:
+        world = World(line, Ended(drawn))
+        told = Told()
+        if not act.serves:
+            line.put()
+            told = world.here([step.value for step in act.before], "run-0" if act.step in DECIDING else RUN, told)
+            if not told.ok:
+                raise RuntimeError(f"{act.name}: what comes before it failed: {told}")
+        yield world, told
+
+
+def carry_out(world: World, act: Act, told: Told) -> Told:
+    """Carries the act out, here."""
+    if act.step != ABANDON:
+        return world.here([act.step], RUN, told)
+    try:
+        abandon(world.line.work(RUN), told.transaction, "its disk is full")
+    except Exception as error:
+        return Told.of(error, (), told.transaction, told.token)
+    return replace(told, done=(ABANDON,))
+
+
+def end(world: World, act: Act) -> Ended:
+    """Goes on as pipelines do, with the commands that errors name, and counts what is there in the end."""
+    ended = world.ended
+    try:
+        world.settled("run-2")
+        if act.serves:
+            world.served("run-2s")
+        world.line.put(10)
+        world.healthy("run-4")
+        world.note("service", world.at(HOME, [Step.ARCHIVE.value], "run-5"))
+        world.line.put(10)
+        world.healthy("run-6")
+    except Jammed as error:
+        ended.jammed = str(error)
+    except Exception as error:
+        ended.broken = f"{type(error).__name__}: {error}"
+    else:
+        ended.faults = [*faults(world.line), *world.wrong]
+    return ended
