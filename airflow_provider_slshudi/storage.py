@@ -10,6 +10,7 @@ import ctypes
 import errno
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -24,7 +25,7 @@ from functools import cached_property
 from itertools import tee
 from operator import methodcaller
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from airflow_provider_slshudi import objectstore, owners
 from airflow_provider_slshudi.exceptions import TableDenied, TableError, TableSilent, TimelineUnreadable
@@ -112,6 +113,22 @@ class Storage:
             return None
         except OSError as error:
             raise self._unreadable(path, error) from error
+
+    def read_json(self, path: str) -> Any:
+        """What the file of JSON says, None if there is no such file.
+
+        Raises:
+            TimelineUnreadable: it is not JSON; the message names the file.
+        """
+        content = self.read(path)
+        try:
+            return None if content is None else json.loads(content)
+        except ValueError as error:
+            raise TimelineUnreadable(
+                f"{self.uri}/{path} ({len(content or b'')} bytes) is cut off or damaged: {error}. If it stays so, put "
+                "it back from the storage's versions or from a backup of the table",
+                table=self.uri,
+            ) from error
 
     def write(self, path: str, content: bytes, via: str | None = None) -> None:
         """Replaces the file at once: a reader sees the whole new content or the old one.

@@ -89,8 +89,7 @@ def sweep_all(storage: Storage) -> list[str]:
 
 
 def _remembered(storage: Storage, instant: str) -> list[str]:
-    content = storage.read(_path(instant))
-    return [] if content is None else list(json.loads(content))
+    return list(storage.read_json(_path(instant)) or [])
 
 
 def _path(instant: str) -> str:

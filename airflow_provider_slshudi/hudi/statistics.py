@@ -57,8 +57,8 @@ class Indexes:
     def of(cls, storage: Storage) -> Indexes:
         """Reads them from the table's properties and index definitions."""
         told = properties.read(storage) or {}
-        content = storage.read(_DEFINITIONS) if _DEFINED in told else None
-        definitions = json.loads(content)["indexDefinitions"] if content else {}
+        found = storage.read_json(_DEFINITIONS) if _DEFINED in told else None
+        definitions = found["indexDefinitions"] if found else {}
         indexed = _INDEX in told.get(_PARTITIONS, "").split(",")
         sources = (definitions.get(_INDEX) or {}).get("sourceFields") or [] if indexed else []
         # A CREATE or DROP INDEX that was cut off leaves the definition or the partition without the other.

@@ -17,7 +17,7 @@ def leave_counts(storage: Storage, id_: str, counts: Sequence[dict[str, Any]]) -
 
 def take_counts(storage: Storage, id_: str) -> list[dict[str, Any]]:
     """Returns the counts and removes their file."""
-    found: list[dict[str, Any]] = json.loads(storage.read(_answer(id_)) or b"[]")
+    found: list[dict[str, Any]] = storage.read_json(_answer(id_)) or []
     storage.delete(_answer(id_))
     return found
 

@@ -29,8 +29,7 @@ def require_claim(storage: Storage, name: str, what: str) -> None:
     Raises:
         TableError: another driver has claimed it since.
     """
-    content = storage.read(_CLAIM)
-    found: dict[str, str] = json.loads(content) if content is not None else {}
+    found: dict[str, str] = storage.read_json(_CLAIM) or {}
     if found.get("claim") != name:
         others = ", ".join(f"{key} {value}" for key, value in found.items() if key != "claim") or "nobody"
         raise TableError(

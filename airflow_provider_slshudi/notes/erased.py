@@ -84,7 +84,7 @@ def accepted(main: Storage) -> list[Erasure]:
     found = []
     for name in sorted(main.names(_FOLDER) or []):
         if name.endswith(".json"):
-            told = json.loads(main.read(f"{_FOLDER}/{name}") or b"")
+            told = main.read_json(f"{_FOLDER}/{name}")
             found.append(Erasure(**{field: told[field] for field in ("of", "instant", "operation", "rows")}))
     return sorted(found, key=lambda item: item.instant)
 

@@ -231,16 +231,23 @@ class Claim:
         """The manifest that the append left, and its SHA-256.
 
         Raises:
-            ManifestError: there is none.
+            ManifestError: there is none, or it is cut off.
         """
-        content = self.storage.read(f"{folder(self.instant)}/{_MANIFEST}{self.token}.json")
+        path = f"{folder(self.instant)}/{_MANIFEST}{self.token}.json"
+        content = self.storage.read(path)
         if content is None:
             raise self._error(
                 f"{self.storage.uri}: no manifest for instant {self.instant} with token {self.token}: its append did "
                 f"not end, be it killed or marked by hand. Nothing of transaction {self.transaction} is committed; the "
                 "next run's settle decides it"
             )
-        data = json.loads(content)
+        try:
+            data = json.loads(content)
+        except ValueError as error:
+            raise self._error(
+                f"{self.storage.uri}: {path} ({len(content)} bytes) is cut off: {error}. Nothing of transaction "
+                f"{self.transaction} is committed; the next run's settle decides it"
+            ) from error
         ranges = [RangeDone(**done) for done in data.pop("ranges")]
         checks = [CheckResult(**check) for check in data.pop("checks")]
         spent = data.pop("spent", None)
@@ -292,8 +299,8 @@ def write_owner(storage: Storage, instant: str, owner: Owner) -> None:
 
 def read_owner(storage: Storage, instant: str) -> Owner | None:
     """Whose instant this is, None where no transaction of ours opened it."""
-    content = storage.read(f"{folder(instant)}/owner.json")
-    return None if content is None else Owner(**json.loads(content))
+    found = storage.read_json(f"{folder(instant)}/owner.json")
+    return None if found is None else Owner(**found)
 
 
 def write_order(storage: Storage, order: BatchOrder) -> str:
@@ -390,7 +397,7 @@ def written(storage: Storage, instant: str) -> tuple[list[str], list[str]]:
     main, aside = list[str](), list[str]()
     for name in storage.names(folder(instant)) or []:
         if name.startswith(_MANIFEST) and name.endswith(_NOTE):
-            manifest = json.loads(storage.read(f"{folder(instant)}/{name}") or b"{}")
+            manifest = storage.read_json(f"{folder(instant)}/{name}") or {}
             main += [stat["path"] for stat in manifest.get("stats") or ()]
             aside += [stat["path"] for stat in manifest.get("quarantine") or ()]
     return main, aside

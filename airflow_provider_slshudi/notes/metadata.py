@@ -66,11 +66,10 @@ def leave_comparison(storage: Storage, id_: str, found: Comparison) -> None:
 
 def take_comparison(storage: Storage, id_: str) -> Comparison | None:
     """What a comparison found, None where it left nothing."""
-    content = storage.read(_path(id_))
-    if content is None:
+    found = storage.read_json(_path(id_))
+    if found is None:
         return None
     storage.delete(_path(id_))
-    found = json.loads(content)
     return Comparison(**{**found, "examples": tuple(found["examples"])})
 
 

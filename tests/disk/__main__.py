@@ -52,6 +52,8 @@ def main() -> int:
     other = sum(not case["ok"] and not any(case[what] for what in sums) for case in cases)
     figures = ", ".join(f"{count} {what}" for what, count in sums.items())
     print(f"{time.monotonic() - began:.0f} s")
+    if asked := sum(case["put"] for case in cases):
+        print(f"{asked} errors named a cut file and asked for it to be put back")
     print(f"disk: {len(cases)} cases, {figures}{f', {other} failed otherwise' if other else ''}")
     return 1 if any(codes) or not all(case["ok"] for case in cases) else 0
 
@@ -70,7 +72,13 @@ def _job(told: Path, names: list[str], parts: list[str], every: int) -> int:
                         flush=True,
                     )
                     left = any("left" in fault or "no commit lists" in fault for fault in ended.faults)
-                    what = {"lost": ended.lost, "doubled": ended.doubled, "jammed": bool(ended.jammed), "left": left}
+                    what = {
+                        "put": cuts.PUT_BACK in ended.notes,
+                        "lost": ended.lost,
+                        "doubled": ended.doubled,
+                        "jammed": bool(ended.jammed),
+                        "left": left,
+                    }
                     cases.append({"ok": ended.ok, **what})
                     told.write_text(json.dumps(cases))
         places.close()

@@ -12,6 +12,8 @@ from tests.disk.acts import Act, carry_out, end, stage
 from tests.worlds.place import Line, Places
 from tests.worlds.run import Ended
 
+PUT_BACK = "the file was put back"
+"""Among a world's notes: an error that names the file asked for it."""
 _SHARES = (0.0, 0.3, 0.99)
 
 
@@ -47,13 +49,17 @@ def after_power_loss(places: Places, act: Act, cut: Cut) -> Ended | None:
         file = written[cut.number]
         size = file.stat().st_size
         kept = min(int(size * cut.share), size - 1)
+        world.line.backup[file] = file.read_bytes()
         os.truncate(file, kept)
         if not cut.summed:
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
         what = f"{file.relative_to(world.line.folder / 'lake')} cut to {kept} of {size} bytes"
         state = f"{'' if cut.noted else 'not '}noted, {'with' if cut.summed else 'without'} its checksum"
         world.ended.notes.append(f"{act.name}: {what}, {state}")
-        return end(world, act)
+        ended = end(world, act)
+        if not world.line.backup:
+            ended.notes.insert(1, PUT_BACK)
+        return ended
 
 
 def sweep(places: Places, act: Act) -> Iterator[Ended]:

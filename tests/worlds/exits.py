@@ -47,6 +47,13 @@ def wait_for_lease(line: Line) -> str | None:
     return None
 
 
+def put_back(line: Line) -> None:
+    """Puts the files back that were cut off, as the message of TimelineUnreadable says."""
+    while line.backup:
+        file, content = line.backup.popitem()
+        file.write_bytes(content)
+
+
 def drop_what_has_no_key(line: Line) -> None:
     """Leaves logs without a key out, as the message of KeyMissing says."""
     made = line.pipeline.model_dump(mode="json")
@@ -80,6 +87,7 @@ NAMED: dict[str, Command] = {
     "`slshudi table drop-doubled": DROP,
     "`slshudi abandon": "abandon",
     "`slshudi table rebuild-metadata": "table rebuild-metadata",
+    "it back from the storage's versions": put_back,
     "`source.on_expired: skip`": skip_what_expired,
     "`table.upsert.missing_key: drop`": drop_what_has_no_key,
 }

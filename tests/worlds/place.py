@@ -82,6 +82,8 @@ class Line:
     engines: dict[str, Engine] = field(default_factory=dict)
     pooled: str = ""
     """The URL of a database behind a pooler that has the ledger, where one has."""
+    backup: dict[Path, bytes] = field(default_factory=dict)
+    """What files had in them before a loss of power cut them."""
 
     @property
     def file(self) -> str:
