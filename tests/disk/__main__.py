@@ -71,19 +71,22 @@ def _job(told: Path, names: list[str], parts: list[str], every: int) -> int:
                         f"{part}: {ended}" if not ended.ok else f"{part}: ok  {'; '.join(ended.notes)[:200]}",
                         flush=True,
                     )
-                    left = any("left" in fault or "no commit lists" in fault for fault in ended.faults)
-                    what = {
-                        "put": cuts.PUT_BACK in ended.notes,
-                        "lost": ended.lost,
-                        "doubled": ended.doubled,
-                        "jammed": bool(ended.jammed),
-                        "left": left,
-                    }
-                    cases.append({"ok": ended.ok, **what})
+                    cases.append(_figures(ended))
                     told.write_text(json.dumps(cases))
         places.close()
         places.spark.stop()
     return 0
+
+
+def _figures(ended: Ended) -> dict[str, bool]:
+    return {
+        "ok": ended.ok,
+        "put": cuts.PUT_BACK in ended.notes,
+        "lost": ended.lost,
+        "doubled": ended.doubled,
+        "jammed": bool(ended.jammed),
+        "left": any("left" in fault or "no commit lists" in fault for fault in ended.faults),
+    }
 
 
 def _cases(places: Places, act: Act, part: str, every: int) -> Iterator[Ended]:
