@@ -39,6 +39,11 @@ class Act:
         return f"{self.kind.name.lower()}-{self.step}{state}"
 
     @property
+    def commits(self) -> bool:
+        """Whether the batch is committed by it."""
+        return self.step == Step.COMMIT.value or (self.step == Step.SETTLE.value and Step.RECORD in self.before)
+
+    @property
     def serves(self) -> bool:
         """Whether it is a table service, which has something to do once a few batches were committed."""
         return self.step in {service.value for service in SERVICES}

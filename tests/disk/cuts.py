@@ -67,13 +67,20 @@ def sweep(places: Places, act: Act) -> Iterator[Ended]:
     number = 0
     while True:
         for share in _SHARES:
-            # What a commit noted says that the disk has it: then no other act can be told to do it again.
-            for noted in (False, True) if act.step != "commit" else (False,):
+            for noted in _noted(act):
                 ended = after_power_loss(places, act, Cut(number, share, noted, summed=share == _SHARES[1]))
                 if ended is None:
                     return
                 yield replace(ended, notes=ended.notes)
         number += 1
+
+
+def _noted(act: Act) -> tuple[bool, ...]:
+    """Whether the ledger has what the act notes there, as far as that is to be tried."""
+    if act.commits:
+        # A batch that the ledger has as committed is not committed again: its disk has to have kept it.
+        return (False,)
+    return (True,) if act.serves else (False, True)
 
 
 def _files(line: Line) -> dict[Path, tuple[int, int] | None]:

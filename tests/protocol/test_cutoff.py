@@ -65,6 +65,13 @@ def cut_commit(pipeline: Scenario, keep: float, folders: list[str]) -> tuple[str
 OF_METADATA = f"{METADATA_FOLDER}/{FOLDER}"
 
 
+def batch_goes_on(pipeline: Scenario, run: str, rows: int) -> None:
+    """The next batch is committed, and the table and its metadata table have `rows` rows and nothing else."""
+    pipeline.batch(run)
+    assert metadata.check(pipeline.by("check")).ok
+    assert_exact(pipeline, rows)
+
+
 @pytest.mark.parametrize("keep", [0, 0.3, 0.99])
 @pytest.mark.parametrize("folders", [[FOLDER], [OF_METADATA], [FOLDER, OF_METADATA]], ids=["table", "metadata", "both"])
 def test_a_prepared_batch_whose_completion_was_cut_off_is_committed_once(
@@ -81,9 +88,7 @@ def test_a_prepared_batch_whose_completion_was_cut_off_is_committed_once(
     assert pipeline.work.ledger.get(id_).state is State.COMMITTED
     assert not any(file.exists() for file in files)
     pipeline.put(10, first=20)
-    pipeline.batch("run-4")
-    assert metadata.check(pipeline.by("check")).ok
-    assert_exact(pipeline, 30)
+    batch_goes_on(pipeline, "run-4", 30)
 
 
 def test_such_a_batch_can_be_given_up(scenario: Make) -> None:
@@ -92,9 +97,21 @@ def test_such_a_batch_can_be_given_up(scenario: Make) -> None:
     pipeline.batch("run-1")
     id_, _ = cut_commit(pipeline, 0, [FOLDER, OF_METADATA])
     abandon(pipeline.by("person"), id_, "its commit met a full disk")
-    pipeline.batch("run-3")
-    assert metadata.check(pipeline.by("check")).ok
-    assert_exact(pipeline, 20)
+    batch_goes_on(pipeline, "run-3", 20)
+
+
+def test_files_that_did_not_get_their_name_are_removed(scenario: Make) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(10)
+    batch = pipeline.batch("run-1")
+    half = f"{batch.instant}.deltacommit.inflight.44d53b02-fdc0-4e06-afd1-c0f10e07658d"
+    timelines = [Path(pipeline.work.storage.full(folder)) for folder in (FOLDER, OF_METADATA)]
+    files = [timeline / name for timeline in timelines for name in (half, f".{half}.crc")]
+    for file in files:
+        file.touch()
+    pipeline.put(10, first=10)
+    batch_goes_on(pipeline, "run-2", 20)
+    assert not any(file.exists() for file in files)
 
 
 def test_a_completion_that_the_ledger_has_as_committed_is_named_and_stays(scenario: Make) -> None:
