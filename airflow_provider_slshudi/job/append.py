@@ -18,14 +18,13 @@ from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.job.checks import BatchChecks
 from airflow_provider_slshudi.job.quarantine import Origin, QuarantineTask, Staging
-from airflow_provider_slshudi.job.reading import Reading, ReadSpec, Tally, read_limits
+from airflow_provider_slshudi.job.reading import Reading, ReadSpec, Tally
 from airflow_provider_slshudi.job.tasks import each, leave
 from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Manifest, RangeDone, Spent
 from airflow_provider_slshudi.notes.unnamed import Unnamed
 from airflow_provider_slshudi.planning.split import split
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Density, Range
-from airflow_provider_slshudi.rows.maker import RowSpec
 from airflow_provider_slshudi.rows.partitions import partition_path
 from airflow_provider_slshudi.sls.pieces import decode_piece
 from airflow_provider_slshudi.storage import Storage
@@ -113,13 +112,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     partition = pipeline.table.partition
     work = parts(order, pipeline, spark.defaultParallelism)
     task = AppendTask(
-        ReadSpec(
-            access,
-            pipeline.name,
-            RowSpec.of(pipeline, order.planned),
-            read_limits(pipeline.source, work),
-            pipeline.source.on_expired == "skip",
-        ),
+        ReadSpec.of(access, pipeline, order.planned, work),
         order.claim(storage),
         partition.name if partition else None,
         pipeline.batch.target_file_bytes,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from airflow_provider_slshudi.config.pipeline import Source
+from airflow_provider_slshudi.config.pipeline import Pipeline, Source
 from airflow_provider_slshudi.job.unnamed import UnnamedKeys
 from airflow_provider_slshudi.notes.handover import RangeDone
 from airflow_provider_slshudi.notes.unnamed import Unnamed
@@ -40,6 +40,15 @@ class ReadSpec:
     rows: RowSpec
     limits: Mapping[int, Limits]
     skips: bool = False
+
+    @classmethod
+    def of(
+        cls, connect: Callable[[], LogService], pipeline: Pipeline, planned: int, work: Sequence[Sequence[Range]]
+    ) -> ReadSpec:
+        """The facts of a batch that was planned at `planned`, in unix seconds, and is read by the parts of `work`."""
+        source = pipeline.source
+        rows, limits = RowSpec.of(pipeline, planned), read_limits(source, work)
+        return cls(connect, pipeline.name, rows, limits, source.on_expired == "skip")
 
 
 @dataclass(frozen=True)

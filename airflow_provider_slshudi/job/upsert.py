@@ -29,7 +29,7 @@ from airflow_provider_slshudi.hudi.schema import RECORD_KEY, arrow_schema, compl
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.job.append import density_of, parts, ranges_of
-from airflow_provider_slshudi.job.reading import Reading, ReadSpec, Tally, read_limits
+from airflow_provider_slshudi.job.reading import Reading, ReadSpec, Tally
 from airflow_provider_slshudi.job.shuffle import shuffled
 from airflow_provider_slshudi.job.tasks import leave, write_token
 from airflow_provider_slshudi.notes.handover import BatchOrder, Claim, Manifest, RangeDone, Spent
@@ -38,7 +38,7 @@ from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.rows.keys import bucket_ids, lacking, record_keys
-from airflow_provider_slshudi.rows.maker import Rows, RowSpec
+from airflow_provider_slshudi.rows.maker import Rows
 from airflow_provider_slshudi.rows.partitions import partition_path
 from airflow_provider_slshudi.storage import Storage
 
@@ -166,13 +166,7 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     partition = pipeline.table.partition
     work = parts(order, pipeline, spark.defaultParallelism)
     task = UpsertTask(
-        ReadSpec(
-            access,
-            pipeline.name,
-            RowSpec.of(pipeline, order.planned),
-            read_limits(pipeline.source, work),
-            pipeline.source.on_expired == "skip",
-        ),
+        ReadSpec.of(access, pipeline, order.planned, work),
         order.claim(storage),
         upsert_spec(pipeline, order.instant, Completed.of(Timeline.load(storage))),
         writers(order, spark.defaultParallelism),
