@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from airflow_provider_slshudi.notes import ROOT
 from tests.disk.acts import Act, carry_out, end, stage
 from tests.worlds.place import Line, Places
 from tests.worlds.run import Ended
@@ -84,9 +85,9 @@ def _noted(act: Act) -> tuple[bool, ...]:
 
 
 def _files(line: Line) -> dict[Path, tuple[int, int] | None]:
-    """Files of the tables by name, with size and time; None for those of no content."""
+    """Files of the tables, the package's own notes last, with size and time; None for those of no content."""
     found: dict[Path, tuple[int, int] | None] = {}
-    for file in sorted((line.folder / "lake").rglob("*")):
+    for file in sorted((line.folder / "lake").rglob("*"), key=lambda file: (ROOT in str(file), file)):
         if file.is_file() and file.suffix != ".crc":
             told = file.stat()
             found[file] = (told.st_size, told.st_mtime_ns) if told.st_size else None
