@@ -388,7 +388,8 @@ def fence(storage: Storage, instant: str) -> None:
 
 
 def write_manifest(storage: Storage, manifest: Manifest) -> None:
-    """Leaves the manifest: the append's last act."""
+    """Leaves the manifest: the append's last act. What it lists is on the disk before it."""
+    storage.sync()
     storage.write(f"{folder(manifest.instant)}/{_MANIFEST}{manifest.token}.json", json.dumps(asdict(manifest)).encode())
 
 

@@ -61,7 +61,8 @@ def read_manifest(storage: Storage, instant: str, digest: str) -> Written:
 
 
 def write_manifest(storage: Storage, instant: str, written: Written) -> None:
-    """Leaves the manifest: the writing driver's last act."""
+    """Leaves the manifest: the writing driver's last act. What it lists is on the disk before it."""
+    storage.sync()
     storage.write(_path(instant), json.dumps(asdict(written)).encode())
 
 

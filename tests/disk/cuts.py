@@ -1,14 +1,20 @@
-"""A file that an act wrote is cut off, as a loss of power leaves it; the act is noted in the ledger, or not yet."""
+"""A file that an act wrote is cut off, as a loss of power leaves it; the act is noted in the ledger, or not yet.
+
+A loss of power takes what was written since the table's disk was last synchronized, and nothing of before.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 from airflow_provider_slshudi.notes import ROOT
+from airflow_provider_slshudi.storage import Storage
 from tests.disk.acts import Act, carry_out, end, stage
 from tests.worlds.place import Line, Places
 from tests.worlds.run import Ended
@@ -16,6 +22,7 @@ from tests.worlds.run import Ended
 PUT_BACK = "the file was put back"
 """Among a world's notes: an error that names the file asked for it."""
 _SHARES = (0.0, 0.3, 0.99)
+_Files = dict[Path, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -23,7 +30,8 @@ class Cut:
     """What a loss of power leaves of the files that an act wrote.
 
     Attributes:
-        number: which of the files, in the order of their names; their names differ between runs.
+        number: which of the files: those that were written before the disk was first synchronized, then those after it,
+            each in the order of their names, the package's own notes last. Names differ between runs.
         share: how much of it is left.
         noted: whether the ledger has what the act noted there.
         summed: whether Hadoop's checksum of the file is left, too.
@@ -38,27 +46,38 @@ class Cut:
 def after_power_loss(places: Places, act: Act, cut: Cut) -> Ended | None:
     """Ends a world in which an act's file was cut off; None where the act writes fewer files."""
     with stage(places, act) as (world, told):
-        before, noted = _files(world.line), _ledger(world.line)
-        done = carry_out(world, act, told)
+        line = world.line
+        ledger = _copy(line, line.folder / "ledger")
+        states = [_copy(line, line.folder / "lake")]
+        with _synchronizing(line, states):
+            done = carry_out(world, act, told)
         if not done.ok:
             raise RuntimeError(f"{act.name} failed: {done}")
-        written = [file for file, size in _files(world.line).items() if before.get(file) != size and size]
+        states.append(_copy(line, line.folder / "lake"))
+        written = [
+            (state, file)
+            for earlier, state in zip(states, states[1:], strict=False)
+            for file in _written(earlier, state)
+        ]
         if cut.number >= len(written):
             return None
-        if not cut.noted:
-            _put_back(world.line, noted)
-        file = written[cut.number]
+        state, name = written[cut.number]
+        _put_back(line.folder / "lake", state)
+        noted = cut.noted and state == states[-1]
+        if not noted:
+            line.forget()
+            _put_back(line.folder / "ledger", ledger)
+        file = line.folder / "lake" / name
         size = file.stat().st_size
         kept = min(int(size * cut.share), size - 1)
-        world.line.backup[file] = file.read_bytes()
+        line.backup[file] = file.read_bytes()
         os.truncate(file, kept)
         if not cut.summed:
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-        what = f"{file.relative_to(world.line.folder / 'lake')} cut to {kept} of {size} bytes"
-        state = f"{'' if cut.noted else 'not '}noted, {'with' if cut.summed else 'without'} its checksum"
-        world.ended.notes.append(f"{act.name}: {what}, {state}")
+        how = f"{'' if noted else 'not '}noted, {'with' if cut.summed else 'without'} its checksum"
+        world.ended.notes.append(f"{act.name}: {name} cut to {kept} of {size} bytes, {how}")
         ended = end(world, act)
-        if not world.line.backup:
+        if not line.backup:
             ended.notes.insert(1, PUT_BACK)
         return ended
 
@@ -72,7 +91,7 @@ def sweep(places: Places, act: Act) -> Iterator[Ended]:
                 ended = after_power_loss(places, act, Cut(number, share, noted, summed=share == _SHARES[1]))
                 if ended is None:
                     return
-                yield replace(ended, notes=ended.notes)
+                yield ended
         number += 1
 
 
@@ -84,26 +103,39 @@ def _noted(act: Act) -> tuple[bool, ...]:
     return (True,) if act.serves else (False, True)
 
 
-def _files(line: Line) -> dict[Path, tuple[int, int] | None]:
-    """Files of the tables, the package's own notes last, with size and time; None for those of no content."""
-    found: dict[Path, tuple[int, int] | None] = {}
-    for file in sorted((line.folder / "lake").rglob("*"), key=lambda file: (ROOT in str(file), file)):
-        if file.is_file() and file.suffix != ".crc":
-            told = file.stat()
-            found[file] = (told.st_size, told.st_mtime_ns) if told.st_size else None
-    return found
+@contextmanager
+def _synchronizing(line: Line, states: list[Path]) -> Iterator[None]:
+    """Adds a copy of the tables to `states` whenever their disk is synchronized."""
+    original = Storage.sync
+
+    def sync(self: Storage) -> None:
+        original(self)
+        states.append(_copy(line, line.folder / "lake"))
+
+    with patch.object(Storage, "sync", sync):
+        yield
 
 
-def _ledger(line: Line) -> Path:
-    copy = line.folder / "ledger-before"
+def _copy(line: Line, folder: Path) -> Path:
     line.forget()
-    shutil.copytree(line.folder / "ledger", copy)
+    copy = line.folder / f"{folder.name}-{len(list(line.folder.iterdir()))}"
+    shutil.copytree(folder, copy)
     return copy
 
 
-def _put_back(line: Line, copy: Path) -> None:
-    line.forget()
-    for file in (line.folder / "ledger").iterdir():
-        file.unlink()
-    for file in copy.iterdir():
-        shutil.copy(file, line.folder / "ledger")
+def _put_back(folder: Path, copy: Path) -> None:
+    for there in folder.iterdir():
+        shutil.rmtree(there) if there.is_dir() else there.unlink()
+    shutil.copytree(copy, folder, dirs_exist_ok=True)
+
+
+def _written(before: Path, after: Path) -> list[Path]:
+    """Files with content that are new or changed, the package's own notes last."""
+    then, now = _files(before), _files(after)
+    return sorted((file for file in now if then.get(file) != now[file]), key=lambda file: (ROOT in str(file), file))
+
+
+def _files(lake: Path) -> _Files:
+    """Files with their sizes and times, but empty ones and checksums."""
+    told = {file: file.stat() for file in lake.rglob("*") if file.is_file() and file.suffix != ".crc"}
+    return {file.relative_to(lake): (stat.st_size, stat.st_mtime_ns) for file, stat in told.items() if stat.st_size}

@@ -70,7 +70,7 @@ def commit(
             in_time()
             reach(Point.COMMIT_LOOKED)
 
-        with completing(gateway, writer, instant, metadata, in_time, last_look) as table:
+        with completing(gateway, writer, storage, instant, metadata, in_time, last_look) as table:
             inflight = gateway.inflight(table.getMetaClient(), instant, name)
             table.getActiveTimeline().saveAsComplete(False, inflight, option.of(metadata))
         _tell_of_indexed_columns(gateway, writer, metadata)
@@ -80,6 +80,7 @@ def commit(
 def completing(
     gateway: Gateway,
     writer: Any,
+    storage: Storage,
     instant: str,
     metadata: Any,
     in_time: Callable[[], None],
@@ -89,7 +90,8 @@ def completing(
 
     Before: deletes files that are marked but not listed, and updates the metadata table. After: deletes the markers.
     `in_time` is called before all that, `last_look` right before the block; each raises if the instant must not be
-    completed.
+    completed. On a local disk all of it is durable before the completion is written, and the completion before it counts:
+    a loss of power leaves no completion that tells of files, or of entries of the metadata table, which it cut off.
     """
     config, engine = writer.getConfig(), writer.getEngineContext()
     table = gateway.hudi.table.HoodieSparkTable.create(config, engine)
@@ -101,8 +103,10 @@ def completing(
             metadata_writer.get().update(metadata, instant)
         finally:
             metadata_writer.get().close()
+    storage.sync()
     last_look()
     yield table
+    storage.sync()
     markers = gateway.hudi.table.marker.WriteMarkersFactory.get(config.getMarkersType(), table, instant)
     markers.quietDeleteMarkerDir(engine, config.getMarkersDeleteParallelism())
 

@@ -17,6 +17,7 @@ from airflow_provider_slshudi.hudi.actions import OWNER
 from airflow_provider_slshudi.hudi.client import commit
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.writer import client
+from airflow_provider_slshudi.storage import Storage
 
 FILES = {
     "hoodie.parquet.compression.codec": "zstd",
@@ -84,8 +85,9 @@ def completing(
 ) -> Iterator[Any]:
     """`commit.completing` with `in_time` for both of its looks."""
     with client(gateway, pipeline) as writer:
+        storage = Storage(pipeline.table.path)
         # Readers take the columns from the newest instant: so today's, not those of when the files were written.
         schema = writer.getConfig().getSchema()
         metadata.addMetadata(gateway.hudi.common.model.HoodieCommitMetadata.SCHEMA_KEY, schema)
-        with commit.completing(gateway, writer, instant, metadata, in_time, in_time) as table:
+        with commit.completing(gateway, writer, storage, instant, metadata, in_time, in_time) as table:
             yield table
