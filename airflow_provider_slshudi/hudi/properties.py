@@ -55,6 +55,11 @@ def is_cut_off(storage: Storage) -> bool:
     return not (_has_name(content) and content.endswith(b"\n")) or _lacks(content, _copy(storage))
 
 
+def tells_name(storage: Storage) -> bool:
+    """Whether the file, or Hudi's copy of it, names a table."""
+    return any(_has_name(storage.read(path) or b"") for path in (PROPERTIES, _BEFORE))
+
+
 def restore(storage: Storage) -> None:
     """Restores the file from Hudi's copy after a change that was cut off; the caller holds the lease.
 

@@ -10,8 +10,9 @@ import logging
 from collections.abc import Iterator
 
 from airflow_provider_slshudi.exceptions import TableMismatch, TimelineUnreadable
+from airflow_provider_slshudi.hudi import properties
 from airflow_provider_slshudi.hudi.actions import CLUSTERING, COMPACTION, OWNER
-from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER, Instant, Phase, Timeline
+from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER, PROPERTIES, Instant, Phase, Timeline
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol import quarantine
 from airflow_provider_slshudi.protocol.work import Work
@@ -28,7 +29,7 @@ def has_cut(work: Work) -> bool:
     Without the lease a process may be writing it.
     """
     prepared = _prepared(work)
-    return any(
+    return any(_has_nameless_metadata(storage) for storage in _renaming(work)) or any(
         timeline.cut_completions(prepared) or timeline.cut_cleans() or timeline.unnamed
         for storage in _renaming(work)
         for timeline in (Timeline.load(storage), _metadata_timeline(storage))
@@ -61,6 +62,12 @@ def _take_away_of_metadata(storage: Storage, otherwise: str) -> None:
     Where the table has completed it, nothing would tell the metadata table of its files again: then the error asks for
     what is to be done `otherwise`.
     """
+    if _has_nameless_metadata(storage):
+        raise TableMismatch(
+            f"{storage.uri}: {METADATA_FOLDER}/{PROPERTIES} is cut off, by a loss of power or with its driver's death: "
+            f"{otherwise}",
+            table=storage.uri,
+        )
     timeline, main = _metadata_timeline(storage), Timeline.load(storage)
     completed = [instant for instant in timeline if instant.phase is Phase.COMPLETED]
     for instant in timeline.cut_completions():
@@ -71,6 +78,12 @@ def _take_away_of_metadata(storage: Storage, otherwise: str) -> None:
     for clean in timeline.cut_cleans():
         _remove(Storage(f"{storage.uri}/{METADATA_FOLDER}"), timeline, clean)
     timeline.remove_unnamed()
+
+
+def _has_nameless_metadata(storage: Storage) -> bool:
+    """Whether the metadata table's properties were cut off; Hudi writes them anew with each commit."""
+    metadata = Storage(f"{storage.uri}/{METADATA_FOLDER}")
+    return metadata.exists(FOLDER) and not properties.tells_name(metadata)
 
 
 def _is_completed(main: Timeline, time: str) -> bool:

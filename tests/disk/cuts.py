@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from unittest.mock import patch
 
@@ -54,11 +55,7 @@ def after_power_loss(places: Places, act: Act, cut: Cut) -> Ended | None:
         if not done.ok:
             raise RuntimeError(f"{act.name} failed: {done}")
         states.append(_copy(line, line.folder / "lake"))
-        written = [
-            (state, file)
-            for earlier, state in zip(states, states[1:], strict=False)
-            for file in _written(earlier, state)
-        ]
+        written = [(state, file) for earlier, state in pairwise(states) for file in _written(earlier, state)]
         if cut.number >= len(written):
             return None
         state, name = written[cut.number]

@@ -90,8 +90,9 @@ def completing(
 
     Before: deletes files that are marked but not listed, and updates the metadata table. After: deletes the markers.
     `in_time` is called before all that, `last_look` right before the block; each raises if the instant must not be
-    completed. On a local disk all of it is durable before the completion is written, and the completion before it counts:
-    a loss of power leaves no completion that tells of files, or of entries of the metadata table, which it cut off.
+    completed. On a local disk all of it is durable before the completion is written, and the completion before the
+    caller goes on: a loss of power leaves no completion that tells of files, or of entries of the metadata table, which
+    it cut off.
     """
     config, engine = writer.getConfig(), writer.getEngineContext()
     table = gateway.hudi.table.HoodieSparkTable.create(config, engine)
