@@ -229,10 +229,11 @@ class _Rewriting:
     completed: Point
 
     def plan(self, gateway: Gateway, order: JobOrder) -> None:
-        """Puts a plan on the timeline if there is something to do."""
+        """Puts a plan on the timeline if there is something to do; on a local disk it is durable before it is begun."""
         pipeline, storage = _table(order)
         _in_time(storage, order, f"plan a {self.action}")
         self.service.plan(gateway, pipeline)
+        storage.sync()
         reach(self.planned)
 
     def write(self, spark: SparkSession, order: JobOrder, _: Keys) -> None:
@@ -310,6 +311,7 @@ def plan_mending(gateway: Gateway, order: JobOrder) -> None:
     found = read_findings(storage, order.transaction, order.digest)
     _in_time(storage, order, "plan to write files anew")
     mending.plan(gateway, pipeline, found.files if found else ())
+    storage.sync()
     reach(Point.CLUSTER_PLANNED)
 
 

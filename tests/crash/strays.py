@@ -14,6 +14,8 @@ _HISTORY = re.compile(r"manifest_\d+|_version_|\d+_\d+_\d+\.parquet")
 _OF_METADATA = re.compile(
     r"\.?[a-z]+-\d+-\d+_(?:[\d-]+_)?(?P<instant>\d+)\.(?:hfile|log\..+)|\.hoodie_partition_metadata"
 )
+# A file where the markers of a rewriting were that was rolled back: it keeps late tasks from beginning files.
+_BARRED = re.compile(r"\.hoodie/\.temp/\d+")
 _WORKED_ON = re.compile(rf"{ROOT}/\d+/.*")
 
 
@@ -43,4 +45,6 @@ def _belongs(path: str, there: set[str], known: set[str], oldest: str) -> bool:
         return match is not None and (
             match["instant"] is None or match["instant"] in known or match["instant"] < oldest
         )
-    return path.startswith(f"{ROOT}/") and not _WORKED_ON.fullmatch(path) and not path.endswith(".tmp")
+    return bool(_BARRED.fullmatch(path)) or (
+        path.startswith(f"{ROOT}/") and not _WORKED_ON.fullmatch(path) and not path.endswith(".tmp")
+    )
