@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from uuid import uuid4
 
-from sqlalchemy import Engine
+from sqlalchemy import URL, Engine
 
 from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.doctor import clocks
@@ -23,7 +23,7 @@ _NOT_ASKED = "not asked: the connection cannot be used"
 class Database:
     """The checks of a ledger's database, none of which leaves anything there; `url_of` gives its URL."""
 
-    def __init__(self, url_of: Callable[[], str]) -> None:
+    def __init__(self, url_of: Callable[[], str | URL]) -> None:
         self._url_of = url_of
         self._engine: Engine | None = None
         self._versions: Versions | None = None

@@ -85,7 +85,7 @@ _DRIVERS = {
 }
 
 
-def open_engine(url: str, writes: bool = True) -> Engine:
+def open_engine(url: str | URL, writes: bool = True) -> Engine:
     """The engine for a ledger at an SQLAlchemy URL; nothing is connected yet.
 
     Without `writes` a server does that takes no changes, where none is found that takes them.
@@ -153,7 +153,7 @@ def _listen(engine: Engine, writes: bool) -> None:
             event.listen(engine, "checkout", _leave_mysql_replica)
 
 
-def _parse(url: str) -> URL:
+def _parse(url: str | URL) -> URL:
     try:
         target = make_url(url)
         driver = target.drivername

@@ -46,7 +46,7 @@ def well(
     """A pipeline for which all is as it should be; gives its file."""
     given = sls.connection()
     logstore = make_logstore(by_ip(given), f"doctor-{tmp_path.name.replace('_', '-')}"[:60])
-    fields = {"host": given.endpoint, "login": given.access_key_id, "password": given.access_key_secret}
+    fields = {"host": given.endpoint, "login": given.access_key_id, "password": given.access_key_secret.reveal()}
     monkeypatch.setenv(SLS, connection("sls", **fields))
     file = pipelines / "ad_events.yaml"
     write_pipeline(file, tmp_path / "lake", source={"project": PROJECT, "logstore": logstore})

@@ -13,6 +13,7 @@ from airflow_provider_slshudi.doctor.finding import Verdict
 from airflow_provider_slshudi.doctor.source import Logstore
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls.connection import AuthVersion, SlsConnection
 from airflow_provider_slshudi.sls.faults import PERSON
 from airflow_provider_slshudi.sls.service import LogService
@@ -91,7 +92,7 @@ def test_what_is_wrong_with_a_connection_is_told(
 def test_an_endpoint_where_nobody_is_costs_no_retries(looked: Looked) -> None:
     with closed_port() as port:
         started = time.monotonic()
-        found = looked(checks_of(SlsConnection(f"127.0.0.1:{port}", "id", "key"), "logs").checks())
+        found = looked(checks_of(SlsConnection(f"127.0.0.1:{port}", "id", Secret("key")), "logs").checks())
         assert time.monotonic() - started < 3
         assert found["shards"].verdict is WRONG and "check the endpoint" in found["shards"].seen
         assert found["service's clock"].verdict is UNKNOWN
@@ -135,7 +136,7 @@ def test_without_a_logstore_endpoint_and_key_are_tested(local_sls: LocalSls, loo
     given = local_sls.connection()
     found = looked(checks_of(given, "none", "no-such-project").checks_of_none())
     assert found["endpoint and key"].verdict is OK and "Name a project and a logstore" in found["endpoint and key"].seen
-    wrong = replace(given, access_key_secret="opensesame")
+    wrong = replace(given, access_key_secret=Secret("opensesame"))
     found = looked(checks_of(wrong, "none", "no-such-project").checks_of_none())
     assert found["endpoint and key"].verdict is WRONG
 
@@ -161,5 +162,5 @@ def test_a_connection_that_cannot_be_used_leaves_the_rest_unknown(looked: Looked
 def test_plain_http_and_the_older_signature_are_warned_of(
     endpoint: str, version: AuthVersion, verdict: Verdict
 ) -> None:
-    given = SlsConnection(endpoint, "id", "key", region="cn-x", auth_version=version)
+    given = SlsConnection(endpoint, "id", Secret("key"), region="cn-x", auth_version=version)
     assert checks_of(given, "logs").connection().verdict is verdict
