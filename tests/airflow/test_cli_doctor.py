@@ -77,7 +77,7 @@ def test_all_that_a_pipeline_needs_is_looked_at_and_nothing_is_changed(
     assert code == 0
     wanted = {
         "this machine": {"Java", "Spark", "Python", "cache", "Hudi", "archive", "locale"},
-        "ledger slshudi_ledger": {"connection", "tables", "lease", "database's clock"},
+        "ledger slshudi_ledger": {"connection", "tables", "TLS", "lease", "database's clock"},
         "Airflow": {"executor", "parallelism", "heartbeat", "test button", "DAGs", "pipelines"},
         "pipeline ad_events": {"file", "connection", "shards", "cursors", "retention", "service's clock", "Spark"}
         | {"table", "table's files", "table's owner"},

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -72,16 +73,16 @@ def test_a_key_without_a_permission_is_told_which(local_sls: LocalSls, logstore:
     ("changed", "project", "name", "told"),
     [
         ({"access_key_id": "nobody"}, PROJECT, "", "AccessKeyId not found: nobody"),
-        ({"access_key_secret": "opensesame"}, PROJECT, "", "check the access key secret"),
-        ({"security_token": "old"}, PROJECT, "", "token"),
+        ({"access_key_secret": Secret("opensesame")}, PROJECT, "", "check the access key secret"),
+        ({"security_token": Secret("old")}, PROJECT, "", "token"),
         ({}, "no-project", "", "check the project's name"),
         ({}, PROJECT, "no-logstore", "check the logstore's name"),
     ],
 )
 def test_what_is_wrong_with_a_connection_is_told(
-    local_sls: LocalSls, logstore: str, looked: Looked, changed: dict[str, str], project: str, name: str, told: str
+    local_sls: LocalSls, logstore: str, looked: Looked, changed: dict[str, Any], project: str, name: str, told: str
 ) -> None:
-    connection = replace(local_sls.connection(), **changed)  # type: ignore[arg-type]
+    connection = replace(local_sls.connection(), **changed)
     found = looked(checks_of(connection, name or logstore, project).checks())
     assert found["shards"].verdict is WRONG
     assert told in f"{found['shards'].seen} {found['shards'].mend}"
@@ -163,4 +164,5 @@ def test_plain_http_and_the_older_signature_are_warned_of(
     endpoint: str, version: AuthVersion, verdict: Verdict
 ) -> None:
     given = SlsConnection(endpoint, "id", Secret("key"), region="cn-x", auth_version=version)
-    assert checks_of(given, "logs").connection().verdict is verdict
+    seen = checks_of(given, "logs").connection()
+    assert seen.verdict is verdict and ("by TLS" in seen.seen) == (verdict is OK)

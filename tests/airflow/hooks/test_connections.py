@@ -319,4 +319,4 @@ def test_a_mysql_ledger_that_was_asked_for_tls_is_not_reached_without(monkeypatc
         extra = {"dialect": "mysql", "ssl_check_hostname": "false", "ssl_capath": "/etc/ssl/certs"}
         monkeypatch.setenv("AIRFLOW_CONN_TYPED", json.dumps({**fields, "schema": "ledger", "extra": extra}))
         ok, said = LedgerHook("typed").test_connection()
-    assert not ok and "SSL" in said
+    assert not ok and "SSL is required but the server doesn't support it" in said
