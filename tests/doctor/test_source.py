@@ -165,4 +165,4 @@ def test_plain_http_and_the_older_signature_are_warned_of(
 ) -> None:
     given = SlsConnection(endpoint, "id", Secret("key"), region="cn-x", auth_version=version)
     seen = checks_of(given, "logs").connection()
-    assert seen.verdict is verdict and ("by TLS" in seen.seen) == (verdict is OK)
+    assert seen.verdict is verdict and ("by TLS" in seen.what) == (verdict is OK)
