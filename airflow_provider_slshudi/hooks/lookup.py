@@ -67,7 +67,7 @@ def find_connection(conn_id: str, conn_type: str) -> Connection:
         raise ConnectionMissing(
             f"Airflow has no connection {conn_id!r}: add it with type {conn_type} under Admin > Connections, or with "
             f"`airflow connections add {conn_id} --conn-type {conn_type} ...`, or as JSON in the environment variable "
-            f"AIRFLOW_CONN_{conn_id.upper()}"
+            f"AIRFLOW_CONN_{conn_id.upper()}. One that Airflow cannot read counts as none"
         ) from None
     if connection.conn_type != conn_type:
         raise ConfigError(
