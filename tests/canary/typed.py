@@ -1,4 +1,4 @@
-"""`python -m tests.canary.typed`: a secret in each field of each connection, and behind it a character that is not seen.
+"""`python -m tests.canary.typed`: a secret in each field of each connection, and a character behind it that is hidden.
 
 Each is refused by its field, before anything is sent; what was said of it is printed, and the canary searches that.
 It reads the secret from its standard input, and needs Airflow's variables and a pipeline's name.
