@@ -59,7 +59,7 @@ def find_connection(conn_id: str, conn_type: str) -> Connection:
     Raises:
         ConnectionMissing: Airflow gives no such connection.
         ConfigError: the connection is of another type, its extra is no JSON object of texts, or one of its fields has a
-            character that nobody sees; no value is told.
+            character that is not seen; no value is told.
     """
     try:
         connection = BaseHook.get_connection(conn_id)
@@ -113,7 +113,7 @@ def _require_visible(connection: Connection) -> None:
         fields[f"extra {name}"] = value
     for name, value in fields.items():
         if isinstance(value, str) and (hidden := hidden_in(value)):
-            said = f"its {name} has a character that nobody sees: {hidden}. Its value is not shown; type it once more"
+            said = f"its {name} has a character that is not seen: {hidden}. Its value is not shown; type it once more"
             raise _wrong(connection, name, said)
 
 

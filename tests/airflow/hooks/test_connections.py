@@ -219,7 +219,7 @@ def test_a_character_that_nobody_sees_is_told_by_field_without_the_value(
 ) -> None:
     fields = {"host": "h", **more} if field.startswith("extra") else {"host": "h", **more, field: "opensesame\u200b"}
     monkeypatch.setenv("AIRFLOW_CONN_TYPED", json.dumps({"conn_type": conn_type, **fields}))
-    with pytest.raises(ConfigError, match=rf"its {field} has a character that nobody sees: .*U\+") as raised:
+    with pytest.raises(ConfigError, match=rf"its {field} has a character that is not seen: .*U\+") as raised:
         find_connection("typed", conn_type)
     assert "opensesame" not in f"{raised.value} {vars(raised.value)}"
 
