@@ -16,7 +16,7 @@ _SLS = {
     "hook-class-name": "airflow_provider_slshudi.hooks.sls.SlsHook",
     "hook-name": "Alibaba Cloud SLS",
     "ui-field-behaviour": {
-        "hidden-fields": ["schema", "port"],
+        "hidden-fields": ["schema"],
         "relabeling": {"host": "Endpoint", "login": "AccessKey ID", "password": "AccessKey secret"},
         "placeholders": {"host": "https://cn-hangzhou.log.aliyuncs.com"},
     },

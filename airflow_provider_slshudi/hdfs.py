@@ -22,7 +22,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from airflow_provider_slshudi import namenodes, owners
-from airflow_provider_slshudi.exceptions import RuntimeMissing
+from airflow_provider_slshudi.exceptions import RuntimeMissing, TableError
+from airflow_provider_slshudi.visible import hidden_in_variables
 
 if TYPE_CHECKING:
     from hdfs_native import Client, FileReader, FileStatus
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _PROVIDER = "dfs.client.failover.proxy.provider"
 _ACTIVE = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+_VARIABLES = ("HADOOP_CONF_DIR", "HADOOP_HOME", "HADOOP_USER_NAME", "KRB5CCNAME")
+"""What the client reads: who writes, and where it is told of name nodes."""
 _ANSWER_SECONDS = 300.0
 """For what the client itself waits without an end."""
 _NO_HOST = "No NameNode hosts found"
@@ -47,8 +50,11 @@ def filesystem(uri: str) -> fs.FileSystem:
     """The file system of an hdfs:// URI; connects at the first use.
 
     Raises:
+        TableError: a variable of Hadoop's has a character that is not seen.
         RuntimeMissing: the package's extra for it is not installed.
     """
+    if hidden := hidden_in_variables(_VARIABLES):
+        raise TableError(f"{uri}: {hidden}", table=uri)
     try:
         import hdfs_native  # noqa: F401
     except ImportError as error:

@@ -17,6 +17,8 @@ from contextlib import closing
 from pathlib import Path
 from xml.etree import ElementTree
 
+from airflow_provider_slshudi.visible import hidden_in
+
 _FILES = "core-site.xml", "hdfs-site.xml"
 _log = logging.getLogger(__name__)
 _CONNECT_SECONDS = 2.0
@@ -35,10 +37,12 @@ def settings(service: str) -> dict[str, str]:
     """Settings of hdfs_native for a name service or a host and port: those nodes first that can be reached now.
 
     Raises:
-        OSError: no node has an address without variables that Hadoop's settings do not explain.
+        OSError: a name or an address has a character that is not seen; or no node has an address without variables
+            that Hadoop's settings do not explain.
     """
     told = {} if ":" in service else _told()
-    names = [name for name in re.split(r"[,\s]+", told.get(f"dfs.ha.namenodes.{service}", "")) if name]
+    key = f"dfs.ha.namenodes.{service}"
+    names = [_visible(key, name) for name in re.split(r"[,\s]+", told.get(key, "")) if name]
     nodes = _addresses(told, service, names)
     made = {"dfs.client.failover.max.attempts": str(_ROUNDS * max(1, len(nodes)))}
     if nodes:
@@ -48,7 +52,7 @@ def settings(service: str) -> dict[str, str]:
             random.shuffle(order)
         made[draws] = "false"
         order.sort(key=lambda name: not _listens(nodes[name]))
-        made[f"dfs.ha.namenodes.{service}"] = ",".join(order)
+        made[key] = ",".join(order)
         made |= {_key(service, name): address for name, address in nodes.items()}
     return made
 
@@ -63,7 +67,7 @@ def _addresses(told: Mapping[str, str], service: str, names: list[str]) -> dict[
     for name in names:
         key = _key(service, name)
         try:
-            if address := _value(told, key):
+            if address := _visible(key, _value(told, key)):
                 found[name] = address
         except _Unknown as unknown:
             wrong = (
@@ -74,6 +78,13 @@ def _addresses(told: Mapping[str, str], service: str, names: list[str]) -> dict[
     if wrong and not found:
         raise OSError(wrong)
     return found
+
+
+def _visible(key: str, value: str) -> str:
+    """The value. Raises OSError: it has a character that is not seen, and names no machine."""
+    if hidden := hidden_in(value):
+        raise OSError(f"{key} in Hadoop's settings: {hidden}. Write it once more")
+    return value
 
 
 def _told() -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_provider_slshudi.exceptions import TableError
-from airflow_provider_slshudi.visible import hidden_in
+from airflow_provider_slshudi.visible import hidden_in_variables
 
 _SENT = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION")
 """Variables whose values a request carries."""
@@ -107,8 +107,5 @@ def _require_visible() -> None:
     Raises:
         TableError: names the variable and the place in it, never its value.
     """
-    for name in _SENT:
-        if hidden := hidden_in(os.environ.get(name, ""), only_ascii=True):
-            raise TableError(
-                f"environment variable {name}: {hidden}. Its value is not shown; set it once more", table=""
-            )
+    if hidden := hidden_in_variables(_SENT, only_ascii=True):
+        raise TableError(hidden, table="")

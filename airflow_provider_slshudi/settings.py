@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 SECTION = "slshudi"
 LEDGER_CONN_ID = "slshudi_ledger"
+AIRFLOW_NAME = "slshudi_airflow"
+"""The Airflow variable with the name by which an Airflow recognises its own runs."""
 _SUFFIXES = (".yaml", ".yml")
 _FOLDER = "pipelines"
 

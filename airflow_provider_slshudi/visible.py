@@ -5,7 +5,9 @@ A line break behind a token is no part of it, and no header takes it: http.clien
 
 from __future__ import annotations
 
+import os
 import unicodedata
+from collections.abc import Iterable
 
 _HIDDEN = ("Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn")
 """Unicode's categories of what shows nothing: controls, formats, separators of lines, and what is no character."""
@@ -21,6 +23,19 @@ def hidden_in(text: str, only_ascii: bool = False) -> str:
     for number, character in enumerate(text, 1):
         if _is_hidden(character) or (only_ascii and not "!" <= character <= "~"):
             return f"character {number} of {len(text)} is U+{ord(character):04X} ({_name(character)})"
+    return ""
+
+
+def hidden_in_variables(names: Iterable[str], only_ascii: bool = False) -> str:
+    """The first of this process's variables with a character that is not seen, and where, without its value; or empty.
+
+    Args:
+        names: the variables.
+        only_ascii: as `hidden_in`.
+    """
+    for name in names:
+        if hidden := hidden_in(os.environ.get(name, ""), only_ascii):
+            return f"environment variable {name}: {hidden}. Its value is not shown; set it once more"
     return ""
 
 

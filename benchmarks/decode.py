@@ -28,6 +28,7 @@ from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 
 from airflow_provider_slshudi.demo.events import ad_events
 from airflow_provider_slshudi.job.unnamed import UnnamedKeys
+from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls import cursors, ptars_decode
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.decode import decoder
@@ -101,7 +102,7 @@ def measure(name: str, listed: LogGroupListRaw, keys: list[str], rounds: int, pu
     server.start()
     try:
         endpoint = f"127.0.0.1:{here.recv()}"
-        service = LogService(SlsConnection(endpoint, "id", "key"), "project", "logs")
+        service = LogService(SlsConnection(endpoint, "id", Secret("key")), "project", "logs")
         client: Any = LogClient(endpoint, "id", "key", source="bench")
         client._isRowIp = True
         first, last = cursors.text(BEGIN), cursors.text(BEGIN + groups)

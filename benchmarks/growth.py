@@ -46,6 +46,7 @@ from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol.settle import register, settle
 from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls import cursors
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.service import LogService
@@ -186,7 +187,7 @@ class Place:
         storage = Storage(pipeline.table.path)
 
         def connect() -> LogService:
-            return LogService(SlsConnection(self.source.endpoint, "id", "key"), "ads", "events")
+            return LogService(SlsConnection(self.source.endpoint, "id", Secret("key")), "ads", "events")
 
         work = Work(pipeline, Ledger(engine), DriverFiles(storage), connect, Run("tail", "first"))
         register(work)

@@ -61,7 +61,9 @@ def _pull_all(client: LogClient, kind: str | None) -> int:
 def measure(server: LocalSls, rounds: int) -> dict[str, float]:
     """MB/s served in each compression and logs/s accepted, per second of the server's CPU time."""
     connection = server.connection()
-    client = LogClient(connection.endpoint, connection.access_key_id, connection.access_key_secret, source="bench")
+    client = LogClient(
+        connection.endpoint, connection.access_key_id, connection.access_key_secret.reveal(), source="bench"
+    )
     client._isRowIp = True
     client.create_project(PROJECT, "")
     client.create_logstore(PROJECT, LOGSTORE, shard_count=1)

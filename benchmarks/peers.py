@@ -73,7 +73,7 @@ def ours(pipeline: Pipeline, part: list[Range]) -> Iterator[pa.RecordBatch]:
 def by_sdk(pipeline: Pipeline, part: list[Range]) -> Iterator[pa.RecordBatch]:
     """Rows by the SDK's dicts."""
     connection = SlsConnection.from_env(os.environ)
-    client: Any = LogClient(connection.endpoint, connection.access_key_id, connection.access_key_secret)
+    client: Any = LogClient(connection.endpoint, connection.access_key_id, connection.access_key_secret.reveal())
     # An address is a host as well as a name is: nothing is to be put before it.
     client._isRowIp = True
     source, schema = pipeline.source, schema_of(pipeline)

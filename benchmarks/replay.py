@@ -21,6 +21,7 @@ import lz4.block
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 
 from airflow_provider_slshudi.demo.events import ad_events
+from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls import cursors
 from airflow_provider_slshudi.sls.connection import SlsConnection
 
@@ -62,7 +63,7 @@ def replay(pulls: int = POOL_PULLS) -> Iterator[Replay]:
     server.start()
     try:
         port, group_bytes = here.recv()
-        yield Replay(SlsConnection(f"127.0.0.1:{port}", "id", "key"), server.pid or 0, group_bytes, ends)
+        yield Replay(SlsConnection(f"127.0.0.1:{port}", "id", Secret("key")), server.pid or 0, group_bytes, ends)
     finally:
         server.terminate()
         server.join()

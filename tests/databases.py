@@ -22,6 +22,7 @@ from sqlalchemy.exc import OperationalError
 from typing_extensions import Self
 
 from airflow_provider_slshudi.demo.airflow import free_port
+from airflow_provider_slshudi.local.certificate import Certificate
 from tests import needs
 from tests.waiting import until
 
@@ -172,6 +173,20 @@ class MariadbServer(DatabaseServer):
     def start(self) -> None:
         ready = ["mariadb", "--no-defaults", "--protocol=tcp", "--host=127.0.0.1", f"--port={self.port}"]
         self._begin([_mariadbd(), *self._options], [*ready, "--user=root", "-e", "SELECT 1"])
+
+    @property
+    def authority(self) -> Path:
+        """What clients trust, once the server speaks TLS."""
+        return self._directory / "tls" / "ca.pem"
+
+    def speak_tls(self) -> None:
+        """Starts it anew with a certificate."""
+        made = Certificate.of(self.authority.parent)
+        for path in (self.authority.parent, made.chain, made.key):
+            os.chown(path, self._owner.get("user", -1), self._owner.get("group", -1))
+        self._options += [f"--ssl-cert={made.chain}", f"--ssl-key={made.key}"]
+        self.stop()
+        self.start()
 
     def promote(self) -> None:
         self.execute("STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL read_only = 0")

@@ -38,7 +38,7 @@ def environment(pipelines: Path | None, ledger: Path, server: LocalSls) -> dict[
         "AIRFLOW_CONN_SLSHUDI_LEDGER": connection("slshudi_ledger", schema=str(ledger), extra={"dialect": "sqlite"}),
         "AIRFLOW_CONN_SPARK_DEFAULT": connection("spark", host="local[2]"),
         "AIRFLOW_CONN_SLS_DEFAULT": connection(
-            "sls", host=sls.endpoint, login=sls.access_key_id, password=sls.access_key_secret
+            "sls", host=sls.endpoint, login=sls.access_key_id, password=sls.access_key_secret.reveal()
         ),
     }
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_slshudi import namenodes
+from airflow_provider_slshudi import hdfs, namenodes
+from airflow_provider_slshudi.exceptions import TableError
 from tests.hadoop import service, tell
 
 SITE = "<configuration>{}</configuration>"
@@ -63,6 +64,27 @@ def test_blanks_and_variables_are_read_as_java_reads_them(folder: Path, listens:
     tell(folder, nodes | {"dfs.ha.namenodes.lake": " a\n b ,"})
     assert order() == ["b", "a"]
     assert namenodes.settings("lake")["dfs.namenode.rpc-address.lake.b"] == listens
+
+
+@pytest.mark.parametrize(
+    ("nodes", "key"),
+    [
+        ({"a\u200b": NOBODY}, "dfs.ha.namenodes.lake"),
+        ({"a": "127.0.0.1\u200b:1"}, "dfs.namenode.rpc-address.lake.a"),
+    ],
+)
+def test_a_character_that_is_not_seen_is_told_by_its_setting(folder: Path, nodes: dict[str, str], key: str) -> None:
+    tell(folder, service("lake", nodes))
+    with pytest.raises(OSError, match=rf"{key} in Hadoop's settings: character .* is U\+200B"):
+        order()
+
+
+@pytest.mark.parametrize("name", ["HADOOP_USER_NAME", "HADOOP_CONF_DIR"])
+def test_a_variable_of_hadoops_with_such_a_character_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "opensesame\n")
+    with pytest.raises(TableError, match=f"variable {name}: character 11 of 11") as refused:
+        hdfs.filesystem("hdfs://lake/clicks")
+    assert "sesame" not in str(refused.value)
 
 
 def test_a_node_whose_address_java_alone_knows_is_left_out(

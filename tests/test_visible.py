@@ -6,6 +6,7 @@ import pytest
 
 from airflow_provider_slshudi.exceptions import ConfigError, TableError
 from airflow_provider_slshudi.objectstore import arrow_options
+from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.credentials import Credentials, parse
 from airflow_provider_slshudi.visible import hidden_in
@@ -13,9 +14,11 @@ from airflow_provider_slshudi.visible import hidden_in
 FIELDS = ("endpoint", "access_key_id", "access_key_secret", "security_token", "region")
 
 
-def given(**changes: str) -> dict[str, str]:
-    fields = {"endpoint": "cn-x.log.aliyuncs.com", "access_key_id": "id", "access_key_secret": "secret"}
-    return {**fields, "security_token": "token", "region": "cn-x", "auth_version": "v4", **changes}
+def typed(**changes: str) -> SlsConnection:
+    given = {"endpoint": "cn-x.log.aliyuncs.com", "access_key_id": "id", "access_key_secret": "secret"}
+    given |= {"security_token": "token", "region": "cn-x", **changes}
+    secret, token = Secret(given["access_key_secret"]), Secret(given["security_token"])
+    return SlsConnection(given["endpoint"], given["access_key_id"], secret, token, given["region"], "v4")
 
 
 @pytest.mark.parametrize(
@@ -24,7 +27,7 @@ def given(**changes: str) -> dict[str, str]:
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_connection_names_the_field_and_never_its_value(field: str, value: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        SlsConnection(**given(**{field: value}))  # type: ignore[arg-type]
+        typed(**{field: value})
     said = f"{raised.value!r} {raised.value} {vars(raised.value)} {raised.value.__cause__} {raised.value.__context__}"
     assert field in str(raised.value) and "U+" in str(raised.value)
     assert "sesame" not in said
@@ -33,7 +36,7 @@ def test_a_connection_names_the_field_and_never_its_value(field: str, value: str
 @pytest.mark.parametrize("endpoint", ["ftp://id:opensesame@host", "https://id:opensesame@host/x", "opensesame:x"])
 def test_an_endpoint_into_which_keys_were_typed_is_not_quoted(endpoint: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        SlsConnection(**given(endpoint=endpoint))  # type: ignore[arg-type]
+        typed(endpoint=endpoint)
     assert "opensesame" not in f"{raised.value} {vars(raised.value)}"
 
 
@@ -42,7 +45,7 @@ def test_temporary_credentials_are_checked_wherever_they_come_from() -> None:
     with pytest.raises(ConfigError, match=r"security_token .*character 11 of 11 is U\+000A") as raised:
         parse(content, "a file")
     assert "opensesame" not in str(raised.value)
-    assert "opensesame" not in repr(Credentials("id", "opensesame", "opensesame"))
+    assert "opensesame" not in repr(Credentials("id", Secret("opensesame"), Secret("opensesame")))
 
 
 @pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from difflib import get_close_matches
 
 # All our write clients run with these: an instant that is written but not committed stays until somebody decides it
 # (hudi.apache.org/docs/concurrency_control, docs/design.md). A pipeline that changed one could lose data.
@@ -20,35 +20,106 @@ PROTOCOL_OPTIONS = {
     "hoodie.clustering.inline": "false",
     "hoodie.write.markers.type": "DIRECT",
 }
-# What our clients run of Hudi's, and the options that this reads (names of 1.2.0). Batches are written without Hudi's
-# writers, indexes and key generators, a commit is told without Hudi's callbacks and validators, and a table is made of
-# the pipeline's file alone: options of these would change nothing.
+# What our clients run of Hudi's, and the options that it reads, without their `hoodie.`. Batches are written without
+# Hudi's writers, indexes and key generators, a commit is told without Hudi's callbacks and validators, and a table is
+# made of the pipeline's file alone: options of these would change nothing.
 _SERVED = {
-    "the metadata table": r"metadata\.(enable|compact\..+|log\.compaction\..+|max\..+|dir\.filter\.regex|"
-    r"file\.cache\.max\.size\.mb|optimized\.log\.blocks\.scan\.enable|spillable\.map\.path|"
-    r"derive\.from\.datatable\.clean\.policy|index\.(column|partition)\.stats\..+)|hfile\.block\.cache\..+",
-    "the end of a commit": r"finalize\.write\.parallelism|markers\.delete\.parallelism|consistency\.check\..+|"
-    r"optimistic\.consistency\.guard\..+|fail\.job\.on\.duplicate\.data\.file\.detection",
-    "rollbacks": r"rollback\..+",
-    "clustering": r"clustering\.(plan\.(?!strategy\.(small\.file|target\.file|single\.group|sort\.columns)).+|"
-    r"max\.parallelism|group\.read\.parallelism|execution\.strategy\.class)|"
-    r"layout\.optimize\.(curve\.build\.method|build\.curve\.sample\.size)",
-    "compaction": r"compaction\.(?!payload|record\.merger).+|compact\.merge\.handle\.class",
-    "clustering and compaction": r"parquet\.(block\.size|page\.size|dictionary\.enabled|field_id\.write\.enabled)|"
-    r"memory\.(?!writestatus).+|common\.(spillable|diskmap)\..+|table\.services\.incremental\.enabled",
-    "cleaning": r"clean(er)?\.(parallelism|partition\.filter\..+|trigger\..+|max\.commits(\.to\.clean)?|"
-    r"incremental\.(enabled|mode)|optimize\.using\.local\.engine\.context)",
-    "archival": r"archive\.(delete\.parallelism|beyond\.savepoint|block\.on\.latest\.clean\.ectr)|"
-    r"timeline\.(compaction\..+|manifest\.retained\.versions)",
-    "listing of files": r"filesystem\.(operation\.retry\..+|view\.(?!remote).+)|file\.listing\.parallelism",
-    "metrics, and what begins with a client": r"metrics\..+|client\.init\.callback\.classes",
+    "the metadata table": """
+        hfile.block.cache.enabled hfile.block.cache.size hfile.block.cache.ttl.minutes
+        metadata.compact.max.delta.commits metadata.compact.max.delta.seconds metadata.compact.trigger.strategy
+        metadata.derive.from.datatable.clean.policy metadata.dir.filter.regex metadata.enable
+        metadata.file.cache.max.size.mb metadata.index.column.stats.column.list metadata.index.column.stats.enable
+        metadata.index.column.stats.file.group.count metadata.index.column.stats.inMemory.projection.threshold
+        metadata.index.column.stats.max.columns.to.index metadata.index.column.stats.parallelism
+        metadata.index.column.stats.processing.mode.override metadata.index.partition.stats.enable
+        metadata.index.partition.stats.file.group.count metadata.index.partition.stats.parallelism
+        metadata.log.compaction.blocks.threshold metadata.log.compaction.enable metadata.max.deltacommits.when_pending
+        metadata.max.init.parallelism metadata.max.logfile.size metadata.max.reader.buffer.size
+        metadata.max.reader.memory metadata.optimized.log.blocks.scan.enable metadata.spillable.map.path
+    """,
+    "the end of a commit": """
+        consistency.check.enabled consistency.check.initial_interval_ms consistency.check.max_checks
+        consistency.check.max_interval_ms fail.job.on.duplicate.data.file.detection finalize.write.parallelism
+        markers.delete.parallelism optimistic.consistency.guard.sleep_time_ms
+    """,
+    "rollbacks": """
+        rollback.avoid.duplicate.plan rollback.instant.backup.dir rollback.instant.backup.enabled rollback.parallelism
+        rollback.using.markers
+    """,
+    "clustering": """
+        clustering.execution.strategy.class clustering.group.read.parallelism clustering.max.parallelism
+        clustering.plan.generation.use.local.engine.context clustering.plan.partition.filter.mode
+        clustering.plan.strategy.binary.copy.schema.evolution.enable clustering.plan.strategy.class
+        clustering.plan.strategy.cluster.begin.partition clustering.plan.strategy.cluster.end.partition
+        clustering.plan.strategy.daybased.lookback.partitions
+        clustering.plan.strategy.daybased.skipfromlatest.partitions clustering.plan.strategy.earliest.commit.to.cluster
+        clustering.plan.strategy.file.slices.sort.by clustering.plan.strategy.max.bytes.per.group
+        clustering.plan.strategy.max.num.groups clustering.plan.strategy.partition.regex.pattern
+        clustering.plan.strategy.partition.selected layout.optimize.build.curve.sample.size
+        layout.optimize.curve.build.method
+    """,
+    "compaction": """
+        compact.merge.handle.class compaction.daybased.target.partitions compaction.lazy.block.read
+        compaction.logfile.num.threshold compaction.logfile.size.threshold compaction.partition.path.regex
+        compaction.plan.generator compaction.reverse.log.read compaction.strategy compaction.target.io
+    """,
+    "clustering and compaction": """
+        common.diskmap.compression.enabled common.spillable.diskmap.type memory.compaction.fraction
+        memory.compaction.max.size memory.dfs.buffer.max.size memory.merge.fraction memory.merge.max.size
+        memory.spillable.map.path parquet.block.size parquet.dictionary.enabled parquet.field_id.write.enabled
+        parquet.page.size table.services.incremental.enabled
+    """,
+    "cleaning": """
+        clean.incremental.enabled clean.max.commits clean.max.commits.to.clean clean.optimize.using.local.engine.context
+        clean.parallelism clean.partition.filter.regex clean.partition.filter.selected clean.trigger.max.commits
+        clean.trigger.strategy cleaner.incremental.mode cleaner.parallelism cleaner.partition.filter.regex
+        cleaner.partition.filter.selected
+    """,
+    "archival": """
+        archive.beyond.savepoint archive.block.on.latest.clean.ectr archive.delete.parallelism
+        timeline.compaction.batch.size timeline.compaction.target.file.max.bytes timeline.manifest.retained.versions
+    """,
+    "listing of files": """
+        file.listing.parallelism filesystem.operation.retry.enable filesystem.operation.retry.exceptions
+        filesystem.operation.retry.initial_interval_ms filesystem.operation.retry.max_interval_ms
+        filesystem.operation.retry.max_numbers filesystem.view.incr.timeline.sync.enable
+        filesystem.view.rocksdb.base.path filesystem.view.secondary.type
+        filesystem.view.spillable.bootstrap.base.file.mem.fraction filesystem.view.spillable.clustering.mem.fraction
+        filesystem.view.spillable.compaction.mem.fraction filesystem.view.spillable.dir
+        filesystem.view.spillable.log.compaction.mem.fraction filesystem.view.spillable.mem
+        filesystem.view.spillable.replaced.mem.fraction filesystem.view.type
+    """,
+    "metrics, and what begins with a client": """
+        client.init.callback.classes metrics.cloudwatch.maxDatumsPerRequest metrics.cloudwatch.metric.prefix
+        metrics.cloudwatch.namespace metrics.cloudwatch.report.period.seconds metrics.configs.properties
+        metrics.datadog.api.key metrics.datadog.api.key.skip.validation metrics.datadog.api.key.supplier
+        metrics.datadog.api.site metrics.datadog.api.timeout.seconds metrics.datadog.metric.host
+        metrics.datadog.metric.prefix metrics.datadog.metric.tags metrics.datadog.report.period.seconds
+        metrics.executor.enable metrics.graphite.host metrics.graphite.metric.prefix metrics.graphite.port
+        metrics.graphite.report.period.seconds metrics.jmx.host metrics.jmx.port metrics.lock.enable metrics.m3.env
+        metrics.m3.host metrics.m3.port metrics.m3.service metrics.m3.tags metrics.on metrics.prometheus.port
+        metrics.pushgateway.delete.on.shutdown metrics.pushgateway.host metrics.pushgateway.job.name
+        metrics.pushgateway.port metrics.pushgateway.random.job.name.suffix metrics.pushgateway.report.labels
+        metrics.pushgateway.report.period.seconds metrics.reporter.class metrics.reporter.metricsname.prefix
+        metrics.reporter.type
+    """,
 }
-_TAKES_EFFECT = re.compile(rf"hoodie\.({'|'.join(_SERVED.values())})")
+TAKE_EFFECT = frozenset(f"hoodie.{name}" for names in _SERVED.values() for name in names.split())
+"""Names of Hudi 1.2.0, to the letter: an option with a letter wrong does nothing, and Hudi does not say so."""
+_NEAR = 0.9
 BOUNDS = "hoodie.metadata.index.column.stats.enable"
 BOUNDS_OF = "hoodie.metadata.index.column.stats.column.list"
 """Whether, and of which columns, Hudi keeps the least and the greatest value per file in its metadata table."""
-_OTHER_INDEX = re.compile(
-    r"hoodie\.metadata\.(index\.(?!column\.stats\.|partition\.stats\.).*|([a-z]+\.)?record\.(level\.)?index)\.enable"
+OTHER_INDEXES = frozenset(
+    f"hoodie.metadata.{name}.enable"
+    for name in (
+        "index.bloom.filter",
+        "index.expression",
+        "index.secondary",
+        "record.index",
+        "record.level.index",
+        "global.record.level.index",
+    )
 )
 
 
@@ -58,16 +129,18 @@ def require_allowed(key: str, value: str) -> None:
         raise ValueError(
             f"option {key} may not be set: exactly-once rests on it, as on {', '.join(sorted(PROTOCOL_OPTIONS))}"
         )
-    if _OTHER_INDEX.fullmatch(key):
+    if key in OTHER_INDEXES:
         if value.lower() != "false":
             raise ValueError(
                 f"option {key} may not be set: batches keep only one of Hudi's indexes up to date, bounds of columns "
                 f"({BOUNDS}); with others they fail at some values (docs/decisions/0028)"
             )
-    elif not _TAKES_EFFECT.fullmatch(key):
+    elif key not in TAKE_EFFECT:
+        near = get_close_matches(key, TAKE_EFFECT | OTHER_INDEXES, 1, _NEAR)
+        mend = f"Did you mean {near[0]}?" if near else "Take it out"
         raise ValueError(
             f"option {key} may not be set: it would have no effect, or another field of this file says the same. "
-            f"Options of Hudi's take effect that are about {', '.join(_SERVED)}. Take it out"
+            f"Options of Hudi's take effect that are about {', '.join(_SERVED)}. {mend}"
         )
 
 

@@ -30,7 +30,7 @@ HOT_KEY = "0" * 32
 def sdk_client(connection: SlsConnection) -> LogClient:
     """The SDK's client as it comes, with its retries."""
     client: Any = LogClient(
-        connection.endpoint, connection.access_key_id, connection.access_key_secret, source="10.0.0.1"
+        connection.endpoint, connection.access_key_id, connection.access_key_secret.reveal(), source="10.0.0.1"
     )
     # No name server knows `project.IP`: the SDK sees a bare address only, not one with a port; the switch is private.
     client._isRowIp = split_endpoint(connection.endpoint)[1].replace(".", "").isdigit()

@@ -111,7 +111,7 @@ def variables_of(directory: Path, connection: SlsConnection) -> Mapping[str, str
             "conn_type": "sls",
             "host": f"http://{connection.endpoint}",
             "login": connection.access_key_id,
-            "password": connection.access_key_secret,
+            "password": connection.access_key_secret.reveal(),
             "extra": {"auth_version": "v1"},
         },
         "SLSHUDI_LEDGER": {

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from uuid import uuid4
 
-from sqlalchemy import Engine
+from sqlalchemy import URL, Engine
 
 from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.doctor import clocks
@@ -17,13 +17,14 @@ from airflow_provider_slshudi.ledger.engine import open_engine, require_files, s
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.trial import Versions, trial, versions
 
+_HERE = (None, "localhost", "127.0.0.1", "::1")
 _NOT_ASKED = "not asked: the connection cannot be used"
 
 
 class Database:
     """The checks of a ledger's database, none of which leaves anything there; `url_of` gives its URL."""
 
-    def __init__(self, url_of: Callable[[], str]) -> None:
+    def __init__(self, url_of: Callable[[], str | URL]) -> None:
         self._url_of = url_of
         self._engine: Engine | None = None
         self._versions: Versions | None = None
@@ -33,6 +34,7 @@ class Database:
         return [
             Check("connection", self.connection),
             Check("tables", self.tables),
+            Check("TLS", self.tls),
             Check("lease", self.lease),
             Check("database's clock", self.clock),
         ]
@@ -96,6 +98,22 @@ class Database:
                 "install this version on all machines before that; older ones do not know those tables",
             )
         return ok(f"{found.database}, tables of version {found.tables}, this package's own")
+
+    def tls(self) -> Seen:
+        """Whether what the ledger is told, and asked, can be read on the way."""
+        if self.is_sqlite:
+            return ok("not needed: SQLite is a file")
+        if self._engine is None or self._versions is None:
+            return unknown(_NOT_ASKED)
+        if self._versions.tls:
+            return ok("the connection is by TLS")
+        if self._engine.url.host in _HERE:
+            return ok("none: the connection stays on this machine")
+        extra = "sslmode: verify-full" if self._engine.dialect.name == "postgresql" else "ssl_ca"
+        return warning(
+            "none: what is told to the database can be read, and changed, on the way",
+            f"turn TLS on at the server, and set the extra {extra} in the connection",
+        )
 
     def lease(self) -> Seen:
         """A lease, taken and given back."""

@@ -58,7 +58,7 @@ class Logstore:
                 f"{where}: requests are signed by {given.auth_version}, which is the older signature",
                 f"set the extra auth_version to {VERSION}, and region",
             )
-        return ok(where)
+        return ok(f"{where}, by TLS")
 
     def nothing(self) -> Seen:
         """Whether the service answers, and does not refuse the key, by a project that does not exist."""

@@ -9,11 +9,14 @@ from airflow.sdk import BaseHook
 
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.hooks.lookup import find_connection
+from airflow_provider_slshudi.hooks.lookup import find_connection, require_used
 
 if TYPE_CHECKING:
+    from sqlalchemy import URL
+
     from airflow_provider_slshudi.ledger.ledger import Ledger
 
+FIELDS = ("host", "port", "schema", "login", "password")
 DIALECTS = ("sqlite", "postgresql", "mysql")
 TLS = {
     # https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-PARAMKEYWORDS
@@ -74,8 +77,8 @@ class LedgerHook(BaseHook):
         finally:
             database.close()
 
-    def url(self) -> str:
-        """The database's SQLAlchemy URL, with its password.
+    def url(self) -> URL:
+        """The database's URL, which shows no password.
 
         Raises:
             ConnectionMissing, ConfigError: as `ledger`.
@@ -85,37 +88,25 @@ class LedgerHook(BaseHook):
         found = find_connection(self.ledger_conn_id, self.conn_type)
         dialect = found.extra_dejson.get("dialect")
         if dialect not in DIALECTS:
-            raise self._wrong("dialect", f"extra `dialect` is one of {', '.join(DIALECTS)}, not {dialect!r}", dialect)
-        known = ("dialect", *TLS[dialect])
-        extra = {name: value for name, value in found.extra_dejson.items() if value not in (None, "")}
-        for name in sorted(extra.keys() - set(known)):
-            raise self._wrong(
-                f"extra {name}", f"extra {name!r} is none of {', '.join(known)}, and would be ignored", ""
-            )
+            raise self._wrong("dialect", f"extra `dialect` is one of {', '.join(DIALECTS)}")
+        require_used(found, ("schema",) if dialect == "sqlite" else FIELDS, ("dialect", *TLS[dialect]))
         if dialect == "sqlite":
-            for name in ("host", "port", "login", "password"):
-                if getattr(found, name):
-                    raise self._wrong(name, f"`{name}` means nothing for a SQLite file, and would be ignored", "")
             if not (found.schema or "").startswith("/"):
-                raise self._wrong(
-                    "schema", f"`schema` is the absolute path of the SQLite file, not {found.schema!r}", found.schema
-                )
-            return URL.create(dialect, database=found.schema).render_as_string()
+                raise self._wrong("schema", "`schema` is the absolute path of the SQLite file, and begins with /")
+            return URL.create(dialect, database=found.schema)
         hosts = ",".join(host.strip() for host in (found.host or "").split(",") if host.strip())
         if not hosts or not found.schema:
-            raise self._wrong("host", "it needs a host and, in `schema`, a database", found.host)
-        tls = {name: str(value) for name, value in extra.items() if name != "dialect"}
-        url = URL.create(dialect, found.login, found.password, hosts, found.port, found.schema, tls)
-        return url.render_as_string(hide_password=False)
+            raise self._wrong("host", "it needs a host and, in `schema`, a database")
+        extra = found.extra_dejson
+        tls = {name: extra[name] for name in TLS[dialect] if extra.get(name)}
+        return URL.create(dialect, found.login, found.password, hosts, found.port, found.schema, tls)
 
-    def _wrong(self, field: str, message: str, value: object) -> ConfigError:
-        return ConfigError(
-            f"connection {self.ledger_conn_id!r}: {message}", source=self.ledger_conn_id, field=field, value=value
-        )
+    def _wrong(self, field: str, message: str) -> ConfigError:
+        return ConfigError(f"connection {self.ledger_conn_id!r}: {message}", source=self.ledger_conn_id, field=field)
 
 
 @cache
-def _open(url: str) -> Ledger:
+def _open(url: URL) -> Ledger:
     """The ledger at `url`; cached, so that a process has one engine per database."""
     from airflow_provider_slshudi.ledger.engine import migrate, open_engine
     from airflow_provider_slshudi.ledger.ledger import Ledger
@@ -126,7 +117,7 @@ def _open(url: str) -> Ledger:
 
 
 @cache
-def _look(url: str) -> Ledger:
+def _look(url: URL) -> Ledger:
     """The ledger at `url` if its tables are of this package's version; cached once they are."""
     from airflow_provider_slshudi.ledger.engine import open_engine, require_version
     from airflow_provider_slshudi.ledger.ledger import Ledger

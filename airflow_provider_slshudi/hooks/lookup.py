@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
+_FIELDS = ("host", "port", "schema", "login", "password")
 
 
 class ConnectionMissing(TransientError):
@@ -55,7 +58,8 @@ def find_connection(conn_id: str, conn_type: str) -> Connection:
 
     Raises:
         ConnectionMissing: Airflow gives no such connection.
-        ConfigError: the connection is of another type.
+        ConfigError: the connection is of another type, its extra is no JSON object of texts, or one of its fields has a
+            character that is not seen; no value is told.
     """
     try:
         connection = BaseHook.get_connection(conn_id)
@@ -63,7 +67,7 @@ def find_connection(conn_id: str, conn_type: str) -> Connection:
         raise ConnectionMissing(
             f"Airflow has no connection {conn_id!r}: add it with type {conn_type} under Admin > Connections, or with "
             f"`airflow connections add {conn_id} --conn-type {conn_type} ...`, or as JSON in the environment variable "
-            f"AIRFLOW_CONN_{conn_id.upper()}"
+            f"AIRFLOW_CONN_{conn_id.upper()}. One that Airflow cannot read counts as none"
         ) from None
     if connection.conn_type != conn_type:
         raise ConfigError(
@@ -77,19 +81,54 @@ def find_connection(conn_id: str, conn_type: str) -> Connection:
     return connection
 
 
+def require_used(connection: Connection, fields: Collection[str], extras: Collection[str]) -> None:
+    """Refuses what would be ignored.
+
+    Args:
+        connection: as `find_connection` gives it.
+        fields: which of host, port, schema, login and password are used.
+        extras: the names in the extra that are used.
+
+    Raises:
+        ConfigError: another one is given; its value is not told.
+    """
+    given = [name for name in _FIELDS if getattr(connection, name) not in (None, "")]
+    unused = [name for name in given if name not in fields]
+    unused += [f"extra {name}" for name, value in connection.extra_dejson.items() if value and name not in extras]
+    for name in unused:
+        used = ", ".join([*fields, *(f"extra {extra}" for extra in extras)])
+        raise _wrong(connection, name, f"{name} means nothing here, and would be ignored. It has {used}: take it out")
+
+
 def _require_visible(connection: Connection) -> None:
     """Refuses a field with a line break or another character that nobody sees: errors of clients would quote it.
 
     Raises:
         ConfigError: names the field and the place in it, never its value.
     """
-    fields = {name: getattr(connection, name) for name in ("host", "login", "password", "schema")}
-    fields |= {f"extra {name}": value for name, value in connection.extra_dejson.items()}
+    fields = {name: getattr(connection, name) for name in _FIELDS}
+    for name, value in _extra(connection).items():
+        if not isinstance(value, str | None):
+            raise _wrong(connection, f"extra {name}", f"its extra {name} is no text: put it in quotes")
+        fields[f"extra {name}"] = value
     for name, value in fields.items():
         if isinstance(value, str) and (hidden := hidden_in(value)):
-            raise ConfigError(
-                f"connection {connection.conn_id!r}: its {name} has a character that nobody sees: {hidden}. Its value "
-                "is not shown; type it once more",
-                source=str(connection.conn_id),
-                field=name,
-            )
+            said = f"its {name} has a character that is not seen: {hidden}. Its value is not shown; type it once more"
+            raise _wrong(connection, name, said)
+
+
+def _extra(connection: Connection) -> dict[str, Any]:
+    """The extra, of which Airflow makes an empty one where it is no JSON."""
+    try:
+        found = json.loads(connection.extra or "{}")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        # Without the cause, which keeps the text.
+        raise _wrong(connection, "extra", "its extra is no JSON object") from None
+    return found
+
+
+def _wrong(connection: Connection, field: str, message: str) -> ConfigError:
+    conn_id = str(connection.conn_id)
+    return ConfigError(f"connection {conn_id!r}: {message}", source=conn_id, field=field)

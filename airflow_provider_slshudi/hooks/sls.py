@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from airflow_provider_slshudi.exceptions import ConfigError, SlsHudiError
-from airflow_provider_slshudi.hooks.lookup import find_connection
+from airflow_provider_slshudi.hooks.lookup import find_connection, require_used
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.sls.faults import Patience
     from airflow_provider_slshudi.sls.service import LogService
 
+FIELDS = ("host", "port", "login", "password")
 EXTRAS = ("region", "auth_version", "security_token", "credentials", "assume_role", "project", "logstore")
 _NO_PROJECT = "slshudi-connection-test"
 
@@ -45,6 +46,7 @@ class SlsHook(BaseHook):
             ConnectionMissing: Airflow gives no such connection.
             ConfigError: the connection cannot work; the message says why.
         """
+        from airflow_provider_slshudi.secret import Secret
         from airflow_provider_slshudi.sls.connection import SlsConnection
         from airflow_provider_slshudi.sls.typed import VERSION, endpoint_of, region_of
 
@@ -53,8 +55,8 @@ class SlsHook(BaseHook):
         return SlsConnection(
             endpoint,
             found.login or "",
-            found.password or "",
-            extra.get("security_token") or "",
+            Secret(found.password or ""),
+            Secret(extra.get("security_token") or ""),
             extra.get("region") or region_of(endpoint),
             extra.get("auth_version") or VERSION,
             extra.get("credentials") or "",
@@ -68,16 +70,12 @@ class SlsHook(BaseHook):
             ConfigError: a field or an extra would be ignored, or there are two ports.
         """
         host, source = found.host or "", self.sls_conn_id
-        ignored = {f"extra {name}": value for name, value in found.extra_dejson.items() if name not in EXTRAS}
-        for name, value in {"schema": found.schema, **ignored}.items():
-            if value not in (None, ""):
-                message = f"connection {source!r}: {name} means nothing to the log service, and would be ignored"
-                raise ConfigError(message, source=source, field=name)
+        require_used(found, FIELDS, EXTRAS)
         if not found.port:
             return host
         if ":" in host.rpartition("://")[2]:
             message = f"connection {source!r}: its host names a port, and so does its field `port`: keep one of them"
-            raise ConfigError(message, source=source, field="port", value=found.port)
+            raise ConfigError(message, source=source, field="port")
         return f"{host.rstrip('/')}:{found.port}"
 
     def service(self, project: str, logstore: str, patience: Patience) -> LogService:

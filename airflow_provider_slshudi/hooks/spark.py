@@ -19,7 +19,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
-from airflow_provider_slshudi.hooks.lookup import find_connection
+from airflow_provider_slshudi.hooks.lookup import find_connection, require_used
 from airflow_provider_slshudi.notes.job import CPU, PAGE, REASON, JobOrder, Verb, cpu_told
 from airflow_provider_slshudi.processes import ends_with_parent, for_children
 from airflow_provider_slshudi.sls.connection import SlsConnection
@@ -36,6 +36,9 @@ from airflow_provider_slshudi.spark.launch import (
 )
 from airflow_provider_slshudi.spark.office import HOST, Office
 
+FIELDS = ("host", "port")
+EXTRAS = ("deploy-mode", "queue", "spark-binary", "namespace", "principal", "keytab")
+"""All but the first are SparkSubmitHook's own."""
 _log = logging.getLogger(__name__)
 _GLANCE_SECONDS = 1.0
 _KILL_SECONDS = 20.0
@@ -158,10 +161,15 @@ class SparkLauncher:
     def _target(self) -> tuple[str, bool]:
         """The master, and whether drivers run in cluster mode."""
         found = find_connection(self._conn_id, "spark")
+        require_used(found, FIELDS, EXTRAS)
         host = found.host or ""
         master = host if "://" in host or not found.port else f"spark://{host}"
         master = f"{master}:{found.port}" if found.port else master
-        cluster = found.extra_dejson.get("deploy-mode") == "cluster"
+        mode = found.extra_dejson.get("deploy-mode") or "client"
+        if mode not in ("client", "cluster"):
+            message = f"connection {self._conn_id!r}: extra deploy-mode is client or cluster"
+            raise ConfigError(message, source=self._conn_id, field="extra deploy-mode")
+        cluster = mode == "cluster"
         if cluster and master != "yarn" and not master.startswith("k8s://"):
             raise ConfigError(
                 f"connection {self._conn_id!r}: Spark has no deploy-mode cluster for Python under {master}, only on "

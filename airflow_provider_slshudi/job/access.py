@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.config.pipeline import Source
 from airflow_provider_slshudi.exceptions import ConfigError, SourceUnavailable
+from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.credentials import EARLY, Credentials, Keeper
 from airflow_provider_slshudi.sls.service import LogService
@@ -95,7 +96,9 @@ class _Asked:
         self.service = told["service"]
         seconds = told["seconds"]
         expires = None if seconds is None else time.time() + seconds
-        self._last = Credentials(**told["keys"], expires=expires)
+        keys = told["keys"]
+        secret, token = Secret(keys["access_key_secret"]), Secret(keys["security_token"])
+        self._last = Credentials(keys["access_key_id"], secret, token, expires)
         return self._last
 
     def _ask(self, question: str) -> bytes:

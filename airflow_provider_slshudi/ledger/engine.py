@@ -85,7 +85,7 @@ _DRIVERS = {
 }
 
 
-def open_engine(url: str, writes: bool = True) -> Engine:
+def open_engine(url: str | URL, writes: bool = True) -> Engine:
     """The engine for a ledger at an SQLAlchemy URL; nothing is connected yet.
 
     Without `writes` a server does that takes no changes, where none is found that takes them.
@@ -147,13 +147,11 @@ def _listen(engine: Engine, writes: bool) -> None:
             event.listen(engine, "do_connect", _find_writer)
     elif backend == "mysql":
         event.listen(engine, "handle_error", _leave_replica)
-        if any(name.startswith("ssl") for name in engine.url.query):
-            event.listen(engine, "connect", _require_mysql_tls)
         if writes:
             event.listen(engine, "checkout", _leave_mysql_replica)
 
 
-def _parse(url: str) -> URL:
+def _parse(url: str | URL) -> URL:
     try:
         target = make_url(url)
         driver = target.drivername
@@ -231,17 +229,6 @@ def _begin_sqlite(connection: Connection) -> None:
 def _set_up_postgresql(connection: Any, _: object) -> None:
     wait = connection.wait
     connection.wait = lambda exchange, *args, **options: wait(_in_time(connection, exchange), *args, **options)
-
-
-def _require_mysql_tls(connection: Any, _: object) -> None:
-    """Refuses a session in clear where TLS was asked for: the driver goes on without it if the server has none."""
-    with connection.cursor() as cursor:
-        cursor.execute("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
-        found = cursor.fetchone()
-    if not (found and found[1]):
-        connection.close()
-        message = "the ledger's connection asks for TLS, and its server has none: nothing was asked of it"
-        raise ConfigError(message, source="ledger", field="ssl")
 
 
 def _limit_postgresql(connection: Connection) -> None:

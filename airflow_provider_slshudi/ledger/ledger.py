@@ -495,10 +495,18 @@ class Ledger:
         with self._read() as connection:
             return reads.airflow_of(connection, id)
 
-    def of_run(self, pipeline: str, dag_id: str, run_id: str) -> Transaction | None:
-        """The newest transaction that a DAG run planned."""
+    def of_run(self, pipeline: str, dag_id: str, run_id: str, airflow: str) -> Transaction | None:
+        """The newest transaction that a DAG run planned.
+
+        Args:
+            pipeline: the pipeline's name.
+            dag_id: the run's DAG.
+            run_id: the run.
+            airflow: the name of its Airflow; where none has that name, one without a name counts, which a rebuild of
+                the ledger leaves.
+        """
         with self._read() as connection:
-            return reads.of_run(connection, pipeline, dag_id, run_id)
+            return reads.of_run(connection, pipeline, dag_id, run_id, airflow)
 
     def latest_committed(self, pipeline: str) -> Transaction | None:
         """The transaction with the latest completion time."""

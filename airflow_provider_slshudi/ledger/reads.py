@@ -127,11 +127,14 @@ def by_instant(connection: Connection, pipeline: str, instant: str) -> Transacti
     return next(iter(_all(connection, query)), None)
 
 
-def of_run(connection: Connection, pipeline: str, dag_id: str, run_id: str) -> Transaction | None:
-    """The newest transaction that a DAG run planned."""
+def of_run(connection: Connection, pipeline: str, dag_id: str, run_id: str, airflow: str) -> Transaction | None:
+    """See `Ledger.of_run`."""
     query = select(_transactions).where(_transactions.c.run_id == run_id, _transactions.c.dag_id == dag_id)
-    query = query.where(_transactions.c.pipeline == pipeline).order_by(_transactions.c.id.desc()).limit(1)
-    return next(iter(_all(connection, query)), None)
+    query = query.where(_transactions.c.pipeline == pipeline).order_by(_transactions.c.id.desc())
+    found = {item.id: item for item in _all(connection, query)}
+    names = {id_: airflow_of(connection, id_) for id_ in found}
+    own = [id_ for name in (airflow, "") for id_ in found if names[id_] == name]
+    return found[own[0]] if own else None
 
 
 def last_shard(connection: Connection, pipeline: str, kind: Kind) -> int | None:

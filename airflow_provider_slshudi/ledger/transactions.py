@@ -46,7 +46,7 @@ def begin(
     reads.lock_pipeline(connection, pipeline)
     for other in reads.live(connection, pipeline):
         of_run = (other.dag_id, other.run_id) == (dag_id, run_id)
-        if of_run and reads.airflow_of(connection, other.id) in ("", airflow):
+        if of_run and reads.airflow_of(connection, other.id) == airflow:
             raise IllegalTransition(
                 f"run {run_id} of {dag_id} has transaction {other.id} in state {other.state.value}; recovery decides "
                 "that one before the run may begin another",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import Connection, Engine, inspect
@@ -28,6 +29,7 @@ class Versions:
         newest: the version that this package gives them.
         known: whether this package knows the tables' version.
         airflows: whether Airflow's own tables are there, too.
+        tls: whether the connection is by TLS; None for a file.
     """
 
     database: str
@@ -35,15 +37,27 @@ class Versions:
     newest: str
     known: bool
     airflows: bool
+    tls: bool | None
 
 
 def versions(engine: Engine) -> Versions:
     """The versions of database and tables; raises as `transaction`."""
     with transaction(engine, write=False) as connection:
         found, airflows = version(connection), inspect(connection).has_table(_AIRFLOWS)
+        tls = _is_by_tls(connection)
         number = ".".join(map(str, connection.dialect.server_version_info or ("of unknown version",)))
     known = {script.revision for script in scripts().walk_revisions()}
-    return Versions(f"{engine.dialect.name} {number}", found, VERSION, found is None or found in known, airflows)
+    return Versions(f"{engine.dialect.name} {number}", found, VERSION, found is None or found in known, airflows, tls)
+
+
+def _is_by_tls(connection: Connection) -> bool | None:
+    """Asks the client's end, or of MySQL the session: a pooler's own way to the server is another one."""
+    if connection.dialect.name == "postgresql":
+        driver: Any = connection.connection.driver_connection
+        return bool(driver.pgconn.ssl_in_use)
+    if connection.dialect.name == "mysql":
+        return bool(connection.exec_driver_sql("SHOW SESSION STATUS LIKE 'Ssl_cipher'").one()[1])
+    return None
 
 
 def trial(engine: Engine) -> None:

@@ -26,6 +26,7 @@ from airflow_provider_slshudi.local.protocol import Protocol
 from airflow_provider_slshudi.local.quotas import Limits, Quotas
 from airflow_provider_slshudi.local.signature import Account
 from airflow_provider_slshudi.local.store import DAY, Store
+from airflow_provider_slshudi.visible import hidden_in_variables
 
 _ABOUT = "An SLS-compatible server for one machine, in the foreground until SIGTERM or SIGINT."
 _EPILOG = f"""environment:
@@ -41,6 +42,8 @@ def main() -> int:
     secret = os.environ.get(SECRET, "")
     if not secret:
         return _refuse(f"environment variable {SECRET} is not set: it is the secret of the key that clients sign with")
+    if hidden := hidden_in_variables((SECRET, TOKEN), only_ascii=True):
+        return _refuse(hidden)
     accounts = {arguments.access_key_id: Account(secret, os.environ.get(TOKEN, ""))}
     try:
         limits = None if arguments.quotas is None else Limits.parse(arguments.quotas)

@@ -15,6 +15,7 @@ from types import TracebackType
 
 from airflow_provider_slshudi.exceptions import RuntimeMissing
 from airflow_provider_slshudi.local.files import replace_text
+from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls.connection import AuthVersion, SlsConnection
 
 HOST = "127.0.0.1"
@@ -149,9 +150,8 @@ class LocalSls:
 
     def connection(self, auth_version: AuthVersion = "v1") -> SlsConnection:
         """The connection for clients of the server."""
-        return SlsConnection(
-            self.endpoint, self.access_key_id, self._secret, self._token, region="cn-local", auth_version=auth_version
-        )
+        secret, token = Secret(self._secret), Secret(self._token)
+        return SlsConnection(self.endpoint, self.access_key_id, secret, token, "cn-local", auth_version)
 
     def _plan(self) -> Path:
         return self.directory / "faults.json"

@@ -31,6 +31,7 @@ from airflow_provider_slshudi.links import PipelineLink, SparkLink, web_address
 from airflow_provider_slshudi.notes.acts import PARAMS_SOURCE
 from airflow_provider_slshudi.operators.signals import signal
 from airflow_provider_slshudi.processes import end_with_parent
+from airflow_provider_slshudi.settings import AIRFLOW_NAME
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -48,7 +49,6 @@ SCHEDULED = "scheduled"
 """The type of a DAG run that nobody triggered."""
 ANSWER_SECONDS = 20.0
 _LOOK_AGAIN_SECONDS = 15.0
-_IDENTITY = "slshudi_airflow"
 
 
 class PipelineTask:
@@ -267,8 +267,8 @@ def run_ended(ti: Any) -> Ended:
     """
 
     def ended(run: Run) -> bool | None:
-        if run.airflow and run.airflow != this_airflow():
-            _log.info("run %s is another Airflow's, whose runs this one does not know", run)
+        if run.airflow != this_airflow():
+            _log.info("run %s is not known to be one of this Airflow's, which cannot tell of it", run)
             return None
         try:
             state = ti.get_dagrun_state(run.dag_id, run.run_id)
@@ -301,21 +301,22 @@ def _is_unknown_run(error: AirflowRuntimeError) -> bool:
 
 
 def this_airflow() -> str:
-    """The name by which this Airflow recognises its own runs; empty where it has none yet, or does not tell it.
+    """The name by which this Airflow recognises its own runs; empty where it does not tell it.
 
-    It is an Airflow variable, since no id of an installation reaches a task. Who makes it does not use it: of several
-    that make it at once the last one counts.
+    It is an Airflow variable, since no id of an installation reaches a task. It is read again once it is made: of
+    several that make it at once the last one counts.
     """
     from airflow.sdk import Variable
 
     try:
-        if known := Variable.get(_IDENTITY, default=""):
-            return str(known)
-        if _is_unknown_variable(_IDENTITY):
-            Variable.set(_IDENTITY, uuid.uuid4().hex, description="The name of this Airflow in slshudi's ledger")
+        known = Variable.get(AIRFLOW_NAME, default="")
+        if not known and _is_unknown_variable(AIRFLOW_NAME):
+            Variable.set(AIRFLOW_NAME, uuid.uuid4().hex, description="The name of this Airflow in slshudi's ledger")
+            known = Variable.get(AIRFLOW_NAME, default="")
+        return str(known or "")
     except Exception as error:
         # No reason to stop: without the name, decisions wait for heartbeats instead.
-        _log.warning("Airflow gives no variable %s: %s", _IDENTITY, error)
+        _log.warning("Airflow gives no variable %s: %s", AIRFLOW_NAME, error)
     return ""
 
 

@@ -68,6 +68,6 @@ class SlsHudiRepairOperator(LineageTask, PipelineOperator):
         from airflow_provider_slshudi.ledger.states import State
         from airflow_provider_slshudi.protocol.work import is_of
 
-        made = work.ledger.of_run(work.pipeline.name, work.run.dag_id, work.run.run_id)
+        made = work.ledger.of_run(work.pipeline.name, work.run.dag_id, work.run.run_id, work.run.airflow)
         if made is not None and made.state is State.COMMITTED and is_of(work.ledger, made, work.run):
             yield made

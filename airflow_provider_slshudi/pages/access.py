@@ -16,6 +16,7 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep
 from airflow.models.dag import DagModel, DagTag
+from airflow.models.variable import Variable
 from fastapi import Depends, HTTPException, status
 from sqlalchemy import select
 
@@ -104,6 +105,11 @@ def _viewer(user: GetUserDep, session: SessionDep) -> Viewer:
 def ledger_of_pages() -> Ledger:
     """The ledger, as it is."""
     return LedgerHook(settings.ledger_conn_id()).ledger_as_it_is()
+
+
+def this_airflow() -> str:
+    """The name by which this Airflow's tasks recognise its runs; empty before the first of them."""
+    return str(Variable.get(settings.AIRFLOW_NAME, default_var="") or "")
 
 
 def is_paused(session: SessionDep, dag_id: str) -> bool:

@@ -11,7 +11,14 @@ from airflow_provider_slshudi.exceptions import LedgerError, SlsHudiError
 from airflow_provider_slshudi.ledger.records import GONE
 from airflow_provider_slshudi.ledger.states import LIVE, Kind
 from airflow_provider_slshudi.notes.acts import DRY_RUN, Act
-from airflow_provider_slshudi.pages.access import SessionDep, Viewer, ViewerDep, is_paused, ledger_of_pages
+from airflow_provider_slshudi.pages.access import (
+    SessionDep,
+    Viewer,
+    ViewerDep,
+    is_paused,
+    ledger_of_pages,
+    this_airflow,
+)
 from airflow_provider_slshudi.pages.render import STATIC, page
 from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.protocol.progress import progress
@@ -120,7 +127,7 @@ def of_run(request: Request, viewer: ViewerDep, dag_id: str, run_id: str) -> HTM
     names = viewer.pipelines_of(dag_id)
     if len(names) != 1:
         return _of_names(request, viewer, dag_id, names)
-    found = ledger_of_pages().of_run(names[0], dag_id, run_id)
+    found = ledger_of_pages().of_run(names[0], dag_id, run_id, this_airflow())
     if found is None:
         return _of_names(request, viewer, dag_id, names, f"Run {run_id} made no transaction.")
     return _transaction(request, viewer, found.id)

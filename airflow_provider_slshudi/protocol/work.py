@@ -291,13 +291,10 @@ def run_of(ledger: Ledger, transaction: Transaction) -> Run:
 
 
 def is_of(ledger: Ledger, transaction: Transaction, run: Run) -> bool:
-    """Whether a transaction is of this very run.
-
-    One of which no Airflow's name is known belongs to the run with its ids; otherwise the names have to be equal, too.
-    """
+    """Whether a transaction is of this very run: another Airflow's may have the same ids, but not the same name."""
     if (transaction.dag_id, transaction.run_id) != (run.dag_id, run.run_id):
         return False
-    return ledger.airflow_of(transaction.id) in ("", run.airflow)
+    return ledger.airflow_of(transaction.id) == run.airflow
 
 
 def commit_seconds(files: int) -> float:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.secret import NONE, Secret, Variables
 from airflow_provider_slshudi.sls.credentials import Credentials, Fixed, Provider, provider_of, require_visible
 from airflow_provider_slshudi.sls.sts import AssumedRole
 
@@ -25,6 +26,7 @@ _VARIABLES = {
     "assume_role": "SLSHUDI_SLS_ASSUME_ROLE",
 }
 _KEYS = ("access_key_id", "access_key_secret")
+_SECRETS = ("access_key_secret", "security_token")
 _SENT = ("endpoint", *_KEYS, "security_token", "region")
 """The fields that a request carries."""
 
@@ -41,8 +43,8 @@ class SlsConnection:
 
     endpoint: str
     access_key_id: str
-    access_key_secret: str = field(repr=False)
-    security_token: str = field(default="", repr=False)
+    access_key_secret: Secret
+    security_token: Secret = NONE
     region: str = ""
     auth_version: AuthVersion = "v1"
     credentials: str = ""
@@ -55,23 +57,26 @@ class SlsConnection:
             provider_of(self.credentials)
         for name in ("endpoint",) if self.credentials else ("endpoint", *_KEYS):
             if not getattr(self, name):
-                raise _wrong(name, f"the SLS connection has no {name}", "")
+                raise _wrong(name, f"the SLS connection has no {name}")
         if self.credentials and (self.access_key_id or self.access_key_secret or self.security_token):
             message = "the SLS connection has keys and says where credentials come from: keep one of them"
-            raise _wrong("credentials", message, self.credentials)
+            raise _wrong("credentials", message)
         if self.assume_role and not re.fullmatch(r"acs:ram::\d+:role/\S+", self.assume_role):
-            message = f"assume_role {self.assume_role!r}: expected a role's ARN, acs:ram::ACCOUNT:role/NAME"
-            raise _wrong("assume_role", message, self.assume_role)
+            message = "assume_role of the SLS connection: expected a role's ARN, acs:ram::ACCOUNT:role/NAME"
+            raise _wrong("assume_role", message)
         if self.auth_version not in ("v1", "v4"):
-            raise _wrong("auth_version", f"auth_version is v1 or v4, not {self.auth_version!r}", self.auth_version)
+            raise _wrong("auth_version", "auth_version of the SLS connection: expected v1 or v4")
         if self.auth_version == "v4" and not self.region:
             why = "signature v4 signs the region, and the endpoint names none: set the extra `region`, say cn-hangzhou"
-            raise _wrong("region", why, "")
+            raise _wrong("region", why)
         _check_endpoint(self.endpoint)
 
-    def to_env(self) -> dict[str, str]:
+    def to_env(self) -> Variables:
         """The environment variables that `from_env` reads back; empty fields are left out."""
-        return {variable: value for name, variable in _VARIABLES.items() if (value := getattr(self, name))}
+        given = {variable: getattr(self, name) for name, variable in _VARIABLES.items() if getattr(self, name)}
+        return Variables(
+            {name: value.reveal() if isinstance(value, Secret) else value for name, value in given.items()}
+        )
 
     def provider(self) -> Provider:
         """The provider of this connection's credentials."""
@@ -90,7 +95,8 @@ class SlsConnection:
                     source="environment",
                     field=_VARIABLES[name],
                 )
-        return cls(**cast(Any, {**given, "auth_version": given["auth_version"] or "v1"}))
+        secrets = {name: Secret(given[name]) for name in _SECRETS}
+        return cls(**cast(Any, {**given, **secrets, "auth_version": given["auth_version"] or "v1"}))
 
 
 def split_endpoint(endpoint: str) -> tuple[str, str, int | None]:
@@ -110,10 +116,10 @@ def _check_endpoint(endpoint: str) -> None:
     try:
         split_endpoint(endpoint)
     except ValueError as error:
-        # It is not quoted: keys may have been typed into it.
         expected = "expected host, host:port or https://host, for example cn-hangzhou.log.aliyuncs.com"
-        raise _wrong("endpoint", f"endpoint of the SLS connection: {error}; {expected}", "") from None
+        raise _wrong("endpoint", f"endpoint of the SLS connection: {error}; {expected}") from None
 
 
-def _wrong(field_name: str, message: str, value: object) -> ConfigError:
-    return ConfigError(message, source="SLS connection", field=field_name, value=value)
+def _wrong(name: str, message: str) -> ConfigError:
+    """An error that quotes no field: keys are typed into any."""
+    return ConfigError(message, source="SLS connection", field=name)

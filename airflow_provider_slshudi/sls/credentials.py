@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from urllib.parse import quote
 import urllib3
 
 from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.secret import NONE, Secret
 from airflow_provider_slshudi.visible import hidden_in
 
 _log = logging.getLogger(__name__)
@@ -35,8 +36,8 @@ class Credentials:
     """An access key; a temporary (STS) one has a token, and `expires` in unix seconds (None: never)."""
 
     access_key_id: str
-    access_key_secret: str = field(repr=False)
-    security_token: str = field(default="", repr=False)
+    access_key_secret: Secret
+    security_token: Secret = NONE
     expires: float | None = None
 
     def __post_init__(self) -> None:
@@ -49,13 +50,14 @@ class Credentials:
             require_visible(name, getattr(self, name))
 
 
-def require_visible(name: str, value: str) -> None:
+def require_visible(name: str, value: str | Secret) -> None:
     """Refuses a field of an SLS connection that a header cannot carry.
 
     Raises:
         ConfigError: it has a space, a line break, or a character beyond ASCII; the value is not told.
     """
-    if hidden := hidden_in(value, only_ascii=True):
+    text = value.reveal() if isinstance(value, Secret) else value
+    if hidden := hidden_in(text, only_ascii=True):
         message = f"{name} of the SLS connection cannot be sent: {hidden}. Its value is not shown; type it once more"
         raise ConfigError(message, source="SLS connection", field=name)
 
@@ -115,8 +117,8 @@ def provider_of(text: str) -> Provider:
         from airflow_provider_slshudi.sls.sts import PodRole
 
         return PodRole()
-    message = f"credentials {text!r}: expected file:/path/of/keys.json, ecs:name-of-a-RAM-role or rrsa"
-    raise ConfigError(message, source="SLS connection", field="credentials", value=text)
+    message = "credentials of the SLS connection: expected file:/path/of/keys.json, ecs:name-of-a-RAM-role or rrsa"
+    raise ConfigError(message, source="SLS connection", field="credentials")
 
 
 class Keeper:
@@ -194,7 +196,7 @@ def parse(text: bytes, source: str) -> Credentials:
             "temporary ones, SecurityToken and Expiration (like 2026-01-31T12:00:00Z)"
         )
         raise ConfigError(message, source=source, field="credentials") from None
-    return Credentials(given[0], given[1], token, expires)
+    return Credentials(given[0], Secret(given[1]), Secret(token), expires)
 
 
 def _unix(text: str) -> float:

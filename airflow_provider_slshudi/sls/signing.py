@@ -30,7 +30,7 @@ def sign(
     """The `headers` of a GET without a body, with those of its signature added; `now` is in unix seconds."""
     signed = dict(headers)
     if credentials.security_token:
-        signed["x-acs-security-token"] = credentials.security_token
+        signed["x-acs-security-token"] = credentials.security_token.reveal()
     if connection.auth_version == "v4":
         _v4(connection.region, credentials, path, query, signed, now)
     else:
@@ -45,7 +45,7 @@ def _v1(credentials: Credentials, path: str, query: Mapping[str, str], headers: 
     asked = "&".join(f"{name}={value}" for name, value in sorted(query.items()))
     resource = f"{path}?{asked}" if asked else path
     text = "\n".join(["GET", "", "", date, *covered, resource])
-    digest = hmac.new(credentials.access_key_secret.encode(), text.encode(), hashlib.sha1).digest()
+    digest = hmac.new(credentials.access_key_secret.reveal().encode(), text.encode(), hashlib.sha1).digest()
     headers["Authorization"] = f"LOG {credentials.access_key_id}:{base64.b64encode(digest).decode('ascii')}"
     headers["Date"] = headers["x-log-date"] = date  # twice: some proxies drop the first; only the first is signed
 
@@ -61,7 +61,7 @@ def _v4(
     lines = ["GET", path, "&".join(asked), *(f"{name}:{value}" for name, value in covered), "", names, _EMPTY_BODY]
     request = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     scope = f"{time[:8]}/{region}/sls/aliyun_v4_request"
-    key = f"aliyun_v4{credentials.access_key_secret}".encode()
+    key = f"aliyun_v4{credentials.access_key_secret.reveal()}".encode()
     for part in (*scope.split("/"), f"SLS4-HMAC-SHA256\n{time}\n{scope}\n{request}"):
         key = hmac.new(key, part.encode(), hashlib.sha256).digest()
     headers["Authorization"] = f"SLS4-HMAC-SHA256 Credential={credentials.access_key_id}/{scope},Signature={key.hex()}"

@@ -22,6 +22,7 @@ from urllib.parse import quote, urlencode
 import urllib3
 
 from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls import credentials as made
 from airflow_provider_slshudi.sls.credentials import Credentials, Provider
 from airflow_provider_slshudi.sls.pools import pool
@@ -63,7 +64,7 @@ class AssumedRole:
             "Timestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         if base.security_token:
-            asked["SecurityToken"] = base.security_token
+            asked["SecurityToken"] = base.security_token.reveal()
         return _asked(asked, self.role, base.access_key_secret)
 
 
@@ -113,10 +114,10 @@ def _quoted(text: str) -> str:
     return quote(text, safe="~")
 
 
-def _asked(asked: dict[str, str], role: str, secret: str | None = None) -> Credentials:
+def _asked(asked: dict[str, str], role: str, secret: Secret | None = None) -> Credentials:
     asked |= {"Format": "JSON", "Version": "2015-04-01", "RoleSessionName": SESSION, "DurationSeconds": str(_SECONDS)}
     if secret is not None:
-        asked["Signature"] = signature(asked, secret)
+        asked["Signature"] = signature(asked, secret.reveal())
     endpoint = os.environ.get(ENDPOINT_VARIABLE, "") or ENDPOINT
     if "://" not in endpoint:
         endpoint = f"https://{endpoint}"

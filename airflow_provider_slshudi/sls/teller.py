@@ -43,7 +43,11 @@ class Teller:
             return json.dumps({"missing": f"no credentials can be given: {type(error).__name__}"}).encode()
         known = self._connection
         service = {"endpoint": known.endpoint, "region": known.region, "auth_version": known.auth_version}
-        keys = {name: getattr(given, name) for name in ("access_key_id", "access_key_secret", "security_token")}
+        keys = {
+            "access_key_id": given.access_key_id,
+            "access_key_secret": given.access_key_secret.reveal(),
+            "security_token": given.security_token.reveal(),
+        }
         seconds = None if given.expires is None else given.expires - time.time()
         return json.dumps({"service": service, "keys": keys, "seconds": seconds}).encode()
 

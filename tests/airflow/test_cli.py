@@ -38,7 +38,7 @@ def test_plan_shows_what_the_next_batch_would_read_and_reserves_nothing(
 ) -> None:
     given, client = sls.connection(), by_ip(sls.connection())
     logstore = make_logstore(client, "command-line")
-    fields = {"host": given.endpoint, "login": given.access_key_id, "password": given.access_key_secret}
+    fields = {"host": given.endpoint, "login": given.access_key_id, "password": given.access_key_secret.reveal()}
     monkeypatch.setenv("AIRFLOW_CONN_SLS_DEFAULT", connection("sls", **fields))
     file = pipelines / "ad_events.yaml"
     write_pipeline(file, tmp_path / "lake", source={"project": PROJECT, "logstore": logstore})

@@ -46,7 +46,7 @@ def well(
     """A pipeline for which all is as it should be; gives its file."""
     given = sls.connection()
     logstore = make_logstore(by_ip(given), f"doctor-{tmp_path.name.replace('_', '-')}"[:60])
-    fields = {"host": given.endpoint, "login": given.access_key_id, "password": given.access_key_secret}
+    fields = {"host": given.endpoint, "login": given.access_key_id, "password": given.access_key_secret.reveal()}
     monkeypatch.setenv(SLS, connection("sls", **fields))
     file = pipelines / "ad_events.yaml"
     write_pipeline(file, tmp_path / "lake", source={"project": PROJECT, "logstore": logstore})
@@ -77,7 +77,7 @@ def test_all_that_a_pipeline_needs_is_looked_at_and_nothing_is_changed(
     assert code == 0
     wanted = {
         "this machine": {"Java", "Spark", "Python", "cache", "Hudi", "archive", "locale"},
-        "ledger slshudi_ledger": {"connection", "tables", "lease", "database's clock"},
+        "ledger slshudi_ledger": {"connection", "tables", "TLS", "lease", "database's clock"},
         "Airflow": {"executor", "parallelism", "heartbeat", "test button", "DAGs", "pipelines"},
         "pipeline ad_events": {"file", "connection", "shards", "cursors", "retention", "service's clock", "Spark"}
         | {"table", "table's files", "table's owner"},

@@ -63,7 +63,7 @@ def configure(monkeypatch: pytest.MonkeyPatch, *folders: Path) -> None:
 def client(sls: LocalSls, monkeypatch: pytest.MonkeyPatch) -> LogClient:
     """The official SDK's client of the service that the only connection leads to."""
     of = sls.connection()
-    fields = {"host": of.endpoint, "login": of.access_key_id, "password": of.access_key_secret}
+    fields = {"host": of.endpoint, "login": of.access_key_id, "password": of.access_key_secret.reveal()}
     monkeypatch.setenv(SLS, connection("sls", **fields))
     return by_ip(of)
 
@@ -257,7 +257,7 @@ def test_what_the_connection_names_and_where_other_tables_lie_is_offered(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     logstore, of = filled([log(1)]), sls.connection()
-    fields = {"host": of.endpoint, "login": of.access_key_id, "password": of.access_key_secret}
+    fields = {"host": of.endpoint, "login": of.access_key_id, "password": of.access_key_secret.reveal()}
     monkeypatch.setenv(SLS, connection("sls", **fields, extra={"project": PROJECT, "logstore": logstore}))
     assert init("--path", f"file://{tmp_path}/lake/clicks") == 0
     assert init(name="views") == 0

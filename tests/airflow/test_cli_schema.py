@@ -35,7 +35,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def logstore(sls: LocalSls, monkeypatch: pytest.MonkeyPatch) -> str:
     """A logstore of 40 logs, which the default connection leads to."""
     of = sls.connection()
-    made = connection("sls", host=of.endpoint, login=of.access_key_id, password=of.access_key_secret)
+    made = connection("sls", host=of.endpoint, login=of.access_key_id, password=of.access_key_secret.reveal())
     monkeypatch.setenv("AIRFLOW_CONN_SLS_DEFAULT", made)
     client = by_ip(of)
     client.create_project(PROJECT, "tests")

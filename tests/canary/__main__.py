@@ -1,6 +1,7 @@
 """`python -m tests.canary`: a secret in every connection, everything run, then all searched that somebody can read.
 
-Batches, a proof, table services and commands run well, are refused, killed and made to dump what they know; then logs,
+Batches, a proof, table services and commands run well, are refused, killed and made to dump what they know, and
+each field of each connection is typed with a character behind it that is not seen (`typed`); then logs,
 databases, process lists, event logs, pages, XComs, rendered templates, table files and temporary folders are searched.
 In the end a leak of each kind is planted, and has to be found.
 """
@@ -23,7 +24,19 @@ from airflow_provider_slshudi.demo.airflow import AirflowRefused
 from airflow_provider_slshudi.storage import Storage
 from tests.canary.processes import Watch
 from tests.canary.search import Search
-from tests.canary.stage import APPENDS, BUCKET, REFUSED, UPSERTS, Stage, stage
+from tests.canary.stage import (
+    APPENDS,
+    BUCKET,
+    OF_PASSWORD,
+    OF_SPARK,
+    OF_TOKEN,
+    PIPELINES,
+    REFUSED,
+    TYPED,
+    UPSERTS,
+    Stage,
+    stage,
+)
 from tests.waiting import until
 
 LIMIT = 500
@@ -63,6 +76,7 @@ def run(made: Stage) -> None:
         _told(f"{name}: table services", made.run(f"{name}_maintenance"), "success")
     made.put(REFUSED, range(10))
     _told("a key that is refused", made.run(f"{REFUSED}_tail"), "failed")
+    _typed(made)
     for arguments in (
         ("status", "--json"),
         ("doctor",),
@@ -75,6 +89,24 @@ def run(made: Stage) -> None:
     # Last, since nothing goes on behind it: tasks fail, with Spark's traces.
     made.put(APPENDS, range(200, 210), price="no price")
     _told("a log that does not fit", made.run(f"{APPENDS}_tail"), "failed")
+
+
+def _typed(made: Stage) -> None:
+    """A secret with a character behind it that is not seen: in connections of runs, then in each field of each type."""
+    for name in (OF_PASSWORD, OF_TOKEN, OF_SPARK):
+        made.put(name, range(10))
+        _told(f"a secret with such a character, {name}", made.run(f"{name}_tail"), "failed")
+    secret = made.secrets[TYPED]
+    made.type_ledger(f"{secret}\n")
+    _told("the ledger's password with one", made.run(f"{APPENDS}_tail"), "failed")
+    if not made.command("status"):
+        raise RuntimeError("slshudi status did not fail without a ledger")
+    made.said["page without a ledger"] = _fetched(made.airflow.url, "slshudi/", made.airflow)
+    made.type_ledger(made.secrets["ledger's password"])
+    code = made.module("tests.canary.typed", APPENDS, name="each field", given=f"{secret}\n")
+    print(f"each field of each connection: {made.said['each field'].decode().splitlines()[-1]}", flush=True)
+    if code:
+        raise RuntimeError(made.said["each field"].decode())
 
 
 def _crashed(made: Stage) -> None:
@@ -117,7 +149,7 @@ def searched(made: Stage, watch: Watch) -> Search:
     airflow = create_engine(f"sqlite:///{made.home}/airflow/airflow.db")
     search.rows("Airflow's database", airflow)
     airflow.dispose()
-    for name in (APPENDS, UPSERTS, REFUSED):
+    for name in PIPELINES:
         table = Storage(f"s3a://{BUCKET}/{name}")
         for path in table.files(""):
             search.look(f"{table.uri}/{path}", (table.read(path) or b"") + path.encode())
@@ -127,7 +159,7 @@ def searched(made: Stage, watch: Watch) -> Search:
 def pages(made: Stage) -> Iterator[tuple[str, bytes]]:
     """The package's pages, Airflow's API for all that a run leaves, and Spark's pages."""
     airflow = made.airflow
-    for name in (APPENDS, UPSERTS, REFUSED):
+    for name in PIPELINES:
         ids = [item["transaction_id"] for item in _transactions(made, name)]
         for path in ("", f"pipelines/{name}", "metrics", *(f"transactions/{id_}" for id_ in ids)):
             yield f"page /slshudi/{path}", _fetched(airflow.url, f"slshudi/{path}", airflow)

@@ -31,7 +31,12 @@ from tests.services import SparkCluster, s3_store, spark_cluster
 
 PROJECT, BUCKET = "canary", "canary"
 RUN_SECONDS = 600.0
+ROOT = Path(__file__).resolve().parents[2]
 APPENDS, UPSERTS, REFUSED = "appends", "upserts", "refused"
+TYPED = "typed"
+"""A secret that was typed with a character behind it that is not seen; and pipelines whose connections have it."""
+OF_PASSWORD, OF_TOKEN, OF_SPARK = "of_password", "of_token", "of_spark"
+PIPELINES = APPENDS, UPSERTS, REFUSED, OF_PASSWORD, OF_TOKEN, OF_SPARK
 _DAG = """from airflow_provider_slshudi.dag import maintenance_dag, tail_dag
 
 tail = tail_dag("{name}", schedule=None, is_paused_upon_creation=False)
@@ -51,6 +56,7 @@ class Stage:
     cluster: SparkCluster
     store: dict[str, str]
     ledger: Engine
+    place: dict[str, Any]
     said: dict[str, bytes] = field(default_factory=dict)
 
     def put(self, name: str, numbers: range, **changes: str) -> None:
@@ -67,10 +73,20 @@ class Stage:
 
     def command(self, *arguments: str) -> int:
         """A command of the package; what it said is kept."""
-        line = [sys.executable, "-m", "airflow_provider_slshudi.cli", *arguments]
-        done = subprocess.run(line, env=self.airflow.environment, capture_output=True, cwd=self.home)
-        self.said[f"slshudi {' '.join(arguments)}"] = done.stdout + done.stderr
+        return self.module("airflow_provider_slshudi.cli", *arguments, name=f"slshudi {' '.join(arguments)}")
+
+    def module(self, *arguments: str, name: str, given: str = "") -> int:
+        """A module's code, with `given` as its standard input; what it said is kept by a `name`."""
+        line, environment = [sys.executable, "-m", *arguments], {**self.airflow.environment, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(line, env=environment, input=given.encode(), capture_output=True, cwd=self.home)
+        self.said[name] = self.said.get(name, b"") + done.stderr + done.stdout
         return done.returncode
+
+    def type_ledger(self, password: str) -> None:
+        """Changes the password of the ledger's connection."""
+        fields = {**self.place, "password": password, "extra": json.dumps({"dialect": "postgresql"})}
+        body = {"connection_id": "slshudi_ledger", "conn_type": "slshudi_ledger", **fields}
+        self.airflow.patch("connections/slshudi_ledger", body)
 
     def driver(self, verb: str, name: str) -> psutil.Process | None:
         """The JVM of a verb's driver for a pipeline, while there is one."""
@@ -90,7 +106,9 @@ class Stage:
 def stage(home: Path) -> Iterator[Stage]:
     """All of it, with temporary files, too, below `home`."""
     names = "log service's key", "another key", "ledger's password", "store's key", "Spark's secret"
-    known = {name: token_urlsafe(24) for name in names}
+    known = {name: token_urlsafe(24) for name in (*names, TYPED)}
+    half = len(known[TYPED]) // 2
+    known |= {f"{TYPED}, first half": known[TYPED][:half], f"{TYPED}, second half": known[TYPED][half:]}
     folders = {name: home / name for name in ("tmp", "pipelines", "dags", "events")}
     for folder in folders.values():
         folder.mkdir(parents=True)
@@ -114,13 +132,14 @@ def stage(home: Path) -> Iterator[Stage]:
             "spark.eventLog.dir": folders["events"].as_uri(),
         }
         spark = {"connection": "spark_cluster", "archive": str(home / "slshudi.tar.gz"), "conf": conf}
-        for name in (APPENDS, UPSERTS, REFUSED):
+        for name in PIPELINES:
             client.create_logstore(PROJECT, name, ttl=7, shard_count=1)
             source = {"connection": f"sls_{name}", "project": PROJECT, "logstore": name}
             table = f"s3a://{BUCKET}/{name}"
             appended = partial(ad_events, misfits="fail")
             made = (customers if name == UPSERTS else appended)(table, source=source)
-            described = {**made.model_dump(mode="json"), "name": name, "spark": spark}
+            master = {"connection": "spark_typed"} if name == OF_SPARK else {}
+            described = {**made.model_dump(mode="json"), "name": name, "spark": {**spark, **master}}
             (folders["pipelines"] / f"{name}.yaml").write_text(yaml.safe_dump(described), encoding="utf-8")
             (folders["dags"] / f"{name}.py").write_text(_DAG.format(name=name), encoding="utf-8")
         told = {
@@ -130,9 +149,12 @@ def stage(home: Path) -> Iterator[Stage]:
             "SLSHUDI_RESIDENT_SECONDS": "120",
         }
         airflow = stack.enter_context(SupervisedAirflow(home / "airflow", folders["dags"], told))
-        for name in (APPENDS, UPSERTS, REFUSED):
+        for name in PIPELINES:
             secret = known["another key" if name == REFUSED else "log service's key"]
-            _connect(airflow, f"sls_{name}", "sls", host=server.endpoint, login="local", password=secret)
+            secret = f"{known[TYPED]}\n" if name == OF_PASSWORD else secret
+            token = {"security_token": f"{known[TYPED]}\u200b"} if name == OF_TOKEN else {}
+            service = {"host": f"http://{server.endpoint}", "login": "local", "password": secret}
+            _connect(airflow, f"sls_{name}", "sls", **service, extra=json.dumps({"auth_version": "v1", **token}))
         url = make_url(database.url)
         place = {"host": url.host, "port": url.port, "schema": url.database, "login": url.username}
         extra = json.dumps({"dialect": "postgresql"})
@@ -140,13 +162,14 @@ def stage(home: Path) -> Iterator[Stage]:
         _connect(airflow, "slshudi_ledger", "slshudi_ledger", **place, password=password, extra=extra)
         host, port = cluster.master.rsplit(":", 1)
         _connect(airflow, "spark_cluster", "spark", host=host, port=int(port))
+        _connect(airflow, "spark_typed", "spark", host=host, port=int(port), password=f"{known[TYPED]}\n")
         ledger = open_engine(database.url)
         stack.callback(ledger.dispose)
         migrate(ledger)
-        for name in (APPENDS, UPSERTS, REFUSED):
+        for name in PIPELINES:
             airflow.wait_for_dag(f"{name}_tail")
             airflow.wait_for_dag(f"{name}_maintenance")
-        yield Stage(home, known, airflow, server, client, cluster, store, ledger)
+        yield Stage(home, known, airflow, server, client, cluster, store, ledger, place)
 
 
 def _connect(airflow: SupervisedAirflow, conn_id: str, conn_type: str, **fields: Any) -> None:

@@ -35,8 +35,8 @@ def run(server: str, connection: SlsConnection, home: Path, *arguments: str) -> 
         "HOME": str(home),  # where it looks for other credentials and writes its log
         "http_proxy": f"http://{server}",
         "ALIYUN_LOG_CLI_ACCESSID": connection.access_key_id,
-        "ALIYUN_LOG_CLI_ACCESSKEY": connection.access_key_secret,
-        "ALIYUN_LOG_CLI_STS_TOKEN": connection.security_token,
+        "ALIYUN_LOG_CLI_ACCESSKEY": connection.access_key_secret.reveal(),
+        "ALIYUN_LOG_CLI_STS_TOKEN": connection.security_token.reveal(),
         "ALIYUN_LOG_CLI_ENDPOINT": "cn-local.log.aliyuncs.com",
         "ALIYUN_LOG_CLI_SIGN_VERSION": connection.auth_version,
         "ALIYUN_LOG_CLI_REGION_ID": connection.region,

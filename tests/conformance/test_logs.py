@@ -120,7 +120,7 @@ def test_the_consumer_library_reads_every_log_once(
     option = LogHubConfig(
         ENDPOINT,
         connection.access_key_id,
-        connection.access_key_secret,
+        connection.access_key_secret.reveal(),
         project,
         "wide",
         "group",
@@ -128,7 +128,7 @@ def test_the_consumer_library_reads_every_log_once(
         cursor_position=CursorPosition.BEGIN_CURSOR,
         heartbeat_interval=1,
         data_fetch_interval=0.1,
-        security_token=connection.security_token or None,
+        security_token=connection.security_token.reveal() or None,
         auth_version=connection.auth_version,
         region=connection.region,
         accept_compress_type=compression,

@@ -12,6 +12,7 @@ import pytest
 from aliyun.log import LogClient, LogException, auth
 
 from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls.connection import AuthVersion, SlsConnection
 from tests.conformance.conftest import ENDPOINT, Refusal
 from tests.local.sdk import by_ip, by_name, log_group
@@ -23,11 +24,11 @@ def test_wrong_keys_and_tokens_get_the_services_errors(connection: SlsConnection
     def answer(**changes: Any) -> tuple[int, str]:
         return refused(by_name(ENDPOINT, replace(connection, **changes)).list_project)
 
-    assert answer(access_key_secret="wrong") == (401, "SignatureNotMatch")
+    assert answer(access_key_secret=Secret("wrong")) == (401, "SignatureNotMatch")
     assert answer(access_key_id="unknown") == (401, "Unauthorized")
-    assert answer(security_token="old-token") == (401, "Unauthorized")
+    assert answer(security_token=Secret("old-token")) == (401, "Unauthorized")
     if "STS" in way:
-        assert answer(security_token="") == (401, "Unauthorized")
+        assert answer(security_token=Secret("")) == (401, "Unauthorized")
 
 
 def test_a_token_that_expires_is_told_and_a_new_one_goes_on(

@@ -113,7 +113,7 @@ class Place:
         pipeline, server = line.work.pipeline, self._world.server.connection()
         (pipelines / f"{pipeline.name}.yaml").write_text(yaml.safe_dump(pipeline.model_dump(mode="json")))
         (dags / "tail.py").write_text(_DAG.format(name=pipeline.name))
-        keys = {"host": server.endpoint, "login": server.access_key_id, "password": server.access_key_secret}
+        keys = {"host": server.endpoint, "login": server.access_key_id, "password": server.access_key_secret.reveal()}
         environment = {
             **_HASTY,
             FOLDER: str(holds.folder),

@@ -7,12 +7,13 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, make_url, text
 
 from airflow_provider_slshudi.doctor import database
 from airflow_provider_slshudi.doctor.database import Database
-from airflow_provider_slshudi.doctor.finding import Verdict
+from airflow_provider_slshudi.doctor.finding import Verdict, run
 from airflow_provider_slshudi.exceptions import ConfigError
+from tests.databases import mariadb_server
 from tests.doctor.conftest import Looked
 from tests.users import NOBODY, open_folder, run_as
 
@@ -132,3 +133,22 @@ def test_a_connection_that_airflow_does_not_have_leaves_all_unknown(looked: Look
     assert {item.verdict for item in found.values()} == {UNKNOWN}
     with pytest.raises(LookupError):
         looks.has_written("clicks")
+
+
+def test_a_connection_in_clear_to_another_machine_is_a_warning(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, looked: Looked
+) -> None:
+    monkeypatch.setattr(database, "_HERE", ())
+    found = looked(Database(lambda: postgres_url).checks())["TLS"]
+    assert found.verdict is WARNING and "can be read" in found.seen and "sslmode: verify-full" in found.mend
+
+
+def test_a_connection_by_tls_is_told() -> None:
+    with mariadb_server() as server:
+        server.speak_tls()
+        # As a ledger whose connection has the extra `ssl_ca`.
+        url = make_url(server.url).update_query_dict({"ssl_ca": str(server.authority)})
+        looks = Database(lambda: url)
+        found = {item.check: item for item in run("it", looks.checks())}
+        looks.close()
+    assert found["TLS"].verdict is OK and found["TLS"].seen == "the connection is by TLS"

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from airflow_provider_slshudi.doctor.finding import Verdict
 from airflow_provider_slshudi.doctor.source import Logstore
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls.connection import AuthVersion, SlsConnection
 from airflow_provider_slshudi.sls.faults import PERSON
 from airflow_provider_slshudi.sls.service import LogService
@@ -71,16 +73,16 @@ def test_a_key_without_a_permission_is_told_which(local_sls: LocalSls, logstore:
     ("changed", "project", "name", "told"),
     [
         ({"access_key_id": "nobody"}, PROJECT, "", "AccessKeyId not found: nobody"),
-        ({"access_key_secret": "opensesame"}, PROJECT, "", "check the access key secret"),
-        ({"security_token": "old"}, PROJECT, "", "token"),
+        ({"access_key_secret": Secret("opensesame")}, PROJECT, "", "check the access key secret"),
+        ({"security_token": Secret("old")}, PROJECT, "", "token"),
         ({}, "no-project", "", "check the project's name"),
         ({}, PROJECT, "no-logstore", "check the logstore's name"),
     ],
 )
 def test_what_is_wrong_with_a_connection_is_told(
-    local_sls: LocalSls, logstore: str, looked: Looked, changed: dict[str, str], project: str, name: str, told: str
+    local_sls: LocalSls, logstore: str, looked: Looked, changed: dict[str, Any], project: str, name: str, told: str
 ) -> None:
-    connection = replace(local_sls.connection(), **changed)  # type: ignore[arg-type]
+    connection = replace(local_sls.connection(), **changed)
     found = looked(checks_of(connection, name or logstore, project).checks())
     assert found["shards"].verdict is WRONG
     assert told in f"{found['shards'].seen} {found['shards'].mend}"
@@ -91,7 +93,7 @@ def test_what_is_wrong_with_a_connection_is_told(
 def test_an_endpoint_where_nobody_is_costs_no_retries(looked: Looked) -> None:
     with closed_port() as port:
         started = time.monotonic()
-        found = looked(checks_of(SlsConnection(f"127.0.0.1:{port}", "id", "key"), "logs").checks())
+        found = looked(checks_of(SlsConnection(f"127.0.0.1:{port}", "id", Secret("key")), "logs").checks())
         assert time.monotonic() - started < 3
         assert found["shards"].verdict is WRONG and "check the endpoint" in found["shards"].seen
         assert found["service's clock"].verdict is UNKNOWN
@@ -135,7 +137,7 @@ def test_without_a_logstore_endpoint_and_key_are_tested(local_sls: LocalSls, loo
     given = local_sls.connection()
     found = looked(checks_of(given, "none", "no-such-project").checks_of_none())
     assert found["endpoint and key"].verdict is OK and "Name a project and a logstore" in found["endpoint and key"].seen
-    wrong = replace(given, access_key_secret="opensesame")
+    wrong = replace(given, access_key_secret=Secret("opensesame"))
     found = looked(checks_of(wrong, "none", "no-such-project").checks_of_none())
     assert found["endpoint and key"].verdict is WRONG
 
@@ -161,5 +163,6 @@ def test_a_connection_that_cannot_be_used_leaves_the_rest_unknown(looked: Looked
 def test_plain_http_and_the_older_signature_are_warned_of(
     endpoint: str, version: AuthVersion, verdict: Verdict
 ) -> None:
-    given = SlsConnection(endpoint, "id", "key", region="cn-x", auth_version=version)
-    assert checks_of(given, "logs").connection().verdict is verdict
+    given = SlsConnection(endpoint, "id", Secret("key"), region="cn-x", auth_version=version)
+    seen = checks_of(given, "logs").connection()
+    assert seen.verdict is verdict and ("by TLS" in seen.what) == (verdict is OK)

@@ -343,7 +343,7 @@ class Fuzzer:
 
 
 def _auth(connection: SlsConnection, version: str) -> AuthBase:
-    provider = StaticCredentialsProvider(connection.access_key_id, connection.access_key_secret)
+    provider = StaticCredentialsProvider(connection.access_key_id, connection.access_key_secret.reveal())
     return make_auth(provider, version, connection.region)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.job.access import _Asked
+from airflow_provider_slshudi.secret import NONE
 from airflow_provider_slshudi.sls import teller
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.credentials import EARLY, Keeper
@@ -32,7 +33,8 @@ def write(file: Path, key: str, seconds: float | None = None) -> None:
 
 @contextmanager
 def told(file: Path) -> Iterator[_Asked]:
-    server = KeyServer(Teller(SlsConnection("host", "", "", credentials=f"file:{file}")), "127.0.0.1", "127.0.0.1")
+    teller = Teller(SlsConnection("host", "", NONE, credentials=f"file:{file}"))
+    server = KeyServer(teller, "127.0.0.1", "127.0.0.1")
     try:
         yield _Asked(server.place.address, server.place.token)
     finally:
@@ -87,7 +89,8 @@ def test_a_driver_without_credentials_says_why(file: Path, monkeypatch: pytest.M
 def test_an_asker_s_clock_may_be_wrong_by_days(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the asker's clock is ahead: what it is told lasts an hour, and it asks again when that is nearly over."""
     write(file, "first", 3600)
-    teller, asked, real = Teller(SlsConnection("host", "", "", credentials=f"file:{file}")), list[str](), time.time
+    teller = Teller(SlsConnection("host", "", NONE, credentials=f"file:{file}"))
+    asked, real = list[str](), time.time
     answer = teller("")
 
     class Address:

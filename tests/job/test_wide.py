@@ -30,6 +30,7 @@ from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.notes.handover import BatchOrder, Claim
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.rows.maker import RowSpec
+from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.pace import Limits
 from airflow_provider_slshudi.sls.service import LogService
@@ -38,7 +39,8 @@ from tests.local.sdk import PROJECT
 from tests.pipelines import ad_events
 
 given, folder = json.loads(sys.argv[1]), Path(sys.argv[2])
-service = LogService(SlsConnection(*given["connection"]), PROJECT, given["logstore"])
+*place, key = given["connection"]
+service = LogService(SlsConnection(*place, Secret(key)), PROJECT, given["logstore"])
 columns = [{"name": "n", "type": "bigint"}, *given["columns"]]
 pipeline = ad_events(folder, table={"path": f"file://{folder}", "name": "events"}, columns=columns, rest_column="rest",
                      misfits="quarantine")
@@ -70,7 +72,8 @@ def test_a_wide_log_group_is_written_in_little_memory(
     body = group.SerializeToString()
     client.put_log_raw(PROJECT, logstore, group)
     there = local_sls.connection()
-    given = {"connection": [there.endpoint, there.access_key_id, there.access_key_secret], "logstore": logstore}
+    service = [there.endpoint, there.access_key_id, there.access_key_secret.reveal()]
+    given = {"connection": service, "logstore": logstore}
     command = [sys.executable, "-c", _TASK, json.dumps({**given, "columns": columns}), str(tmp_path)]
     told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert told["peak"] < 420 * MIB, f"{told['peak'] >> 20} MiB"

@@ -25,8 +25,8 @@ def by_name(endpoint: str, connection: SlsConnection) -> LogClient:
     return LogClient(
         endpoint,
         connection.access_key_id,
-        connection.access_key_secret,
-        connection.security_token or None,
+        connection.access_key_secret.reveal(),
+        connection.security_token.reveal() or None,
         source="test",
         auth_version=connection.auth_version,
         region=connection.region,
@@ -47,7 +47,7 @@ class _Once(LogClient):  # type: ignore[misc]  # the SDK counts as untyped
 
 def once(connection: SlsConnection) -> LogClient:
     """A client by address that sends every request once."""
-    client = _Once(connection.endpoint, connection.access_key_id, connection.access_key_secret, source="test")
+    client = _Once(connection.endpoint, connection.access_key_id, connection.access_key_secret.reveal(), source="test")
     client._isRowIp = True
     return client
 

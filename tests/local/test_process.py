@@ -117,6 +117,16 @@ def test_without_a_secret_the_command_says_which_variable_to_set(tmp_path: Path)
     assert len(ended.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("name", ["SLSHUDI_LOCAL_SECRET", "SLSHUDI_LOCAL_SECRET_TOKEN"])
+def test_a_secret_with_a_character_that_is_not_seen_is_refused_by_its_variable(name: str, tmp_path: Path) -> None:
+    command: list[str | Path] = [sys.executable, "-m", "airflow_provider_slshudi.local", "--directory", tmp_path]
+    command += ["--port", "0", "--access-key-id", "key"]
+    given = {"SLSHUDI_LOCAL_SECRET": "opensesame", "SLSHUDI_LOCAL_STOP_WITH_STDIN": "1", name: "opensesame\n"}
+    ended = subprocess.run(command, env={**os.environ, **given}, input="", capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert f"{name}: character 11 of 11" in ended.stderr and "sesame" not in ended.stderr
+
+
 def test_it_ends_with_its_parent_even_when_that_is_killed(tmp_path: Path) -> None:
     script = (
         "import sys, time; from airflow_provider_slshudi.local import LocalSls\n"

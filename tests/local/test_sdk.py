@@ -12,6 +12,7 @@ import pytest
 from aliyun.log import LogClient, LogException, LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls import cursors
 from airflow_provider_slshudi.sls.connection import AuthVersion
 from tests.local.sdk import PROJECT, by_ip, by_name, log_group, make_logstore, put, values_of
@@ -229,12 +230,12 @@ def test_a_wrong_secret_key_or_token_is_refused(tmp_path: Path) -> None:
         good = server.connection()
         by_ip(good).list_project()
 
-        def answer(**changes: str) -> tuple[int, str]:
+        def answer(**changes: str | Secret) -> tuple[int, str]:
             fields = {name: getattr(good, name) for name in good.__slots__}
             return refused(by_ip(type(good)(**{**fields, **changes})).list_project)
 
         for auth_version in ("v1", "v4"):
-            assert answer(auth_version=auth_version, access_key_secret="wrong") == (401, "SignatureNotMatch")
+            assert answer(auth_version=auth_version, access_key_secret=Secret("wrong")) == (401, "SignatureNotMatch")
             assert answer(auth_version=auth_version, access_key_id="other") == (401, "Unauthorized")
-            assert answer(auth_version=auth_version, security_token="") == (401, "Unauthorized")
-            assert answer(auth_version=auth_version, security_token="old") == (401, "Unauthorized")
+            assert answer(auth_version=auth_version, security_token=Secret("")) == (401, "Unauthorized")
+            assert answer(auth_version=auth_version, security_token=Secret("old")) == (401, "Unauthorized")

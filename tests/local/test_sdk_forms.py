@@ -43,7 +43,7 @@ class Client:
         asked = "&".join(f"{name}={value}" for name, value in sorted(query.items()))
         text = "\n".join([method, sent.get("Content-MD5", ""), sent.get("Content-Type", ""), sent["Date"], covered])
         text += self.path + path + (f"?{asked}" if asked else "")
-        digest = hmac.new(self._connection.access_key_secret.encode(), text.encode(), hashlib.sha1).digest()
+        digest = hmac.new(self._connection.access_key_secret.reveal().encode(), text.encode(), hashlib.sha1).digest()
         sent["Authorization"] = f"LOG {self._connection.access_key_id}:{base64.b64encode(digest).decode()}"
         url = f"http://{self._connection.endpoint}{self.path}{path}"
         prepared = requests.Request(method, url, params=dict(query), data=body).prepare()

@@ -54,7 +54,7 @@ def test_batches_and_a_proof_where_executors_have_python_alone(
     proof = verify(made.work, source=True)
     assert proof.ok and proof.rows == 400
 
-    key = made.work.connect().connection.access_key_secret
+    key = made.work.connect().connection.access_key_secret.reveal()
     shown = b"".join(file.read_bytes() for file in events.iterdir()) + cluster.page().encode()
     assert b"slshudi.sls.half" in shown and cluster.page()
     assert key.encode() not in shown

@@ -86,7 +86,7 @@ def test_a_batch_by_executors_in_pods_and_a_driver_here_or_in_one(
         batch = made.batch("run-1")
     assert batch.state is State.COMMITTED and batch.rows == 400
     assert len(cluster.pods("executor")) >= 2
-    secrets = [made.work.connect().connection.access_key_secret]
+    secrets = [made.work.connect().connection.access_key_secret.reveal()]
     drivers = cluster.pods("driver")
     assert len(drivers) == (mode == "cluster")
     for driver in drivers:

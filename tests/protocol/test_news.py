@@ -29,6 +29,7 @@ from airflow_provider_slshudi.protocol.news import LEFT, News, await_news, let_g
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from tests.clock import Clock
@@ -271,7 +272,7 @@ def test_a_shard_that_is_gone_is_news_once(make: Callable[[], Scenario]) -> None
 
 def test_a_service_that_refuses_says_so(make: Callable[[], Scenario], server: LocalSls) -> None:
     work = idle(make()).work
-    refused = replace(server.connection(), access_key_secret="another")
+    refused = replace(server.connection(), access_key_secret=Secret("another"))
     service = LogService(refused, PROJECT, str(work.pipeline.source.logstore), patience=Patience(5))
     with pytest.raises(SourceRefused):
         news(replace(work, connect=lambda: service), over)

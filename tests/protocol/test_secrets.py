@@ -7,6 +7,7 @@ import json
 import socket
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from pyspark.serializers import CloudPickleSerializer
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.protocol import steps
 from airflow_provider_slshudi.protocol.verify import verify
-from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.secret import NONE
 from airflow_provider_slshudi.sls.teller import Teller
 from tests.scenarios import Scenario
 from tests.upserts import Change, put
@@ -60,7 +61,7 @@ def _text(text: str) -> bytes:
 
 
 def key_of(scenario: Scenario) -> bytes:
-    return scenario.work.connect().connection.access_key_secret.encode()
+    return scenario.work.connect().connection.access_key_secret.reveal().encode()
 
 
 @pytest.mark.parametrize("kind", ["append", "upsert"])
@@ -122,12 +123,12 @@ def test_a_batch_whose_key_changes_between_driver_and_service_goes_on(
 
     def answered(self: Teller, question: str) -> bytes:
         answer = whole(self, question)
-        keys = {"AccessKeyId": right.access_key_id, "AccessKeySecret": right.access_key_secret}
+        keys = {"AccessKeyId": right.access_key_id, "AccessKeySecret": right.access_key_secret.reveal()}
         file.write_text(json.dumps(keys))
         return answer
 
     monkeypatch.setattr(Teller, "__call__", answered)
-    rotating = SlsConnection(right.endpoint, "", "", "", right.region, right.auth_version, f"file:{file}")
+    rotating = replace(right, access_key_id="", access_key_secret=NONE, credentials=f"file:{file}")
     opened = made.open(made.work)
     order = made.work.order(
         transaction=opened.id, token=opened.token, instant=str(opened.instant), digest=str(opened.order_digest)

@@ -122,7 +122,7 @@ def test_a_batch_whose_size_is_known_and_small_needs_no_start_of_spark(
     assert took[0] is not None and took[1] is not None
     assert 0 < took[1] < 0.7 * took[0], "what other jobs of the process took is theirs"
     shown = shown_of(everybody(folder)) + "".join(path.read_text() for path in folder.glob("*.log"))
-    secret = pipeline.work.connect().connection.access_key_secret
+    secret = pipeline.work.connect().connection.access_key_secret.reveal()
     assert DAEMON in shown and secret not in shown and PLANTED not in shown
 
 

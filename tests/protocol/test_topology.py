@@ -60,4 +60,4 @@ def test_batches_and_a_recommit_with_postgresql_a_cluster_and_s3(
 
         history = b"".join(file.read_bytes() for file in events.iterdir())
         assert b"slshudi.sls.half" in history
-        assert pipeline.work.connect().connection.access_key_secret.encode() not in history
+        assert pipeline.work.connect().connection.access_key_secret.reveal().encode() not in history

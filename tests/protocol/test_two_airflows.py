@@ -69,11 +69,13 @@ def test_a_run_has_one_transaction_in_each_airflow(registered: Work) -> None:
     assert begin(other, 20).run_id == RUN
 
 
-def test_of_an_unknown_airflow_the_ids_decide(registered: Work) -> None:
+def test_a_batch_of_a_run_whose_airflow_told_no_name_is_no_other_airflow_s(registered: Work) -> None:
     unknown = begin(of(registered, ""))
-    assert list(dangling(of(registered, "one"), knows_none)) == [unknown.id]
+    assert dangling(of(registered, "one"), knows_none) == {}
+    assert list(dangling(of(registered, ""), knows_none)) == [unknown.id]
+    assert begin(of(registered, "one"), 10).run_id == RUN
     with pytest.raises(IllegalTransition):
-        begin(of(registered, "one"), 10)
+        begin(of(registered, ""), 20)
 
 
 def test_a_run_whose_airflow_does_not_tell_its_name_takes_no_batch_of_a_named_one(registered: Work) -> None:

@@ -87,7 +87,7 @@ def test_batches_and_a_proof_on_yarn(scenario: Callable[..., Scenario], cluster:
         assert made.batch("run-1").state is State.COMMITTED
     proof = verify(made.work, source=True)
     assert proof.ok and proof.rows == 400
-    assert not holding(cluster, made.work.connect().connection.access_key_secret)
+    assert not holding(cluster, made.work.connect().connection.access_key_secret.reveal())
 
 
 def test_a_driver_in_cluster_mode_ends_with_the_task_and_the_next_run_brings_every_log_once(
@@ -128,7 +128,7 @@ def test_a_driver_in_cluster_mode_ends_with_the_task_and_the_next_run_brings_eve
     assert "the driver runs on " in caplog.text and "400 rows in" in caplog.text, "the task's log has its words"
     proof = verify(made.work, source=True)
     assert proof.ok and proof.rows == 400
-    assert not holding(cluster, made.work.connect().connection.access_key_secret)
+    assert not holding(cluster, made.work.connect().connection.access_key_secret.reveal())
 
 
 def test_a_driver_in_cluster_mode_tells_its_error_to_the_task(

@@ -5,16 +5,19 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.secret import NONE, Secret
 from airflow_provider_slshudi.sls.connection import SlsConnection
-from airflow_provider_slshudi.sls.credentials import FromRole
+from airflow_provider_slshudi.sls.credentials import Credentials, FromRole
 
-FULL = SlsConnection("https://cn-x.log.aliyuncs.com:8443", "id", "opensesame", "opentoken", "cn-x", "v4")
+FULL = SlsConnection(
+    "https://cn-x.log.aliyuncs.com:8443", "id", Secret("opensesame"), Secret("opentoken"), "cn-x", "v4"
+)
 
 
-FETCHED = SlsConnection("cn-x.log.aliyuncs.com", "", "", credentials="ecs:reader")
+FETCHED = SlsConnection("cn-x.log.aliyuncs.com", "", NONE, credentials="ecs:reader")
 
 
-@pytest.mark.parametrize("connection", [FULL, FETCHED, SlsConnection("10.0.0.1:80", "id", "opensesame")])
+@pytest.mark.parametrize("connection", [FULL, FETCHED, SlsConnection("10.0.0.1:80", "id", Secret("opensesame"))])
 def test_the_environment_brings_back_the_same_connection(connection: SlsConnection) -> None:
     assert SlsConnection.from_env({"PATH": "/bin", **connection.to_env()}) == connection
 
@@ -47,14 +50,14 @@ def test_a_missing_variable_is_named(missing: str) -> None:
         ("endpoint", "http://[::1]:80"),
         ("endpoint", "host/path"),
         ("access_key_id", ""),
-        ("access_key_secret", ""),
+        ("access_key_secret", NONE),
         ("auth_version", "v2"),
         ("region", ""),
         ("credentials", "ecs:reader"),
         ("credentials", "vault:x"),
     ],
 )
-def test_what_cannot_work_is_refused_at_once_by_field(field: str, value: str) -> None:
+def test_what_cannot_work_is_refused_at_once_by_field(field: str, value: str | Secret) -> None:
     fields = {name: getattr(FULL, name) for name in FULL.__slots__}
     with pytest.raises(ConfigError) as error:
         SlsConnection(**{**fields, field: value})
@@ -64,6 +67,6 @@ def test_what_cannot_work_is_refused_at_once_by_field(field: str, value: str) ->
 
 def test_keys_or_the_place_where_they_are_fetched_are_asked() -> None:
     keys = FULL.provider()()
-    assert (keys.access_key_id, keys.access_key_secret, keys.security_token) == ("id", "opensesame", "opentoken")
+    assert keys == Credentials("id", Secret("opensesame"), Secret("opentoken"))
     assert FETCHED.provider() == FromRole("reader")
     assert FETCHED.to_env()["SLSHUDI_SLS_CREDENTIALS"] == "ecs:reader"

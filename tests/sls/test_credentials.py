@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls.credentials import EARLY, Credentials, FromFile, FromRole, Keeper, provider_of
 
 
@@ -32,11 +33,11 @@ class Changing:
 
 
 def lasting(name: str, seconds: float) -> Credentials:
-    return Credentials(name, "opensesame", "opentoken", time.time() + seconds)
+    return Credentials(name, Secret("opensesame"), Secret("opentoken"), time.time() + seconds)
 
 
 def test_credentials_without_an_end_are_asked_for_once() -> None:
-    provider = Changing(Credentials("id", "opensesame"))
+    provider = Changing(Credentials("id", Secret("opensesame")))
     keeper = Keeper(provider)
     assert [keeper.get().access_key_id for _ in range(3)] == ["id"] * 3
     assert provider.asked == 1
@@ -81,12 +82,12 @@ def test_a_file_is_read_anew_each_time(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"keys\.json"):
         provider()
     path.write_text('{"AccessKeyId": "a", "AccessKeySecret": "b"}')
-    assert provider() == Credentials("a", "b")
+    assert provider() == Credentials("a", Secret("b"))
     path.write_text(
         '{"AccessKeyId": "a", "AccessKeySecret": "b", "SecurityToken": "c", "Expiration": "2026-01-31T12:00:00Z"}'
     )
     end = datetime(2026, 1, 31, 12, tzinfo=timezone.utc).timestamp()
-    assert provider() == Credentials("a", "b", "c", end)
+    assert provider() == Credentials("a", Secret("b"), Secret("c"), end)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def metadata() -> Iterator[str]:
 
 def test_an_instance_s_role_gives_temporary_credentials(metadata: str) -> None:
     found = FromRole("reader", metadata)()
-    assert (found.access_key_id, found.access_key_secret, found.security_token) == ("STS.a", "b", "c")
+    assert (found.access_key_id, found.access_key_secret.reveal(), found.security_token.reveal()) == ("STS.a", "b", "c")
     assert found.expires is not None
     with pytest.raises(ConfigError, match="no such RAM role"):
         FromRole("other", metadata)()

@@ -22,6 +22,7 @@ from airflow_provider_slshudi.exceptions import (
     SourceUnavailable,
 )
 from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.secret import NONE, Secret
 from airflow_provider_slshudi.sls import cursors
 from airflow_provider_slshudi.sls.connection import AuthVersion, SlsConnection
 from airflow_provider_slshudi.sls.faults import PERSON, Patience
@@ -85,12 +86,12 @@ def test_both_signatures_are_accepted_with_and_without_a_token(
     with LocalSls(tmp_path, security_token=token) as server:
         there = server.connection()
         logstore = make_logstore(by_ip(there), "signed")
-        connection = replace(there, auth_version=auth_version, region="cn-local", security_token=token)
+        connection = replace(there, auth_version=auth_version, region="cn-local", security_token=Secret(token))
         service = LogService(connection, PROJECT, logstore)
         put(by_ip(there), logstore, [b"a"])
         assert [shard.id for shard in service.shards()] == [0]
         assert service.pull(0, service.begin(0), service.end(0)).groups == 1
-        wrong = replace(connection, access_key_secret="wrong")
+        wrong = replace(connection, access_key_secret=Secret("wrong"))
         with pytest.raises(SourceRefused, match="SignatureNotMatch"):
             LogService(wrong, PROJECT, logstore).shards()
 
@@ -115,7 +116,8 @@ def test_a_refused_token_is_renewed_once(tmp_path: Path) -> None:
         client = by_ip(server.connection())
         logstore = make_logstore(client, "rotating")
         rotate("old")
-        service = LogService(SlsConnection(server.endpoint, "", "", credentials=f"file:{keys}"), PROJECT, logstore)
+        fetched = SlsConnection(server.endpoint, "", NONE, credentials=f"file:{keys}")
+        service = LogService(fetched, PROJECT, logstore)
         with pytest.raises(SourceRefused, match="token"):
             service.shards()
         rotate("new")
@@ -147,7 +149,7 @@ def test_times_find_cursors(service: LogService, client: LogClient) -> None:
 def test_a_service_shows_its_credentials_to_nobody(service: LogService) -> None:
     with pytest.raises(TypeError, match="do not travel"):
         pickle.dumps(service)
-    assert service.connection.access_key_secret not in repr(service)
+    assert service.connection.access_key_secret.reveal() not in repr(service)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ def test_trying_again_ends_with_the_budget(
 
 def test_a_server_that_is_not_there_costs_the_budget_and_no_more(service: LogService) -> None:
     with closed_port() as port:
-        connection = SlsConnection(f"127.0.0.1:{port}", "id", "secret")
+        connection = SlsConnection(f"127.0.0.1:{port}", "id", Secret("secret"))
         started = time.monotonic()
         with pytest.raises(SourceUnavailable) as error:
             LogService(connection, PROJECT, "logs", patience=Patience(0.5)).shards()
@@ -210,7 +212,7 @@ def test_a_server_that_is_not_there_costs_the_budget_and_no_more(service: LogSer
 
 
 def test_an_endpoint_that_no_name_server_knows_is_not_reached() -> None:
-    service = LogService(SlsConnection("sls.invalid", "id", "secret"), PROJECT, "logs", patience=PERSON)
+    service = LogService(SlsConnection("sls.invalid", "id", Secret("secret")), PROJECT, "logs", patience=PERSON)
     with pytest.raises(SourceUnavailable, match=r"demo-project\.sls\.invalid") as error:
         service.shards()
     assert error.value.code == "Unreachable"
@@ -234,7 +236,7 @@ def test_answers_without_a_date_tell_nothing_of_clocks(disturbed: Connect, way: 
 
 def test_a_refusal_is_final_and_says_what_to_do(local_sls: LocalSls, service: LogService) -> None:
     there = service.connection
-    wrong = SlsConnection(there.endpoint, there.access_key_id, "opensesame")
+    wrong = SlsConnection(there.endpoint, there.access_key_id, Secret("opensesame"))
     started = time.monotonic()
     for refused, code, advice in (
         (lambda: LogService(wrong, PROJECT, service.logstore).shards(), "SignatureNotMatch", "access key secret"),

@@ -10,12 +10,16 @@ from aliyun.log.credentials import StaticCredentialsProvider
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls.connection import AuthVersion, SlsConnection
 from airflow_provider_slshudi.sls.credentials import Credentials
 from airflow_provider_slshudi.sls.signing import sign
 
 CREDENTIALS = st.builds(
-    Credentials, st.text("aB3", min_size=1), st.text("xY/+", min_size=1), st.sampled_from(["", "t"])
+    Credentials,
+    st.text("aB3", min_size=1),
+    st.text("xY/+", min_size=1).map(Secret),
+    st.sampled_from(["", "t"]).map(Secret),
 )
 QUERY = st.dictionaries(st.sampled_from(["type", "from", "cursor", "end_cursor"]), st.text("aZ09=/+ ü~", max_size=8))
 TIMES = st.integers(0, 2**31)
@@ -25,13 +29,13 @@ HEADERS = {"Host": "project.cn-x.example.com", "x-log-apiversion": "0.6.0", "x-l
 
 def provider(credentials: Credentials) -> StaticCredentialsProvider:
     return StaticCredentialsProvider(
-        credentials.access_key_id, credentials.access_key_secret, credentials.security_token
+        credentials.access_key_id, credentials.access_key_secret.reveal(), credentials.security_token.reveal()
     )
 
 
 @given(credentials=CREDENTIALS, query=QUERY, now=TIMES)
 def test_v1(credentials: Credentials, query: dict[str, str], now: int) -> None:
-    connection = SlsConnection("cn-x.example.com", "id", "key")
+    connection = SlsConnection("cn-x.example.com", "id", Secret("key"))
     ours = sign(connection, credentials, PATH, query, HEADERS, now)
     theirs, sdk = dict(HEADERS), AuthV1(provider(credentials))
     sdk._getGMT = lambda: ours["Date"]
@@ -42,7 +46,7 @@ def test_v1(credentials: Credentials, query: dict[str, str], now: int) -> None:
 
 @given(credentials=CREDENTIALS, query=QUERY, now=TIMES)
 def test_v4(credentials: Credentials, query: dict[str, str], now: int) -> None:
-    connection = SlsConnection("cn-x.example.com", "id", "key", region="cn-x", auth_version="v4")
+    connection = SlsConnection("cn-x.example.com", "id", Secret("key"), region="cn-x", auth_version="v4")
     ours = sign(connection, credentials, PATH, query, HEADERS, now)
     theirs = dict(HEADERS)
     time = datetime.fromtimestamp(now, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
@@ -54,5 +58,5 @@ def test_v4(credentials: Credentials, query: dict[str, str], now: int) -> None:
 
 @pytest.mark.parametrize("auth_version", ["v1", "v4"])
 def test_the_secret_is_in_no_header(auth_version: AuthVersion) -> None:
-    connection = SlsConnection("cn-x.example.com", "id", "key", region="cn-x", auth_version=auth_version)
-    assert "opensesame" not in str(sign(connection, Credentials("id", "opensesame"), PATH, {}, HEADERS, 0))
+    connection = SlsConnection("cn-x.example.com", "id", Secret("key"), region="cn-x", auth_version=auth_version)
+    assert "opensesame" not in str(sign(connection, Credentials("id", Secret("opensesame")), PATH, {}, HEADERS, 0))

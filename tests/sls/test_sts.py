@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, quote
 import pytest
 
 from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.credentials import Credentials, Fixed, provider_of
 from airflow_provider_slshudi.sls.sts import ENDPOINT_VARIABLE, AssumedRole, PodRole, signature
@@ -83,8 +84,8 @@ def test_a_signature_is_of_the_parameters_by_name_quoted_twice() -> None:
 
 @pytest.mark.parametrize("token", ["", "base-token/+="])
 def test_a_role_is_assumed_with_other_credentials(sts: Sts, token: str) -> None:
-    found = AssumedRole(Fixed(Credentials("LTAI", "opensesame", token)), ROLE)()
-    assert (found.access_key_id, found.access_key_secret, found.security_token) == ("STS.a", "b", "c")
+    found = AssumedRole(Fixed(Credentials("LTAI", Secret("opensesame"), Secret(token))), ROLE)()
+    assert (found.access_key_id, found.access_key_secret.reveal(), found.security_token.reveal()) == ("STS.a", "b", "c")
     assert found.expires is not None
     (asked,) = sts.asked
     assert asked["RoleArn"] == ROLE and asked["RoleSessionName"] == "slshudi"
@@ -92,7 +93,7 @@ def test_a_role_is_assumed_with_other_credentials(sts: Sts, token: str) -> None:
 
 
 def test_two_requests_differ_so_that_none_is_taken_for_a_replay(sts: Sts) -> None:
-    provider = AssumedRole(Fixed(Credentials("LTAI", "opensesame")), ROLE)
+    provider = AssumedRole(Fixed(Credentials("LTAI", Secret("opensesame"))), ROLE)
     provider(), provider()
     assert len({asked["SignatureNonce"] for asked in sts.asked}) == 2
 
@@ -100,7 +101,7 @@ def test_two_requests_differ_so_that_none_is_taken_for_a_replay(sts: Sts) -> Non
 def test_a_wrong_secret_is_told_without_being_shown(sts: Sts) -> None:
     """STS tells what it would have signed, with the token that came with the key."""
     with pytest.raises(ConfigError, match=r"SignatureDoesNotMatch Specified signature.*\. Correct the key") as error:
-        AssumedRole(Fixed(Credentials("LTAI", "closesesame", "basetoken")), ROLE)()
+        AssumedRole(Fixed(Credentials("LTAI", Secret("closesesame"), Secret("basetoken"))), ROLE)()
     assert "closesesame" not in str(error.value) and "basetoken" not in str(error.value)
 
 
@@ -108,14 +109,14 @@ def test_a_wrong_secret_is_told_without_being_shown(sts: Sts) -> None:
 def test_clocks_and_tokens_that_are_renewed_pass(sts: Sts, code: str) -> None:
     sts.answer = 400, {"Code": code, "Message": "later"}
     with pytest.raises(OSError, match=f"{code} later"):
-        AssumedRole(Fixed(Credentials("LTAI", "opensesame")), ROLE)()
+        AssumedRole(Fixed(Credentials("LTAI", Secret("opensesame"))), ROLE)()
 
 
 @pytest.mark.parametrize("answer", [[], None, 7])
 def test_an_answer_that_is_no_object_is_none(sts: Sts, answer: object) -> None:
     sts.answer = 200, answer  # type: ignore[assignment]
     with pytest.raises(OSError, match="no JSON object"):
-        AssumedRole(Fixed(Credentials("LTAI", "opensesame")), ROLE)()
+        AssumedRole(Fixed(Credentials("LTAI", Secret("opensesame"))), ROLE)()
 
 
 def test_sts_is_reached_through_the_environment_s_proxy(sts: Sts, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,33 +124,33 @@ def test_sts_is_reached_through_the_environment_s_proxy(sts: Sts, monkeypatch: p
     monkeypatch.setenv("no_proxy", "")
     monkeypatch.setenv("NO_PROXY", "")
     monkeypatch.setenv(ENDPOINT_VARIABLE, "http://sts.invalid")
-    assert AssumedRole(Fixed(Credentials("LTAI", "opensesame")), ROLE)().access_key_id == "STS.a"
+    assert AssumedRole(Fixed(Credentials("LTAI", Secret("opensesame"))), ROLE)().access_key_id == "STS.a"
 
 
 @pytest.mark.parametrize("code", ["NoPermission", "EntityNotExist.Role", "AuthenticationFail.OIDCToken.Invalid"])
 def test_what_a_person_has_to_mend_is_terminal(sts: Sts, code: str) -> None:
     sts.answer = 403, {"Code": code, "Message": "no"}
     with pytest.raises(ConfigError, match=f"{code} no. See whether the role is there"):
-        AssumedRole(Fixed(Credentials("LTAI", "opensesame")), ROLE)()
+        AssumedRole(Fixed(Credentials("LTAI", Secret("opensesame"))), ROLE)()
 
 
 @pytest.mark.parametrize("status", [500, 503, 429])
 def test_what_may_pass_is_not(sts: Sts, status: int) -> None:
     sts.answer = status, {"Code": "Throttling", "Message": "later"}
     with pytest.raises(OSError, match="Throttling later"):
-        AssumedRole(Fixed(Credentials("LTAI", "opensesame")), ROLE)()
+        AssumedRole(Fixed(Credentials("LTAI", Secret("opensesame"))), ROLE)()
 
 
 def test_an_answer_without_credentials_is_none(sts: Sts) -> None:
     sts.answer = 200, {"RequestId": "1"}
     with pytest.raises(ConfigError, match="holds no credentials"):
-        AssumedRole(Fixed(Credentials("LTAI", "opensesame")), ROLE)()
+        AssumedRole(Fixed(Credentials("LTAI", Secret("opensesame"))), ROLE)()
 
 
 def test_nobody_at_the_address_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENDPOINT_VARIABLE, "http://127.0.0.1:1")
     with pytest.raises(OSError, match=r"http://127\.0\.0\.1:1 did not answer"):
-        AssumedRole(Fixed(Credentials("LTAI", "opensesame")), ROLE)()
+        AssumedRole(Fixed(Credentials("LTAI", Secret("opensesame"))), ROLE)()
 
 
 def test_a_pod_s_role_is_taken_with_the_token_that_its_file_has_by_then(
@@ -175,7 +176,7 @@ def test_a_pod_s_role_is_taken_with_the_token_that_its_file_has_by_then(
 @pytest.mark.parametrize("keys", [("LTAI", "opensesame"), ("", "")])
 def test_a_connection_names_a_role_beside_keys_or_a_source_of_them(keys: tuple[str, str], tmp_path: Path) -> None:
     source = "" if keys[0] else f"file:{tmp_path}/keys.json"
-    connection = SlsConnection("host", *keys, credentials=source, assume_role=ROLE)
+    connection = SlsConnection("host", keys[0], Secret(keys[1]), credentials=source, assume_role=ROLE)
     assert isinstance(connection.provider(), AssumedRole)
     assert SlsConnection.from_env(connection.to_env()) == connection
 
@@ -183,4 +184,4 @@ def test_a_connection_names_a_role_beside_keys_or_a_source_of_them(keys: tuple[s
 @pytest.mark.parametrize("arn", ["reader", "acs:ram::x:role/a", "acs:ram::1:user/a"])
 def test_a_role_that_is_no_arn_is_refused(arn: str) -> None:
     with pytest.raises(ConfigError, match="expected a role's ARN"):
-        SlsConnection("host", "a", "b", assume_role=arn)
+        SlsConnection("host", "a", Secret("b"), assume_role=arn)

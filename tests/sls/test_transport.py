@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pytest
 
+from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls import transport
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.credentials import Credentials
@@ -18,7 +19,7 @@ from airflow_provider_slshudi.sls.faults import UNREACHABLE
 from airflow_provider_slshudi.sls.transport import Answer, NoAnswer, Transport
 from tests.services import closed_port
 
-KEY = Credentials("id", "opensesame")
+KEY = Credentials("id", Secret("opensesame"))
 Serve = Callable[[socket.socket], None]
 
 
@@ -85,7 +86,7 @@ def ends(connection: socket.socket) -> None:
 
 
 def get(peer: Peer, times: int = 1) -> list[Answer]:
-    way = Transport(SlsConnection(peer.endpoint, "id", "opensesame"), "project")
+    way = Transport(SlsConnection(peer.endpoint, "id", Secret("opensesame")), "project")
     return [way.get("/logstores/l/shards", {"type": "log"}, {}, KEY) for _ in range(times)]
 
 
@@ -116,7 +117,7 @@ def test_what_is_no_whole_answer_ends_soon_and_leaves_no_connection_behind(
     monkeypatch.setattr(transport, "TIMEOUT", 0.5)
     monkeypatch.setattr(transport, "LONGEST", 0.3)
     there = peer(serve, says(b"whole"))
-    way = Transport(SlsConnection(there.endpoint, "id", "opensesame"), "project")
+    way = Transport(SlsConnection(there.endpoint, "id", Secret("opensesame")), "project")
     started = time.monotonic()
     with pytest.raises(NoAnswer) as error:
         way.get("/", {}, {}, KEY)
@@ -133,7 +134,8 @@ def test_nobody_is_told_apart_from_somebody_who_hangs_up(monkeypatch: pytest.Mon
         for proxy in ("", f"http://{endpoint}"):
             monkeypatch.setenv("http_proxy", proxy)
             monkeypatch.setenv("no_proxy", "")
-            way = Transport(SlsConnection("sls.example.com" if proxy else endpoint, "id", "opensesame"), "project")
+            host = "sls.example.com" if proxy else endpoint
+            way = Transport(SlsConnection(host, "id", KEY.access_key_secret), "project")
             with pytest.raises(NoAnswer) as error:
                 way.get("/", {}, {}, KEY)
             assert error.value.code == UNREACHABLE
@@ -169,7 +171,7 @@ def test_the_environment_s_proxy_is_gone_through_and_its_exceptions_kept(
     there = peer(says(b"by proxy"))
     monkeypatch.setenv("http_proxy", f"http://me:p%40ss@{there.endpoint}")
     monkeypatch.setenv("no_proxy", "elsewhere.example.com")
-    connection = SlsConnection("sls.example.com", "id", "opensesame")
+    connection = SlsConnection("sls.example.com", "id", Secret("opensesame"))
     assert Transport(connection, "project").get("/a", {"b": "c d"}, {}, KEY).body == b"by proxy"
     assert there.requests[0].startswith(b"GET http://project.sls.example.com:80/a?b=c+d HTTP/1.1\r\n")
     assert b"Host: project.sls.example.com\r\n" in there.requests[0]

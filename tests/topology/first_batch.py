@@ -133,7 +133,7 @@ def put(server: LocalSls) -> None:
 def connections(home: Path, server: LocalSls, master: str) -> dict[str, dict[str, object]]:
     """The three, as `airflow connections import` reads them."""
     sls, (spark, port) = server.connection(), master.rsplit(":", 1)
-    key = {"login": sls.access_key_id, "password": sls.access_key_secret}
+    key = {"login": sls.access_key_id, "password": sls.access_key_secret.reveal()}
     return {
         "sls_default": {"conn_type": "sls", "host": f"http://{sls.endpoint}", "extra": {"auth_version": "v1"}, **key},
         "slshudi_ledger": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.states import Kind
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.views import history
@@ -58,5 +59,18 @@ def test_misfits_add_up_over_batches(ledger: Ledger) -> None:
 def test_the_run_of_a_transaction_is_found(ledger: Ledger) -> None:
     registered(ledger, "clicks")
     found = planned(ledger, "clicks", [Range(0, 0, 1)], "scheduled__2026-01-31T00:00:00+00:00")
-    assert ledger.of_run("clicks", "clicks_tail", found.run_id) == ledger.get(found.id)
-    assert ledger.of_run("clicks", "clicks_backfill", found.run_id) is None
+    assert ledger.of_run("clicks", "clicks_tail", found.run_id, "") == ledger.get(found.id)
+    assert ledger.of_run("clicks", "clicks_backfill", found.run_id, "") is None
+    # A rebuild of the ledger does not know whose it was.
+    assert ledger.of_run("clicks", "clicks_tail", found.run_id, "here") == ledger.get(found.id)
+
+
+def test_of_two_airflows_runs_with_the_same_ids_each_has_its_own_transaction(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    run = "scheduled__2026-01-31T00:00:00+00:00"
+    begun = {
+        name: ledger.begin("clicks", Kind.TAIL, [Range(0, at, at + 1)], "clicks_tail", run, {}, name).id
+        for at, name in enumerate(("one", "other", ""))
+    }
+    for name, id_ in begun.items():
+        assert ledger.of_run("clicks", "clicks_tail", run, name) == ledger.get(id_)

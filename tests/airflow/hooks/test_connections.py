@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url
 
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.lookup import ConnectionMissing, find_connection
 from airflow_provider_slshudi.hooks.sls import SlsHook
+from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.sls.connection import split_endpoint
 from airflow_provider_slshudi.sls.faults import PERSON
@@ -31,7 +31,11 @@ def test_an_sls_connection_reaches_a_logstore(sls: LocalSls, monkeypatch: pytest
     monkeypatch.setenv(
         SLS,
         connection(
-            "sls", host=given.endpoint, login=given.access_key_id, password=given.access_key_secret, extra=extra
+            "sls",
+            host=given.endpoint,
+            login=given.access_key_id,
+            password=given.access_key_secret.reveal(),
+            extra=extra,
         ),
     )
     make_logstore(by_ip(given), "hooks", shards=3)
@@ -40,6 +44,13 @@ def test_an_sls_connection_reaches_a_logstore(sls: LocalSls, monkeypatch: pytest
     assert [shard.id for shard in SlsHook().service("demo-project", "hooks", PERSON).shards()] == [0, 1, 2]
     works, message = SlsHook().test_connection()
     assert works and "Name a project and a logstore" in message
+
+
+def used(conn_type: str) -> object:
+    """What the package makes of the connection `typed`."""
+    if conn_type == "spark":
+        return SparkLauncher("typed").master()
+    return SlsHook("typed").connection() if conn_type == "sls" else LedgerHook("typed").url()
 
 
 KEYS = {"login": "id", "password": "key"}
@@ -79,7 +90,7 @@ def test_plain_http_and_signature_v1_are_had_by_word(monkeypatch: pytest.MonkeyP
 def given(sls: LocalSls, **extra: str) -> str:
     """The local service's connection."""
     there = sls.connection()
-    fields = {"host": there.endpoint, "login": there.access_key_id, "password": there.access_key_secret}
+    fields = {"host": there.endpoint, "login": there.access_key_id, "password": there.access_key_secret.reveal()}
     return connection("sls", **fields, extra=extra)
 
 
@@ -163,8 +174,8 @@ def test_the_button_makes_no_ledger(ledger_connection: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"schema": "/tmp/x.db"}, "`dialect` is one of sqlite, postgresql, mysql, not None"),
-        ({"schema": "x.db", "extra": {"dialect": "sqlite"}}, "absolute path of the SQLite file, not 'x.db'"),
+        ({"schema": "/tmp/x.db"}, "`dialect` is one of sqlite, postgresql, mysql"),
+        ({"schema": "x.db", "extra": {"dialect": "sqlite"}}, "absolute path of the SQLite file"),
         ({"schema": "x", "extra": {"dialect": "postgresql"}}, "needs a host"),
     ],
 )
@@ -180,7 +191,7 @@ def test_a_ledger_connection_that_cannot_work_is_refused(
 def test_hosts_may_be_listed_with_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
     fields = {"host": "db1, db2 ,db3", "schema": "ledger", "login": "u"}
     monkeypatch.setenv(LEDGER, connection("slshudi_ledger", **fields, extra={"dialect": "postgresql"}))
-    assert LedgerHook().url() == "postgresql://u@db1,db2,db3/ledger"
+    assert str(LedgerHook().url()) == "postgresql://u@db1,db2,db3/ledger"
 
 
 def test_a_database_that_does_not_answer_fails_the_test_button_without_its_password(
@@ -208,7 +219,7 @@ def test_a_character_that_nobody_sees_is_told_by_field_without_the_value(
 ) -> None:
     fields = {"host": "h", **more} if field.startswith("extra") else {"host": "h", **more, field: "opensesame\u200b"}
     monkeypatch.setenv("AIRFLOW_CONN_TYPED", json.dumps({"conn_type": conn_type, **fields}))
-    with pytest.raises(ConfigError, match=rf"its {field} has a character that nobody sees: .*U\+") as raised:
+    with pytest.raises(ConfigError, match=rf"its {field} has a character that is not seen: .*U\+") as raised:
         find_connection("typed", conn_type)
     assert "opensesame" not in f"{raised.value} {vars(raised.value)}"
 
@@ -231,9 +242,24 @@ def test_a_port_of_its_own_is_asked(monkeypatch: pytest.MonkeyPatch, typed: str)
     [
         ("sls", {"host": "h:80", "port": 8085}, "names a port, and so does"),
         ("sls", {"host": "h", "schema": "x"}, "schema means nothing"),
-        ("sls", {"host": "h", "extra": {"secure": True}}, "extra secure means nothing"),
-        ("slshudi_ledger", {"host": "h", "schema": "s", "extra": {"dialect": "mysql", "sslmode": "x"}}, "'sslmode'"),
-        ("slshudi_ledger", {"host": "h", "schema": "/f", "extra": {"dialect": "sqlite"}}, "`host` means nothing"),
+        ("sls", {"host": "h", "extra": {"secure": "true"}}, "extra secure means nothing"),
+        (
+            "slshudi_ledger",
+            {"host": "h", "schema": "s", "extra": {"dialect": "mysql", "sslmode": "x"}},
+            "extra sslmode",
+        ),
+        ("slshudi_ledger", {"host": "h", "schema": "/f", "extra": {"dialect": "sqlite"}}, "host means nothing"),
+        ("spark", {"host": "yarn"}, "login means nothing"),
+        (
+            "spark",
+            {"host": "yarn", "login": "", "password": "", "extra": {"spark-home": "/x"}},
+            "extra spark-home means",
+        ),
+        (
+            "spark",
+            {"host": "yarn", "login": "", "password": "", "extra": {"deploy-mode": "clustr"}},
+            "client or cluster",
+        ),
     ],
 )
 def test_a_field_that_would_be_ignored_is_refused_by_name(
@@ -244,14 +270,37 @@ def test_a_field_that_would_be_ignored_is_refused_by_name(
         given = {key: value for key, value in given.items() if key not in ("login", "password")}
     monkeypatch.setenv("AIRFLOW_CONN_TYPED", json.dumps(given))
     with pytest.raises(ConfigError, match=told):
-        SlsHook("typed").connection() if conn_type == "sls" else LedgerHook("typed").url()
+        used(conn_type)
+
+
+@pytest.mark.parametrize(
+    ("extra", "told"),
+    [
+        ("{'security_token': 'opensesame'}", "its extra is no JSON object"),
+        ('["opensesame"]', "its extra is no JSON object"),
+        ('{"security_token": {"now": "opensesame"}}', "its extra security_token is no text"),
+        ('{"credentials": "opensesame"}', "credentials of the SLS connection: expected"),
+        ('{"assume_role": "opensesame"}', "assume_role of the SLS connection: expected"),
+        ('{"auth_version": "opensesame"}', "auth_version of the SLS connection: expected"),
+    ],
+)
+def test_an_extra_that_cannot_be_used_is_told_without_what_is_in_it(
+    extra: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {} if "credentials" in extra else KEYS
+    given = {"conn_type": "sls", "host": "cn-hangzhou.log.aliyuncs.com", "extra": extra, **keys}
+    monkeypatch.setenv("AIRFLOW_CONN_TYPED", json.dumps(given))
+    with pytest.raises(ConfigError, match=told) as refused:
+        used("sls")
+    error = refused.value
+    assert "sesame" not in f"{error} {vars(error)} {error.__cause__} {error.__context__}"
 
 
 def test_how_a_ledger_is_reached_by_tls_is_told_to_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     fields = {"conn_type": "slshudi_ledger", "host": "db", "schema": "s", "login": "u", "password": "p"}
     extra = {"dialect": "postgresql", "sslmode": "verify-full", "sslrootcert": "/ca.pem"}
     monkeypatch.setenv("AIRFLOW_CONN_TYPED", json.dumps({**fields, "extra": extra}))
-    query = make_url(LedgerHook("typed").url()).query
+    query = LedgerHook("typed").url().query
     assert (query["sslmode"], query["sslrootcert"]) == ("verify-full", "/ca.pem")
 
 
@@ -270,4 +319,4 @@ def test_a_mysql_ledger_that_was_asked_for_tls_is_not_reached_without(monkeypatc
         extra = {"dialect": "mysql", "ssl_check_hostname": "false", "ssl_capath": "/etc/ssl/certs"}
         monkeypatch.setenv("AIRFLOW_CONN_TYPED", json.dumps({**fields, "schema": "ledger", "extra": extra}))
         ok, said = LedgerHook("typed").test_connection()
-    assert not ok and "SSL" in said
+    assert not ok and "SSL is required but the server doesn't support it" in said

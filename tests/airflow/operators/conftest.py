@@ -33,7 +33,7 @@ def put(
     """The pipeline `ad_events` over a logstore of the test's own; puts log groups."""
     given, client = sls.connection(), by_ip(sls.connection())
     logstore = make_logstore(client, tmp_path.name.replace("_", "-")[:50])
-    fields = {"host": given.endpoint, "login": given.access_key_id, "password": given.access_key_secret}
+    fields = {"host": given.endpoint, "login": given.access_key_id, "password": given.access_key_secret.reveal()}
     monkeypatch.setenv("AIRFLOW_CONN_SLS_DEFAULT", connection("sls", **fields))
     source = {"project": PROJECT, "logstore": logstore}
     write_pipeline(pipelines / "ad_events.yaml", tmp_path / "lake" / "ad_events", source=source)

@@ -11,7 +11,7 @@ import pytest
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, ErrorType
 from airflow.sdk.execution_time import task_runner
-from airflow.sdk.execution_time.comms import ErrorResponse, PutVariable, VariableResult
+from airflow.sdk.execution_time.comms import ErrorResponse, GetVariable, PutVariable, VariableResult
 
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
@@ -361,6 +361,7 @@ class Supervisor:
     def send(self, message: object) -> object:
         if isinstance(message, PutVariable):
             self.put.append(str(message.value))
+        if not isinstance(message, GetVariable):
             return None
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
@@ -374,6 +375,7 @@ def test_an_airflow_that_does_not_tell_its_name_for_a_moment_keeps_it(monkeypatc
         ([failed, known], "", 0),
         ([known], "here", 0),
         ([unknown], "", 1),
+        ([unknown, unknown, known], "here", 1),
     ):
         supervisor = Supervisor(*answers)
         monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", supervisor, raising=False)

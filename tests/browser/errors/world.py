@@ -87,7 +87,11 @@ class World:
     def connect_source(self, conn_id: str, **changes: Any) -> None:
         """A connection to the log service."""
         sls = self.server.connection()
-        fields = {"host": f"http://{sls.endpoint}", "login": sls.access_key_id, "password": sls.access_key_secret}
+        fields = {
+            "host": f"http://{sls.endpoint}",
+            "login": sls.access_key_id,
+            "password": sls.access_key_secret.reveal(),
+        }
         self.connect(conn_id, **{"conn_type": "sls", "extra": '{"auth_version": "v1"}', **fields, **changes})
 
     def connect_ledger(self, url: str) -> None:

@@ -1,0 +1,41 @@
+"""Keys, tokens and passwords of connections, in a type that no message, log or page can show."""
+
+from __future__ import annotations
+
+
+class Secret:
+    """A text that only `reveal` gives; as text, wherever it is put into one, it is `***`.
+
+    It is no `str`, so whatever joins, encodes or serializes texts refuses it.
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself, for a signature, a header or a process's environment."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "***"
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+NONE = Secret("")
+
+
+class Variables(dict[str, str]):
+    """Environment variables with secrets among them, for a process that starts; as text, their names alone."""
+
+    def __repr__(self) -> str:
+        return f"Variables({', '.join(self)})"
