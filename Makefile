@@ -3,7 +3,7 @@ VENV := .venv
 # Many tests wait for processes that they start, so three files go on at a time on two cores; the longest come first.
 TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos topology hosts outage kubernetes crash-matrix crash-matrix-s3 crash-matrix-hdfs canary histories worlds differential fuzz bench bench-fixed bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
+.PHONY: help setup demo test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos topology hosts outage starts kubernetes crash-matrix crash-matrix-s3 crash-matrix-hdfs canary histories worlds differential fuzz bench bench-fixed bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -70,6 +70,9 @@ hosts: setup ## Two machines of namespaces (root): one vanishes, stands still or
 
 outage: setup ## The S3 store refuses, cuts off, does not answer, is gone: at every third request of a commit
 	@$(VENV)/bin/python -m tests.outage --every 3
+
+starts: setup ## Workers killed as a step's task begins or ends, at 120 moments, under Airflow: how long its batch waits; SEED=7 repeats
+	@$(VENV)/bin/python -m tests.starts $(if $(SEED),--seed $(SEED))
 
 kubernetes: setup ## Batches on Kubernetes' own API server, which is built once with Go: 10 minutes of CPU
 	@$(VENV)/bin/python tools/apiserver.py

@@ -9,6 +9,7 @@ import ctypes
 import hashlib
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -116,10 +117,24 @@ def ends_with_parent(how: signal.Signals, until: float | None = None) -> Callabl
     return set_up
 
 
-def end_with_parent() -> None:
-    """Makes the kernel send this process SIGKILL once its parent is gone."""
-    if _libc is not None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def end_with_parent(to_parent: socket.socket | None = None) -> None:
+    """Makes the kernel send this process SIGKILL once its parent is gone; at once where it has closed its end of a
+    socket `to_parent`, since it was gone before."""
+    if _libc is None:
+        return
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if to_parent is not None and _is_closed(to_parent):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _is_closed(ours: socket.socket) -> bool:
+    """Whether the other end of a socket was closed, and all that it had sent was read."""
+    try:
+        return ours.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
 
 
 def adopt_orphans() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -28,8 +29,12 @@ child = subprocess.Popen(["sleep", "60"], preexec_fn=ends_with_parent(signal.SIG
 print(child.pid, flush=True)
 time.sleep(60)
 """
-
-
+TASK = """
+import socket, sys
+from airflow_provider_slshudi.processes import end_with_parent
+end_with_parent(socket.socket(fileno=int(sys.argv[1])))
+print("lives")
+"""
 LEADERLESS = """
 import ctypes, os, threading
 from airflow_provider_slshudi.processes import this_process
@@ -225,3 +230,16 @@ def test_a_child_does_not_live_past_its_time_nor_does_one_that_was_stopped_go_on
     os.kill(child.pid, signal.SIGCONT)
     assert child.wait(20) == -signal.SIGALRM
     assert not woke.exists()
+
+
+@pytest.mark.parametrize("is_gone_before", [False, True])
+def test_a_task_whose_supervisor_is_gone_before_it_is_bound_to_it_ends_at_once(is_gone_before: bool) -> None:
+    """The kernel tells it of no death that was before."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        if is_gone_before:
+            ours.close()
+        command = [sys.executable, "-c", TASK, str(theirs.fileno())]
+        done = subprocess.run(command, pass_fds=[theirs.fileno()], capture_output=True, text=True)
+    gone, lives = (-signal.SIGKILL, ""), (0, "lives\n")
+    assert (done.returncode, done.stdout) == (gone if is_gone_before else lives)

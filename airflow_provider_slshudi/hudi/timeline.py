@@ -161,19 +161,19 @@ class Timeline:
         """Whether the file of a completed instant has a record and its end."""
         return _is_whole(self._content(completed.file, completed.time))
 
-    def cut_cleans(self) -> list[Instant]:
-        """Pending cleans whose plan was cut off."""
-        cleans = [one for one in self.pending() if one.action == "clean"]
-        return [one for one in cleans if not _is_whole(self._content(_plan_file(one), one.time))]
+    def cut_plans(self, *actions: str) -> list[Instant]:
+        """Pending table services of these actions whose plan was cut off."""
+        planned = [one for one in self.pending() if one.action in actions]
+        return [one for one in planned if not _is_whole(self._content(_plan_file(one), one.time))]
 
     def remove(self, instant: Instant) -> list[str]:
-        """Removes a completion, or the plan of a pending clean, with the checksums that Hadoop keeps beside them.
+        """Removes a completion, or the plan of a pending service, with the checksums that Hadoop keeps beside them.
 
         The caller holds the lease. Returns the files; the timeline in memory stays as it was.
         """
         files = [instant.file]
         if instant.phase is not Phase.COMPLETED:
-            # The plan goes last: without it, Hudi could not tell what the inflight clean is.
+            # The plan goes last: without it, Hudi could not tell what the inflight service is.
             files = [f"{FOLDER}/{instant.time}.{instant.action}.inflight", _plan_file(instant)]
         for file in files:
             folder, _, name = file.rpartition("/")

@@ -16,6 +16,7 @@ from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, BaseOperatorLink
+from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import (
     AirflowFailException,
     AirflowRuntimeError,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_slshudi.ledger.records import Transaction
-    from airflow_provider_slshudi.protocol.dangling import Ended
     from airflow_provider_slshudi.protocol.settle import Settled
     from airflow_provider_slshudi.protocol.work import Run, Work
 
@@ -49,6 +49,7 @@ SCHEDULED = "scheduled"
 """The type of a DAG run that nobody triggered."""
 ANSWER_SECONDS = 20.0
 _LOOK_AGAIN_SECONDS = 15.0
+_LOCAL = ("LocalExecutor", "airflow.executors.local_executor.LocalExecutor")
 
 
 class PipelineTask:
@@ -70,6 +71,7 @@ class PipelineTask:
         Raises as `work_of`, and TableSilent where the file system of one of its tables does not answer: a task that
         waits for it may be one that nobody can end, and its slot would be lost to all DAGs.
         """
+        end_with_supervisor()
         from airflow_provider_slshudi.hooks.work import work_of
         from airflow_provider_slshudi.protocol.quarantine import require_answer
         from airflow_provider_slshudi.protocol.work import Run
@@ -84,7 +86,6 @@ class PipelineTask:
                 # No reason to stop the driver.
                 _log.warning("Airflow does not take the link to %s: %s", page, error)
 
-        end_with_supervisor()
         run, dag = context["dag_run"], context.get("dag")
         dag_file = None if dag is None else dagfile.of(dag)
         self._work = work_of(self.pipeline, Run(run.dag_id, run.run_id, this_airflow()), dag_file, show)
@@ -230,8 +231,9 @@ def end_with_supervisor() -> None:
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.comms import CommsDecoder
 
-    if isinstance(getattr(task_runner, "SUPERVISOR_COMMS", None), CommsDecoder):
-        end_with_parent()
+    comms = getattr(task_runner, "SUPERVISOR_COMMS", None)
+    if isinstance(comms, CommsDecoder):
+        end_with_parent(comms.socket)
 
 
 def refuse_unknown_params(context: Context, known: Collection[str]) -> None:
@@ -258,20 +260,27 @@ def who_asked(context: Context) -> str:
     return getattr(run, "triggering_user_name", None) or f"{run.dag_id}/{run.run_id}"
 
 
-def run_ended(ti: Any) -> Ended:
-    """Returns a function that asks Airflow, by a task instance or its class, whether a DAG run has ended; its attribute
-    `runs_step` asks whether one of some steps of the run is running.
+class AirflowRuns:
+    """What Airflow tells of DAG runs, as `protocol.dangling.Ended`.
 
-    A run that this Airflow made and does not know any more was deleted, so it has ended. The function cannot tell of a
-    run of another Airflow with the same ledger, which may have one of the same id, nor of the command line's.
+    Args:
+        ti: a task instance, or its class, by which Airflow is asked.
     """
 
-    def ended(run: Run) -> bool | None:
+    def __init__(self, ti: Any) -> None:
+        self._ti = ti
+
+    def __call__(self, run: Run) -> bool | None:
+        """Whether a run has ended; one that this Airflow made and does not know any more was deleted, so it has.
+
+        None of a run that is not known to be this Airflow's: another one with the same ledger may have one of the
+        same id, and the command line has none.
+        """
         if run.airflow != this_airflow():
             _log.info("run %s is not known to be one of this Airflow's, which cannot tell of it", run)
             return None
         try:
-            state = ti.get_dagrun_state(run.dag_id, run.run_id)
+            state = self._ti.get_dagrun_state(run.dag_id, run.run_id)
         except AirflowRuntimeError as error:
             if run.airflow and _is_unknown_run(error):
                 _log.info("run %s was deleted", run)
@@ -280,17 +289,21 @@ def run_ended(ti: Any) -> Ended:
             return None
         return state in _OVER
 
-    def runs_step(run: Run, steps: Collection[str]) -> bool:
+    def shows_step(self, run: Run, steps: Collection[str]) -> bool:
+        """Whether a worker has the task of one of these steps, as far as Airflow knows.
+
+        LocalExecutor has a worker free for every task that it queues, and never notices one that dies before its task
+        runs. False where the run has more than one batch: whose step a task is, is not known.
+        """
         try:
-            states = ti.get_task_states(dag_id=run.dag_id, run_ids=[run.run_id])
+            states = self._ti.get_task_states(dag_id=run.dag_id, run_ids=[run.run_id])
         except AirflowRuntimeError as error:
             _log.warning("Airflow does not tell the tasks of run %s: %s", run, error)
             return False
-        tasks = states.get(run.run_id, {}).items()
-        return any(state == "running" and task_id.rpartition(".")[2] in steps for task_id, state in tasks)
-
-    ended.runs_step = runs_step  # type: ignore[attr-defined]
-    return ended
+        named = [(task.rpartition(".")[2], state) for task, state in states.get(run.run_id, {}).items()]
+        found = [(step, state) for step, state in named if step in steps]
+        with_worker = ("running", "queued") if conf.get("core", "executor") in _LOCAL else ("running",)
+        return len(found) == len(dict(found)) and any(state in with_worker for _, state in found)
 
 
 def _is_unknown_run(error: AirflowRuntimeError) -> bool:

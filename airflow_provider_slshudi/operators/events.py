@@ -13,7 +13,7 @@ from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from airflow_provider_slshudi.assets import table_asset
-from airflow_provider_slshudi.operators.base import run_ended, this_airflow
+from airflow_provider_slshudi.operators.base import AirflowRuns, this_airflow
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -116,7 +116,7 @@ def _tells(context: Context, work: Work, committed: Transaction, airflow: str) -
     # Airflow may not give its name for a moment.
     airflow = airflow or run_of(work.ledger, committed).airflow
     name = hashlib.sha256(airflow.encode()).hexdigest()[:16]
-    return claims(work, committed.id, f"{_TELLS} {name}", _CLAIM, run_ended(context["ti"]), airflow)
+    return claims(work, committed.id, f"{_TELLS} {name}", _CLAIM, AirflowRuns(context["ti"]), airflow)
 
 
 def _is_over(context: Context, work: Work, committed: Transaction, airflow: str) -> bool:
@@ -132,7 +132,7 @@ def _is_over(context: Context, work: Work, committed: Transaction, airflow: str)
     run = run_of(work.ledger, committed)
     if not run.airflow or run.airflow != airflow:
         return False
-    return committed.token > 1 or bool(run_ended(context["ti"])(run))
+    return committed.token > 1 or bool(AirflowRuns(context["ti"])(run))
 
 
 def _told(asset: Asset, limit: int | None = None, after: datetime | None = None) -> set[str]:

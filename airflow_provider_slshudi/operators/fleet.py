@@ -28,11 +28,11 @@ from airflow_provider_slshudi.notes.fleet import BATCH, SYNC
 from airflow_provider_slshudi.operators.base import (
     LOOK_WAIT_SECONDS,
     SCHEDULED,
+    AirflowRuns,
     PipelineOperator,
     end_with_supervisor,
     only_logged,
     refuse_test,
-    run_ended,
     slices,
     this_airflow,
 )
@@ -83,7 +83,7 @@ class SlsHudiLookOperator(BaseOperator):
         run, dag = context["dag_run"], context.get("dag")
         # One that does not answer must not hold up the others for as long as a task of its own would wait.
         works = Works(Run(run.dag_id, run.run_id, this_airflow(), PERSON), None if dag is None else dagfile.of(dag))
-        ended = run_ended(context["ti"])
+        ended = AirflowRuns(context["ti"])
         end_with_supervisor()
         found, watched = self._found(works, ended, context)
         for seconds in slices(self, context, self.wait):
@@ -205,7 +205,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
         from airflow_provider_slshudi.protocol.settle import require_alone, require_turn, settle
 
         try:
-            settled = settle(work, run_ended(context["ti"]), LOOK_WAIT_SECONDS)
+            settled = settle(work, AirflowRuns(context["ti"]), LOOK_WAIT_SECONDS)
             told = tell(self.outlets, context, work, settled)
             self.remember(work, told)
             self._tells = bool(told)
@@ -277,7 +277,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
             if work.ledger.get(planned.id).token != planned.token:
                 return
             let_go(work)
-            for item in settle(work, run_ended(context["ti"]), LOOK_WAIT_SECONDS):
+            for item in settle(work, AirflowRuns(context["ti"]), LOOK_WAIT_SECONDS):
                 self.log.warning("transaction %s: %s", item.transaction, item.decision.value)
         except Exception as error:
             self.log.warning("what the batch left is decided by a later run: %s", error)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.operators.base import (
+    AirflowRuns,
     PipelineOperator,
     as_xcom,
     refuse_unknown_params,
-    run_ended,
 )
 from airflow_provider_slshudi.operators.events import tell
 from airflow_provider_slshudi.operators.lineage import LineageTask
@@ -37,7 +37,7 @@ class SlsHudiRecoverOperator(LineageTask, PipelineOperator):
         with self.told(context):
             refuse_unknown_params(context, ("transactions",))
             work = self.work(context)
-            done = recover(work, run_ended(context["ti"]), context["params"].get("transactions") or [])
+            done = recover(work, AirflowRuns(context["ti"]), context["params"].get("transactions") or [])
             self.remember(work, tell(self.outlets, context, work, done.settled))
         for item in done.left:
             self.log.info("left transaction %s of %s, %s: %s", item.transaction, item.run, item.state, item.why)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.notes.acts import PARAMS_SOURCE, REPAIR, Act
-from airflow_provider_slshudi.operators.base import PipelineOperator, refuse_unknown_params, run_ended, who_asked
+from airflow_provider_slshudi.operators.base import AirflowRuns, PipelineOperator, refuse_unknown_params, who_asked
 from airflow_provider_slshudi.operators.lineage import LineageTask
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class SlsHudiRepairOperator(LineageTask, PipelineOperator):
                 )
             work, who = self.work(context), who_asked(context)
             of = {"transaction": transaction or None, "cursors": cursors or None}
-            done = perform(work, run_ended(context["ti"]), known[act], who, str(reason or ""), **of)
+            done = perform(work, AirflowRuns(context["ti"]), known[act], who, str(reason or ""), **of)
             self.remember(work, self._made(work))
         self.log.info("%s, for %s: %s", act, who, done)
         return {"done": done}

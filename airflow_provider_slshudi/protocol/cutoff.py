@@ -21,24 +21,27 @@ from airflow_provider_slshudi.storage import Storage
 _log = logging.getLogger(__name__)
 # Hudi carries a pending one out again, whatever it had done.
 _REPEATED = ("clean", "rollback")
+_CLEAN = ("clean",)
+_OF_METADATA = (*_CLEAN, "compaction", "logcompaction")
+"""Services that Hudi plans for a metadata table by itself, and whose plan it has to read before it does anything else."""
 
 
 def has_cut(work: Work) -> bool:
-    """Whether a completion, or a clean's plan, looks cut off, or a file has no name yet.
+    """Whether a completion, or a service's plan, looks cut off, or a file has no name yet.
 
     Without the lease a process may be writing it.
     """
     prepared = _prepared(work)
     return any(_has_nameless_metadata(storage) for storage in _renaming(work)) or any(
-        timeline.cut_completions(prepared) or timeline.cut_cleans() or timeline.unnamed
+        timeline.cut_completions(prepared) or timeline.cut_plans(*services) or timeline.unnamed
         for storage in _renaming(work)
-        for timeline in (Timeline.load(storage), _metadata_timeline(storage))
+        for timeline, services in ((Timeline.load(storage), _CLEAN), (_metadata_timeline(storage), _OF_METADATA))
     )
 
 
 def take_away(work: Work) -> None:
-    """Removes what was cut off of the table, its quarantine and their metadata tables: completions, plans of cleans,
-    and files of a timeline that did not get their name.
+    """Removes what was cut off of the table, its quarantine and their metadata tables: completions, plans of
+    services, and files of a timeline that did not get their name.
 
     Raises:
         TableMismatch: a cut completion cannot be redone; the message names the file.
@@ -50,7 +53,7 @@ def take_away(work: Work) -> None:
             if instant.time not in prepared and not _is_redone(work, storage, timeline, instant):
                 raise _damage(storage, instant, "put it back from the storage's versions or from a backup of the table")
             _remove(storage, timeline, instant)
-        for clean in timeline.cut_cleans():
+        for clean in timeline.cut_plans(*_CLEAN):
             _remove(storage, timeline, clean)
         timeline.remove_unnamed()
         _take_away_of_metadata(storage, f"run `slshudi table rebuild-metadata {work.pipeline.name}`")
@@ -75,8 +78,8 @@ def _take_away_of_metadata(storage: Storage, otherwise: str) -> None:
         if not is_newest or _is_completed(main, instant.time):
             raise _damage(storage, instant, otherwise, f"{METADATA_FOLDER}/")
         _remove(Storage(f"{storage.uri}/{METADATA_FOLDER}"), timeline, instant)
-    for clean in timeline.cut_cleans():
-        _remove(Storage(f"{storage.uri}/{METADATA_FOLDER}"), timeline, clean)
+    for service in timeline.cut_plans(*_OF_METADATA):
+        _remove(Storage(f"{storage.uri}/{METADATA_FOLDER}"), timeline, service)
     timeline.remove_unnamed()
 
 

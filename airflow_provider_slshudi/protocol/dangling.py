@@ -6,12 +6,12 @@ and does what it does for a run whose processes may all be alive (docs/decisions
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
+from typing import Protocol, runtime_checkable
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.processes import is_gone, is_here
 from airflow_provider_slshudi.protocol.work import GIVEN_UP, Run, run_of
 
@@ -28,19 +28,32 @@ that does not answer, and the pause before the next one."""
 SILENT = "silent"
 """The event of such a look; its detail is the heartbeat that it saw."""
 
-BEGINS_WITHIN = timedelta(minutes=1)
-"""How long a task may take from when Airflow shows it running to its first beat, after a look that found no beat for
-QUIET_AFTER: it imports a DAG, which takes seconds, and on a machine with ten times its work not a minute."""
-BEGUN = "begun"
+WITHOUT_A_BEAT = timedelta(minutes=1)
+"""How long a step's task may take from when Airflow gives it to a worker to its first beat, and from its last one until
+Airflow knows that it is over, after a look that found no beat for QUIET_AFTER: it imports a DAG, which takes seconds,
+and on a machine with ten times its work not a minute."""
+UNHEARD = "unheard"
 """The event of such a look; its detail is the last heartbeat."""
-_NEXT_STEPS = {State.PLANNED: ("open",), State.OPEN: ("append", "record"), State.PREPARED: ("commit",)}
+_STEPS = ("plan", "open", "append", "record", "commit")
 
 GONE = "its process is gone: "
 """What begins the reason of those whose process has died; its name follows."""
 
 Ended = Callable[[Run], bool | None]
-"""Whether a DAG run has ended; None where that cannot be known. The attribute `runs_step` of one, if it has it, tells
-whether Airflow shows one of some steps of the run as running."""
+"""Whether a DAG run has ended; None where that cannot be known."""
+
+
+@runtime_checkable
+class ShowsSteps(Protocol):
+    """An `Ended` that tells of a run's tasks, too."""
+
+    def shows_step(self, run: Run, steps: Collection[str]) -> bool:
+        """Whether a worker has the task of one of these steps, as far as is known."""
+
+
+def shows_step(ended: Ended, run: Run, steps: Collection[str] = _STEPS) -> bool:
+    """Whether a worker has the task of one of these steps of a run; False where nothing is known of tasks."""
+    return isinstance(ended, ShowsSteps) and ended.shows_step(run, steps)
 
 
 def is_quiet(ledger: Ledger, transaction: Transaction) -> bool:
@@ -77,9 +90,8 @@ def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:
     over = ended(run_of(ledger, transaction))
     if over:
         return "its run has ended"
-    begins = over is False and not process and silent > QUIET_AFTER
-    if begins and _never_beats(ledger, transaction, ended):
-        return "the task of its next step has begun, and its process was never heard of"
+    if over is False and not process and silent > QUIET_AFTER and _has_lost_its_worker(ledger, transaction, ended):
+        return f"a worker has the task of its step, of which nobody has heard since {transaction.heartbeat}"
     if silent <= SILENT_AFTER and not to_come:
         return ""
     # Between two steps it is Airflow that knows; and what lives here is never taken for dead.
@@ -91,16 +103,15 @@ def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:
     return f"{who}, and its last heartbeat was at {transaction.heartbeat}"
 
 
-def _never_beats(ledger: Ledger, transaction: Transaction, ended: Ended) -> bool:
-    """Whether a step that Airflow shows as running has not beaten for longer than a task takes to begin.
+def _has_lost_its_worker(ledger: Ledger, transaction: Transaction, ended: Ended) -> bool:
+    """Whether a worker that Airflow believes to be at a step has not beaten for longer than a task begins or ends.
 
-    Its worker was killed between Airflow's note that it runs and its first beat: no process is named, and Airflow
-    notices after five minutes.
+    It was killed before the step's first beat or after its last one: no process is named, and Airflow notices after
+    five minutes, or never.
     """
-    runs_step = getattr(ended, "runs_step", None)
-    if runs_step is None or not runs_step(run_of(ledger, transaction), _NEXT_STEPS.get(transaction.state, ())):
+    if not shows_step(ended, run_of(ledger, transaction)):
         return False
-    return _stays_silent(ledger, transaction, BEGUN, BEGINS_WITHIN)
+    return _stays_silent(ledger, transaction, UNHEARD, WITHOUT_A_BEAT)
 
 
 def _stays_silent(

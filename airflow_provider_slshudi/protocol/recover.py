@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,7 +14,7 @@ from airflow_provider_slshudi.exceptions import ConfigError, LeaseHeld
 from airflow_provider_slshudi.ledger.lease import Holding
 from airflow_provider_slshudi.ledger.records import Event
 from airflow_provider_slshudi.processes import is_here
-from airflow_provider_slshudi.protocol.dangling import AGAIN_AFTER, SILENT_AFTER, Ended, is_to_come
+from airflow_provider_slshudi.protocol.dangling import AGAIN_AFTER, SILENT_AFTER, Ended, is_to_come, shows_step
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.settle import Settled, register, settle
 from airflow_provider_slshudi.protocol.work import Run, Work, run_of
@@ -59,6 +59,19 @@ class Recovered:
     left: list[Left]
 
 
+class _AndNamed:
+    """What is known of runs, and that some have ended."""
+
+    def __init__(self, ended: Ended, runs: Collection[Run]) -> None:
+        self._ended, self._runs = ended, runs
+
+    def __call__(self, run: Run) -> bool | None:
+        return True if run in self._runs else self._ended(run)
+
+    def shows_step(self, run: Run, steps: Collection[str]) -> bool:
+        return shows_step(self._ended, run, steps)
+
+
 def recover(work: Work, ended: Ended, named: Sequence[str] = ()) -> Recovered:
     """Decides every dangling transaction, and the `named` ones whatever their runs do.
 
@@ -70,7 +83,7 @@ def recover(work: Work, ended: Ended, named: Sequence[str] = ()) -> Recovered:
         TransientError: try again later.
     """
     runs = _runs(work, named)
-    settled = settle(work, lambda run: True if run in runs else ended(run))
+    settled = settle(work, _AndNamed(ended, runs))
     made = [
         decision
         for id_, count in Counter(item.transaction for item in settled).items()

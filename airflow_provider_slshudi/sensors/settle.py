@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
 
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.exceptions import TailUnderWay, TransientError
-from airflow_provider_slshudi.operators.base import LOOK_WAIT_SECONDS, as_xcom, run_ended
+from airflow_provider_slshudi.operators.base import LOOK_WAIT_SECONDS, AirflowRuns, as_xcom
 from airflow_provider_slshudi.operators.events import tell
 from airflow_provider_slshudi.operators.lineage import LineageTask
 from airflow_provider_slshudi.triggers.settle import SettleTrigger
@@ -97,7 +97,7 @@ class SlsHudiSettleSensor(LineageTask, BaseSensorOperator):
         try:
             with self.told(context, passing=(TransientError,)):
                 work = self.work(context)
-                settled = settle(work, run_ended(context["ti"]), LOOK_WAIT_SECONDS)
+                settled = settle(work, AirflowRuns(context["ti"]), LOOK_WAIT_SECONDS)
                 self._obstacle = _earlier(work)
                 if self._obstacle is None:
                     require_alone(work)

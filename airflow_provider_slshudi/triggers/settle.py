@@ -62,8 +62,8 @@ class SettleTrigger(BaseTrigger):
         from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
         from airflow_provider_slshudi.hooks.ledger import LedgerHook
-        from airflow_provider_slshudi.operators.base import run_ended
+        from airflow_provider_slshudi.operators.base import AirflowRuns
         from airflow_provider_slshudi.protocol.waiting import Awaited, is_over
 
         ledger = LedgerHook(self.ledger_conn_id).ledger_as_it_is()
-        return is_over(ledger, Awaited(**self.awaited), run_ended(RuntimeTaskInstance))
+        return is_over(ledger, Awaited(**self.awaited), AirflowRuns(RuntimeTaskInstance))

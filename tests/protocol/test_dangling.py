@@ -29,11 +29,11 @@ from airflow_provider_slshudi.protocol import settle as settle_module
 from airflow_provider_slshudi.protocol import work as work_module
 from airflow_provider_slshudi.protocol.dangling import (
     AGAIN_AFTER,
-    BEGINS_WITHIN,
-    BEGUN,
     QUIET_AFTER,
     SILENT,
     SILENT_AFTER,
+    UNHEARD,
+    WITHOUT_A_BEAT,
     abandoned,
 )
 from airflow_provider_slshudi.protocol.decisions import Decision
@@ -192,42 +192,70 @@ def test_a_step_whose_process_was_killed_dangles_once_it_is_quiet_whatever_airfl
 
 
 class Airflow:
-    """An Airflow in which the run goes on, and these of its steps are shown as running."""
+    """An Airflow in which the run goes on, and a worker has the tasks of these of its steps."""
 
-    def __init__(self, *running: str) -> None:
-        self.running = running
+    def __init__(self, *steps: str) -> None:
+        self.steps = steps
 
     def __call__(self, run: Run) -> bool | None:
         return False
 
-    def runs_step(self, run: Run, steps: Collection[str]) -> bool:
-        return any(step in steps for step in self.running)
+    def shows_step(self, run: Run, steps: Collection[str]) -> bool:
+        return any(step in steps for step in self.steps)
 
 
-def test_a_step_that_airflow_shows_as_running_and_that_was_never_heard_of_died_as_it_began(
-    engine: Engine, ledger: Ledger, begun: Transaction, quiet: Callable[..., None]
-) -> None:
-    def why(*running: str) -> str:
-        return abandoned(ledger, ledger.get(begun.id), Airflow(*running))
+@pytest.fixture
+def unheard_earlier(engine: Engine, ledger: Ledger, begun: Transaction) -> Callable[[timedelta], None]:
+    """Lets time pass since somebody saw that a worker has the step, of which nobody is heard."""
 
-    def seen_earlier(ago: timedelta) -> None:
-        mine = (models.events.c.transaction_id == begun.id) & (models.events.c.what == BEGUN)
+    def unheard_earlier(ago: timedelta) -> None:
+        mine = (models.events.c.transaction_id == begun.id) & (models.events.c.what == UNHEARD)
         with engine.begin() as connection:
             connection.execute(update(models.events).where(mine).values(at=ledger.now() - ago))
 
+    return unheard_earlier
+
+
+@pytest.mark.parametrize("step", ["plan", "open"], ids=["ends", "begins"])
+def test_a_step_that_a_worker_has_and_that_is_not_heard_of_lost_its_worker_as_it(
+    step: str,
+    ledger: Ledger,
+    begun: Transaction,
+    quiet: Callable[..., None],
+    unheard_earlier: Callable[[timedelta], None],
+) -> None:
+    def why(*steps: str) -> str:
+        return abandoned(ledger, ledger.get(begun.id), Airflow(*steps))
+
     ledger.rest(begun.id, 1)
-    assert why("open") == "", "the step before it has just ended"
+    assert why(step) == "", "its worker may be about to tell Airflow, or to beat"
     quiet(QUIET_AFTER + timedelta(seconds=1))
-    assert why("append") == why() == "", "a batch that is planned is not appended next; a task may wait for its slot"
-    assert [event.what for event in ledger.events(begun.id)].count(BEGUN) == 0
-    assert why("open") == "", "it may be about to beat"
-    seen_earlier(BEGINS_WITHIN - timedelta(seconds=5))
-    assert why("open") == ""
-    seen_earlier(BEGINS_WITHIN + timedelta(seconds=1))
-    assert "has begun, and its process was never heard of" in why("open")
-    assert why() == "", "nobody knows where it waits"
+    assert why("settle") == why() == "", "a task may wait for its slot"
+    assert [event.what for event in ledger.events(begun.id)].count(UNHEARD) == 0
+    assert why(step) == ""
+    unheard_earlier(WITHOUT_A_BEAT - timedelta(seconds=5))
+    assert why(step) == ""
+    unheard_earlier(WITHOUT_A_BEAT + timedelta(seconds=1))
+    assert why(step).startswith("a worker has the task of its step, of which nobody has heard since ")
+    assert why() == "", "it may wait"
     ledger.heartbeat(begun.id, 1)
-    assert why("open") == ""
+    assert why(step) == ""
+
+
+def test_a_recovery_asks_for_the_steps_of_runs_that_nobody_named(
+    ledger: Ledger,
+    begun: Transaction,
+    tmp_path: Path,
+    quiet: Callable[..., None],
+    unheard_earlier: Callable[[timedelta], None],
+) -> None:
+    work = work_of(ledger, tmp_path, Run("recovery", "1"))
+    ledger.rest(begun.id, 1)
+    quiet()
+    assert recover(work, Airflow("open")).settled == []
+    unheard_earlier(WITHOUT_A_BEAT + timedelta(seconds=1))
+    (done,) = recover(work, Airflow("open")).settled
+    assert done.transaction == begun.id
 
 
 def test_a_step_that_stands_still_lives(

@@ -17,7 +17,7 @@ from airflow_provider_slshudi.hooks.work import work_of
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import RangeTotals
 from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.operators.base import run_ended
+from airflow_provider_slshudi.operators.base import AirflowRuns
 from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiLookOperator
 from airflow_provider_slshudi.processes import this_process
 from airflow_provider_slshudi.protocol import catalog, steps
@@ -138,7 +138,7 @@ def test_a_task_that_was_started_twice_leaves_the_other_ones_batch_alone(
 
     def replaced(work: Work, id_: str, token: int) -> None:
         # The other process of the task settles what it finds of its run, plans, and works on that.
-        settle_module.settle(work, run_ended(running["ti"]))
+        settle_module.settle(work, AirflowRuns(running["ti"]))
         planned = tail(work)
         assert planned is not None
         ledger.heartbeat(planned.id, planned.token)

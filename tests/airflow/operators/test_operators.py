@@ -22,7 +22,7 @@ from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.links import TransactionLink
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
-from airflow_provider_slshudi.operators.base import run_ended, this_airflow
+from airflow_provider_slshudi.operators.base import AirflowRuns, this_airflow
 from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
 from airflow_provider_slshudi.operators.steps import (
     SlsHudiAppendOperator,
@@ -383,10 +383,26 @@ def test_an_airflow_that_does_not_tell_its_name_for_a_moment_keeps_it(monkeypatc
         assert len(supervisor.put) == put
 
 
-def test_airflow_is_asked_which_step_of_a_run_is_running() -> None:
-    tasks = {"batch.open": "success", "batch.append": "running", "record": "queued"}
-    ended = run_ended(in_run(states={"tail/run-1": "running"}, tasks=tasks)["ti"])
+@pytest.mark.parametrize(
+    ("executor", "queued"),
+    [("LocalExecutor", True), ("CeleryExecutor", False), ("LocalExecutor,CeleryExecutor", False)],
+)
+def test_airflow_is_asked_which_steps_of_a_run_have_a_worker(
+    executor: str, queued: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With LocalExecutor every task that is queued has one."""
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", executor)
     run = Run("tail", "run-1")
-    runs_step = ended.runs_step  # type: ignore[attr-defined]
-    assert ended(run) is False
-    assert runs_step(run, ("append", "record")) and not runs_step(run, ("open", "record", "commit"))
+
+    def shows(*steps: str, **tasks: str) -> bool:
+        named = {name.replace("__", "."): state for name, state in tasks.items()}
+        runs = AirflowRuns(in_run(states={"tail/run-1": "running"}, tasks=named)["ti"])
+        assert runs(run) is False
+        return runs.shows_step(run, steps)
+
+    assert shows("open", "append", batch__open="success", batch__append="running")
+    assert not shows("open", "record", batch__open="success", batch__append="running")
+    assert not shows("append", batch__append="scheduled")
+    assert shows("append", batch__append="queued") is queued
+    # Of two batches in one run nobody knows whose step it is.
+    assert not shows("open", "append", one__append="running", two__append="scheduled")

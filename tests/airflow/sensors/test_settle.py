@@ -194,6 +194,6 @@ def test_a_task_that_has_no_supervisor_does_not_end_with_its_parent(
 ) -> None:
     """As `dag.test` runs tasks: in the process of whoever called it."""
     asked: list[bool] = []
-    monkeypatch.setattr("airflow_provider_slshudi.operators.base.end_with_parent", lambda: asked.append(True))
+    monkeypatch.setattr("airflow_provider_slshudi.operators.base.end_with_parent", lambda *_: asked.append(True))
     work = PipelineTask.work(settle(), in_run(NEXT))
     assert work.run == Run(*NEXT) and asked == []
