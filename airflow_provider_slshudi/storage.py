@@ -122,11 +122,15 @@ class Storage:
             TimelineUnreadable: it is not JSON; the message names the file.
         """
         content = self.read(path)
+        return None if content is None else self.parsed(path, content)
+
+    def parsed(self, path: str, content: bytes) -> Any:
+        """What the content of the file at `path` says in JSON; raises as `read_json`."""
         try:
-            return None if content is None else json.loads(content)
+            return json.loads(content)
         except ValueError as error:
             raise TimelineUnreadable(
-                f"{self.uri}/{path} ({len(content or b'')} bytes) is cut off or damaged: {error}. If it stays so, put "
+                f"{self.uri}/{path} ({len(content)} bytes) is cut off or damaged: {error}. If it stays so, put "
                 "it back from the storage's versions or from a backup of the table",
                 table=self.uri,
             ) from error

@@ -348,12 +348,20 @@ class Timeline:
 
     def _archived_rows(self, file: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
         import pyarrow.parquet as pq
+        from pyarrow import ArrowInvalid
 
         content = self._storage.read(f"{_HISTORY}/{file}")
         if content is None:
             raise TimelineUnreadable(f"{self._storage.uri}: {_HISTORY}/{file} is gone", table=self._storage.uri)
         columns = columns or ["instantTime", "completionTime", "action", "metadata"]
-        rows: list[dict[str, Any]] = pq.read_table(io.BytesIO(content), columns=columns).to_pylist()
+        try:
+            rows: list[dict[str, Any]] = pq.read_table(io.BytesIO(content), columns=columns).to_pylist()
+        except ArrowInvalid as error:
+            raise TimelineUnreadable(
+                f"{self._storage.uri}: {_HISTORY}/{file} ({len(content)} bytes) was cut off: {error}. Put the file "
+                "back from the storage's versions or from a backup of the table",
+                table=self._storage.uri,
+            ) from error
         return rows
 
     def _archive_files(self) -> list[str]:

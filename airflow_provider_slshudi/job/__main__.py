@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.exceptions import SlsHudiError
 from airflow_provider_slshudi.hudi.client.gateway import Gateway, driver_jvm, standard_input
+from airflow_provider_slshudi.hudi.timeline import METADATA_FOLDER
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.job.lean import without_pandas
 from airflow_provider_slshudi.notes.job import CPU, PAGE, REASON, JobOrder, Verb
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_slshudi.job.access import Keys
 
+_FULL = "No space left on device"
 _OWN = re.compile(r"airflow_provider_slshudi\.exceptions\.(\w+: .+)")
 
 
@@ -134,7 +136,8 @@ def control_context() -> Iterator[SparkContext]:
 def reason(error: BaseException) -> str:
     """The package's own error out of Spark's text, else the error itself; one line.
 
-    If the system refused Java a file, the text names the file's owner.
+    If the system refused Java a file, the text names the file's owner. If a file of the metadata table is named, the
+    text says what makes that table anew.
     """
     found = _OWN.findall(str(error))
     text = str(found[-1]) if found else f"{type(error).__name__}: {error}"
@@ -144,7 +147,12 @@ def reason(error: BaseException) -> str:
     if path is not None:
         refusal = denied("Hudi", path)
         text = f"{type(refusal).__name__}: {refusal}"
-    return " ".join(text.split())[:2000]
+    line = " ".join(text.split())[:2000]
+    if found or f"/{METADATA_FOLDER}/" not in line or _FULL in line:
+        return line
+    return (
+        f"{line[:1800]} ... If it stays so, run `slshudi table rebuild-metadata`, which makes the metadata table anew"
+    )
 
 
 def is_own(error: BaseException) -> bool:

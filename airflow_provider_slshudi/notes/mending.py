@@ -73,7 +73,7 @@ def read_findings(storage: Storage, id_: str, digest: str) -> Findings | None:
     content = read_bound(storage, _path(id_), digest)
     if content is None:
         return None
-    told: dict[str, Any] = json.loads(content)
+    told: dict[str, Any] = storage.parsed(_path(id_), content)
     return Findings(**{**told, **{name: tuple(told[name]) for name in ("foreign", "hiding", "lacking", "files")}})
 
 

@@ -57,7 +57,7 @@ def read_manifest(storage: Storage, instant: str, digest: str) -> Written:
             transaction="",
             instant=instant,
         )
-    return Written(**json.loads(content))
+    return Written(**storage.parsed(_path(instant), content))
 
 
 def write_manifest(storage: Storage, instant: str, written: Written) -> None:

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 _REPEATED = ("clean", "rollback")
 _CLEAN = ("clean",)
 _OF_METADATA = (*_CLEAN, "compaction", "logcompaction")
-"""Services that Hudi plans for a metadata table by itself, and whose plan it has to read before it does anything else."""
+"""Services that Hudi plans for a metadata table by itself, and whose plans it reads before it does anything else."""
 
 
 def has_cut(work: Work) -> bool:

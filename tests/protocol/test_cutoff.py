@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_slshudi.exceptions import TableError, TableMismatch
-from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER
+from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER, PROPERTIES
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.protocol import metadata, steps
@@ -97,6 +97,31 @@ def test_such_a_batch_can_be_given_up(scenario: Make) -> None:
     pipeline.batch("run-1")
     id_, _ = cut_commit(pipeline, 0, [FOLDER, OF_METADATA])
     abandon(pipeline.by("person"), id_, "its commit met a full disk")
+    batch_goes_on(pipeline, "run-3", 20)
+
+
+@pytest.mark.parametrize("action", ["compaction", "clean"])
+def test_a_plan_of_the_metadata_table_that_was_cut_off_is_made_anew(scenario: Make, action: str) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(10)
+    batch = pipeline.batch("run-1")
+    timeline = Path(pipeline.work.storage.full(OF_METADATA))
+    plan = timeline / f"{int(str(batch.instant)) + 1}.{action}.requested"
+    plan.touch()
+    pipeline.put(10, first=10)
+    batch_goes_on(pipeline, "run-2", 20)
+    assert not plan.exists()
+
+
+def test_a_metadata_table_without_properties_is_named_and_made_anew(scenario: Make) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(10)
+    pipeline.batch("run-1")
+    os.truncate(pipeline.work.storage.full(f"{METADATA_FOLDER}/{PROPERTIES}"), 100)
+    with pytest.raises(TableMismatch, match=f"{METADATA_FOLDER}/{PROPERTIES}.*`slshudi table rebuild-metadata"):
+        settle(pipeline.by("run-2"), lambda run: True)
+    metadata.rebuild(pipeline.by("person"))
+    pipeline.put(10, first=10)
     batch_goes_on(pipeline, "run-3", 20)
 
 

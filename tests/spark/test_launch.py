@@ -68,6 +68,13 @@ def test_the_reason_within_what_spark_says_of_a_task_is_the_packages_own_error()
     assert reason(ZeroDivisionError("two\nlines")) == "ZeroDivisionError: two lines"
 
 
+def test_an_error_that_names_a_file_of_the_metadata_table_says_what_makes_that_anew() -> None:
+    damaged = "java.lang.RuntimeException: file:/lake/t/.hoodie/metadata/files/f.hfile is not an HFile"
+    assert "`slshudi table rebuild-metadata`" in reason(RuntimeError(damaged + "!" * 4000))
+    assert "rebuild-metadata" not in reason(RuntimeError(f"{damaged}: No space left on device"))
+    assert "rebuild-metadata" not in reason(RuntimeError("file:/lake/t/.hoodie/timeline/1.commit is gone"))
+
+
 SPARK = [
     "26/01/01 INFO Utils: starting",
     "java.io.IOException: disk full",

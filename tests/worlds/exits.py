@@ -87,7 +87,8 @@ NAMED: dict[str, Command] = {
     "`slshudi table drop-doubled": DROP,
     "`slshudi abandon": "abandon",
     "`slshudi table rebuild-metadata": "table rebuild-metadata",
-    "it back from the storage's versions": put_back,
+    "back from the storage's versions": put_back,
+    "Restore the file, by the storage's versions": put_back,
     "`source.on_expired: skip`": skip_what_expired,
     "`table.upsert.missing_key: drop`": drop_what_has_no_key,
 }

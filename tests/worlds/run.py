@@ -451,8 +451,11 @@ class World:
             Jammed: it does not.
         """
         told = self.note("next", self.at(HOME, [self.drawn.act.value], run))
-        if not told.ok and callable(wait := command_for(told)):
-            wait(self.line)
+        if not told.ok:
+            command = command_for(told)
+            if callable(command):
+                command = command(self.line) or AGAIN
+            self._obey(command, told, f"{run}-c")
             told = self.note("next", self.at(HOME, [self.drawn.act.value], f"{run}-later"))
         if not told.ok:
             raise Jammed(f"the next {self.drawn.act.value}: {told}")
@@ -488,4 +491,4 @@ class World:
 def _cause(error: Exception) -> str:
     """What is at the bottom of a Java error, behind what is at its top."""
     causes = [line for line in str(error).splitlines() if line.startswith("Caused by")]
-    return " ".join([reason(error)[:800], *causes[-1:]])
+    return " ".join([reason(error), *causes[-1:]])
