@@ -17,6 +17,7 @@ FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 
 NATIVE, MARIADB, ROOT = "slshudi-native is not built", "MariaDB is not here", "the user is not root"
 KUBERNETES, PGBOUNCER = "Kubernetes' API server is not here", "pgbouncer is not here"
+OTHERS = "this Python is in a folder that other users may not enter"
 _CHROMIUM, _FAKETIME, _TOPOLOGY = "Chromium is not here", "libfaketime is not here", "Celery or Redis is not here"
 BRINGS = {
     NATIVE: "Rust's cargo, then `make setup`",
@@ -27,6 +28,7 @@ BRINGS = {
     PGBOUNCER: "`apt-get install pgbouncer`",
     KUBERNETES: "Go, then `make kubernetes`",
     ROOT: "a run as root",
+    OTHERS: "a Python elsewhere, then `rm -r .venv` and `make setup PYTHON=/usr/bin/python3`",
 }
 """By the reason of a skip, what a person does so that the test runs."""
 

@@ -19,6 +19,7 @@ from airflow_provider_slshudi import processes
 from airflow_provider_slshudi.processes import clock, ends_with_parent, is_gone, is_here, this_process
 from tests.namespaces import unshared
 from tests.needs import needs_root
+from tests.users import NOBODY, require_python_of
 from tests.waiting import until
 
 NAME = "from airflow_provider_slshudi.processes import this_process; print(this_process(), flush=True); input()"
@@ -190,6 +191,7 @@ def test_a_network_card_that_comes_makes_no_process_another_one(monkeypatch: pyt
 @needs_root
 def test_a_process_that_another_user_cannot_look_at_lives(tmp_path: Path) -> None:
     """The holder's /proc is hidden (hidepid=2) from the user who asks; gone is what the kernel says is gone."""
+    require_python_of(NOBODY)
     script = HIDDEN.format(
         name=tmp_path / "name", python=sys.executable, root=Path(airflow_provider_slshudi.__file__).parents[1]
     )

@@ -11,14 +11,35 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+
+import pytest
+
+from tests import needs
 
 _PR_SET_SECUREBITS, _NOROOT = 28, 1
 NOBODY = pwd.getpwnam("nobody").pw_uid
 
 
+@cache
+def _can_run(user: int) -> bool:
+    command = [sys.executable, "-c", ""]
+    return subprocess.run(command, capture_output=True, user=user, group=user, extra_groups=[]).returncode == 0
+
+
+def require_python_of(user: int) -> None:
+    """Skips the test where the user cannot run the tests' Python: root's own folder may hold it, say."""
+    if os.geteuid() == 0 and not _can_run(user):
+        pytest.skip(needs.OTHERS)
+
+
 def run_as(user: int, code: str, *arguments: object, given: str = "", env: Mapping[str, str] | None = None) -> str:
-    """What a Python program prints; by the tests' own user where that is not root, who alone may become another."""
+    """What a Python program prints; by the tests' own user where that is not root, who alone may become another.
+
+    Skips the test where the user cannot run this Python.
+    """
+    require_python_of(user)
     becomes = os.geteuid() == 0
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
