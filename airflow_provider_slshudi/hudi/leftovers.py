@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from airflow_provider_slshudi.hudi import markers
-from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.hudi.timeline import HISTORY, METADATA_FOLDER, UNNAMED, Timeline
 from airflow_provider_slshudi.notes import ROOT
 from airflow_provider_slshudi.storage import Storage
 
@@ -71,8 +71,11 @@ def sweep(storage: Storage, instant: str) -> list[str]:
 def sweep_all(storage: Storage) -> list[str]:
     """Sweeps every recorded instant, and those whose tasks wrote after the rollback; call it before archival.
 
-    Deletes a record once archival has passed its instant and its files were swept since.
+    Deletes a record once archival has passed its instant and its files were swept since, and files of the archives that
+    did not get their name.
     """
+    for folder in (HISTORY, f"{METADATA_FOLDER}/{HISTORY}"):
+        storage.delete_files([f"{folder}/{name}" for name in storage.names(folder) or [] if UNNAMED.fullmatch(name)])
     marked, left = markers.instants(storage), []
     # Loaded after the listing: an instant that has markers is on the timeline already.
     timeline = Timeline.load(storage)

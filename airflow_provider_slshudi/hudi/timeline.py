@@ -30,13 +30,14 @@ CHANGES = (*COMMITS, "replacecommit")
 _WRITES = (*CHANGES, "compaction", "clustering", "logcompaction")
 Commit = tuple[str, str, Mapping[str, str]]
 """Request time, completion time and extra metadata of a completed commit."""
-_HISTORY = f"{FOLDER}/history"
+HISTORY = f"{FOLDER}/history"
+"""The folder of the archive."""
 _MANIFEST = re.compile(r"manifest_(\d+)")
 # A savepoint has the time of the commit that it keeps, but is no commit.
 _PENDING = re.compile(r"(?P<time>\d+)(?:\.(?P<action>(?!savepoint)[a-z]+))?\.(?P<state>requested|inflight)")
 _COMPLETED = re.compile(r"(?P<time>\d+)_(?P<completion>\d+)\.(?P<action>(?!savepoint)[a-z]+)")
 # Hudi writes a file under such a name first, and Hadoop keeps a checksum beside it.
-_HALF = re.compile(r"\.?\d+[_.a-z\d]*\.[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}(\.crc)?")
+UNNAMED = re.compile(r".+\.[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}(\.crc)?")
 
 
 class Phase(Enum):
@@ -119,7 +120,7 @@ class Timeline:
             # A write may complete under another name, as a compaction does; a rollback of the same time is another.
             if all(_kind(one) != _kind(instant) for one in there):
                 there.append(instant)
-        return cls(storage, dict(sorted(instants.items())), [name for name in names if _HALF.fullmatch(name)])
+        return cls(storage, dict(sorted(instants.items())), [name for name in names if UNNAMED.fullmatch(name)])
 
     def __iter__(self) -> Iterator[Instant]:
         for found in self._instants.values():
@@ -350,15 +351,15 @@ class Timeline:
         import pyarrow.parquet as pq
         from pyarrow import ArrowInvalid
 
-        content = self._storage.read(f"{_HISTORY}/{file}")
+        content = self._storage.read(f"{HISTORY}/{file}")
         if content is None:
-            raise TimelineUnreadable(f"{self._storage.uri}: {_HISTORY}/{file} is gone", table=self._storage.uri)
+            raise TimelineUnreadable(f"{self._storage.uri}: {HISTORY}/{file} is gone", table=self._storage.uri)
         columns = columns or ["instantTime", "completionTime", "action", "metadata"]
         try:
             rows: list[dict[str, Any]] = pq.read_table(io.BytesIO(content), columns=columns).to_pylist()
         except ArrowInvalid as error:
             raise TimelineUnreadable(
-                f"{self._storage.uri}: {_HISTORY}/{file} ({len(content)} bytes) was cut off: {error}. Put the file "
+                f"{self._storage.uri}: {HISTORY}/{file} ({len(content)} bytes) was cut off: {error}. Put the file "
                 "back from the storage's versions or from a backup of the table",
                 table=self._storage.uri,
             ) from error
@@ -368,7 +369,7 @@ class Timeline:
         version = self._archive_version()
         if not version:
             return []
-        name = f"{_HISTORY}/manifest_{version}"
+        name = f"{HISTORY}/manifest_{version}"
         manifest = self._storage.read(name)
         try:
             return [entry["fileName"] for entry in json.loads(manifest or b"")["files"]]
@@ -384,10 +385,10 @@ class Timeline:
         Archival deletes the file that names it before it writes the next one. So that file may be missing for a moment,
         or for long if archival was killed: then this looks at the manifests themselves, as Hudi does.
         """
-        named = (self._storage.read(f"{_HISTORY}/_version_") or b"").decode().strip()
+        named = (self._storage.read(f"{HISTORY}/_version_") or b"").decode().strip()
         if named:
             return named
-        found = (_MANIFEST.fullmatch(name) for name in self._storage.names(_HISTORY) or [])
+        found = (_MANIFEST.fullmatch(name) for name in self._storage.names(HISTORY) or [])
         return max((match[1] for match in found if match), key=int, default="")
 
     def _record(self, instant: Instant) -> dict[str, Any]:

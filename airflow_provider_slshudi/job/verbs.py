@@ -201,6 +201,7 @@ def archive(gateway: Gateway, order: JobOrder) -> None:
     reach(Point.ARCHIVE_STARTED)
     _in_time(storage, order, "archive")
     services.archive(gateway, pipeline)
+    storage.sync()
     reach(Point.ARCHIVE_COMPLETED)
     for table in map(Storage, pipeline.table_paths):
         if ended := uploads.end_old(gateway, table):

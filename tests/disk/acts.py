@@ -103,14 +103,13 @@ def end(world: World, act: Act) -> Ended:
         if act.serves:
             world.served("run-2s")
         world.line.put(10)
-        world.healthy("run-4")
+        world.settled("run-4")
         world.note("service", world.at(HOME, [Step.ARCHIVE.value], "run-5"))
         world.line.put(10)
         world.healthy("run-6")
+        ended.faults = [*faults(world.line), *world.wrong]
     except Jammed as error:
         ended.jammed = str(error)
     except Exception as error:
         ended.broken = f"{type(error).__name__}: {error}"
-    else:
-        ended.faults = [*faults(world.line), *world.wrong]
     return ended

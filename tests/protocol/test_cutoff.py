@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_slshudi.exceptions import TableError, TableMismatch
-from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER, PROPERTIES
+from airflow_provider_slshudi.hudi.timeline import FOLDER, HISTORY, METADATA_FOLDER, PROPERTIES
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes.job import Verb
-from airflow_provider_slshudi.protocol import metadata, steps
+from airflow_provider_slshudi.protocol import maintain, metadata, steps
 from airflow_provider_slshudi.protocol.abandon import abandon
 from airflow_provider_slshudi.protocol.settle import settle
 from tests.protocol.checks import assert_exact
@@ -98,6 +98,20 @@ def test_such_a_batch_can_be_given_up(scenario: Make) -> None:
     id_, _ = cut_commit(pipeline, 0, [FOLDER, OF_METADATA])
     abandon(pipeline.by("person"), id_, "its commit met a full disk")
     batch_goes_on(pipeline, "run-3", 20)
+
+
+def test_files_of_the_archives_that_did_not_get_their_name_go_with_the_next_archival(scenario: Make) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(10)
+    pipeline.batch("run-1")
+    files = []
+    for folder in (HISTORY, f"{METADATA_FOLDER}/{HISTORY}"):
+        file = Path(pipeline.work.storage.full(folder)) / "_version_.c42d3aed-112f-4a57-902f-e88e4e5ab7a7"
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+        files.append(file)
+    maintain.archive(pipeline.by("archive"))
+    assert not any(file.exists() for file in files)
 
 
 @pytest.mark.parametrize("action", ["compaction", "clean"])
