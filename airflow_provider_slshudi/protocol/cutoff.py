@@ -32,7 +32,7 @@ def has_cut(work: Work) -> bool:
     Without the lease a process may be writing it.
     """
     prepared = _prepared(work)
-    return any(_has_nameless_metadata(storage) for storage in _renaming(work)) or any(
+    return any(_damaged_in_metadata(storage) for storage in _renaming(work)) or any(
         timeline.cut_completions(prepared) or timeline.cut_plans(*services) or timeline.unnamed
         for storage in _renaming(work)
         for timeline, services in ((Timeline.load(storage), _CLEAN), (_metadata_timeline(storage), _OF_METADATA))
@@ -65,10 +65,10 @@ def _take_away_of_metadata(storage: Storage, otherwise: str) -> None:
     Where the table has completed it, nothing would tell the metadata table of its files again: then the error asks for
     what is to be done `otherwise`.
     """
-    if _has_nameless_metadata(storage):
+    if damaged := _damaged_in_metadata(storage):
         raise TableMismatch(
-            f"{storage.uri}: {METADATA_FOLDER}/{PROPERTIES} is cut off, by a loss of power or with its driver's death: "
-            f"{otherwise}",
+            f"{storage.uri}: {METADATA_FOLDER}/{damaged} is cut off or gone, by a loss of power or with its driver's "
+            f"death: {otherwise}",
             table=storage.uri,
         )
     timeline, main = _metadata_timeline(storage), Timeline.load(storage)
@@ -83,10 +83,20 @@ def _take_away_of_metadata(storage: Storage, otherwise: str) -> None:
     timeline.remove_unnamed()
 
 
-def _has_nameless_metadata(storage: Storage) -> bool:
-    """Whether the metadata table's properties were cut off; Hudi writes them anew with each commit."""
-    metadata = Storage(f"{storage.uri}/{METADATA_FOLDER}")
-    return metadata.exists(FOLDER) and not properties.tells_name(metadata)
+def _damaged_in_metadata(storage: Storage) -> str:
+    """A file without which no metadata table can be read: its properties, or a base file of its newest compaction.
+
+    Hudi writes both anew within acts of its own, so a loss of power may cut one off and leave what tells of it whole.
+    Empty where there is none.
+    """
+    metadata, timeline = Storage(f"{storage.uri}/{METADATA_FOLDER}"), _metadata_timeline(storage)
+    if metadata.exists(FOLDER) and not properties.tells_name(metadata):
+        return PROPERTIES
+    newest = [instant for instant in timeline.completed("commit")[-1:] if timeline.is_whole(instant)]
+    stats = [stat for one in newest for of in timeline.record(one)["partitionToWriteStats"].values() for stat in of]
+    sizes = {str(stat["path"]): int(stat["fileSizeInBytes"]) for stat in stats}
+    there = {path: metadata.size(path) for path in metadata.existing(list(sizes))} if sizes else {}
+    return next((path for path, size in sizes.items() if there.get(path) != size), "")
 
 
 def _is_completed(main: Timeline, time: str) -> bool:

@@ -46,6 +46,8 @@ def test_an_act_whose_ledger_has_no_space_is_done_once_there_is(places: Places) 
         ("append-open", Cut(0, 0.3, noted=False, summed=True)),
         ("append-append", Cut(0, 0.99, noted=True, summed=False)),
         ("append-commit", Cut(1, 0.0, noted=False, summed=False)),
+        # A base file of the metadata table, which its rollback compacts.
+        ("append-settle-after-append", Cut(2, 0.4, noted=False, summed=False)),
     ],
 )
 def test_a_file_that_was_cut_off_costs_no_row(places: Places, name: str, cut: Cut) -> None:
