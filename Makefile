@@ -3,7 +3,7 @@ VENV := .venv
 # Many tests wait for processes that they start, so three files go on at a time on two cores; the longest come first.
 TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos topology hosts outage starts kubernetes crash-matrix crash-matrix-s3 crash-matrix-hdfs canary histories worlds differential fuzz bench bench-fixed bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
+.PHONY: help setup demo test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos topology hosts outage starts kubernetes crash-matrix crash-matrix-s3 crash-matrix-hdfs canary histories worlds disks differential fuzz bench bench-fixed bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -86,6 +86,9 @@ histories: setup ## A thousand drawn histories of puts, splits, merges and batch
 
 worlds: setup ## Five hundred drawn worlds: zones, clocks, locales, users, disks, hands; SEED=7 repeats one
 	@$(VENV)/bin/python -m tests.worlds $(if $(SEED),--seed $(SEED),--worlds 500)
+
+disks: setup ## Each step on a disk that is full at each page, and each file that it wrote cut off: hours
+	@$(VENV)/bin/python -m tests.disk
 
 differential: setup ## Three hundred random tables asked by Spark, hudi-rs, DuckDB and Polars; then twelve planted lies
 	@$(VENV)/bin/python -m tests.differential --tables 300 $(if $(SEED),--seed $(SEED))
