@@ -158,6 +158,12 @@ class Storage:
             if self.is_local:
                 _sync(written)
             self._move(written, target)
+            if self.is_local:
+                # Else a loss of power may take the name, which the ledger or a later file relies on.
+                for above in (folder, *(str(place) for place in Path(folder).parents)):
+                    _sync(above)
+                    if above == self.full(""):
+                        break
         except OSError as error:
             # On a full disk it would stay for good, and take the space that others need.
             with suppress(OSError):
@@ -631,7 +637,8 @@ def denied(uri: str, path: str) -> TableDenied:
 
 
 def _sync(path: str) -> None:
-    """Puts a local file's content on the disk: a power loss after its renaming would leave an empty file otherwise."""
+    """Puts a local file's content, or a folder's names, on the disk: a power loss after a file's renaming would leave
+    an empty file otherwise."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)

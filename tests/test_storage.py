@@ -215,3 +215,20 @@ def test_a_file_that_nobody_completes_is_none_in_a_store_whoever_collects_its_st
         "large-completed.parquet",
         "small-completed.parquet",
     ]
+
+
+def test_a_file_that_was_written_has_its_name_on_the_disk_with_its_folders(tmp_path: Path) -> None:
+    storage, synchronized = Storage(f"file://{tmp_path}"), list[tuple[Path, bool]]()
+    path, original = ".hoodie/slshudi/20260131000000000/owner.json", os.fsync
+    file = tmp_path / path
+
+    def fsync(number: int) -> None:
+        synchronized.append((Path(f"/proc/self/fd/{number}").readlink(), file.exists()))
+        original(number)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        storage.write(path, b"{}")
+    named = [place for place, is_named in synchronized if is_named]
+    assert named == [file.parent, *list(file.parents)[1:4]]
+    assert named[-1] == tmp_path
