@@ -67,5 +67,7 @@ def leave(gateway: Gateway, storage: Storage, pipeline: Pipeline, manifest: Mani
     for place, stats in parts:
         handover.shut(place, manifest.instant)
         uploads.end_of(gateway, place, manifest.instant, [str(stat["path"]) for stat in stats])
+        # The quarantine may be on a disk of its own.
+        place.sync()
     handover.write_manifest(storage, manifest)
     return manifest

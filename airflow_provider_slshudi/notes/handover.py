@@ -384,12 +384,14 @@ def fence(storage: Storage, instant: str) -> None:
     for name in storage.names(folder(instant)) or []:
         if name.startswith(_ORDER):
             storage.delete(f"{folder(instant)}/{name}")
+    if storage.exists(folder(instant)):
+        # Else a loss of power may bring an order back, but no file that the rollback deleted.
+        storage.sync()
     shut(storage, instant)
 
 
 def write_manifest(storage: Storage, manifest: Manifest) -> None:
-    """Leaves the manifest: the append's last act. What it lists is on the disk before it."""
-    storage.sync()
+    """Leaves the manifest: the append's last act. The caller has put what it lists on the disk."""
     storage.write(f"{folder(manifest.instant)}/{_MANIFEST}{manifest.token}.json", json.dumps(asdict(manifest)).encode())
 
 

@@ -21,9 +21,8 @@ from airflow_provider_slshudi.storage import Storage
 _log = logging.getLogger(__name__)
 # Hudi carries a pending one out again, whatever it had done.
 _REPEATED = ("clean", "rollback")
-_CLEAN = ("clean",)
-_OF_METADATA = (*_CLEAN, "compaction", "logcompaction")
-"""Services that Hudi plans for a metadata table by itself, and whose plans it reads before it does anything else."""
+_OF_METADATA = (*_REPEATED, "compaction", "logcompaction")
+"""What Hudi plans for a metadata table by itself, and whose plans it reads before it does anything else."""
 
 
 def has_cut(work: Work) -> bool:
@@ -35,7 +34,7 @@ def has_cut(work: Work) -> bool:
     return any(_damaged_in_metadata(storage) for storage in _renaming(work)) or any(
         timeline.cut_completions(prepared) or timeline.cut_plans(*services) or timeline.unnamed
         for storage in _renaming(work)
-        for timeline, services in ((Timeline.load(storage), _CLEAN), (_metadata_timeline(storage), _OF_METADATA))
+        for timeline, services in ((Timeline.load(storage), _REPEATED), (_metadata_timeline(storage), _OF_METADATA))
     )
 
 
@@ -53,8 +52,9 @@ def take_away(work: Work) -> None:
             if instant.time not in prepared and not _is_redone(work, storage, timeline, instant):
                 raise _damage(storage, instant, "put it back from the storage's versions or from a backup of the table")
             _remove(storage, timeline, instant)
-        for clean in timeline.cut_plans(*_CLEAN):
-            _remove(storage, timeline, clean)
+        for planned in timeline.cut_plans(*_REPEATED):
+            # What a rollback was to take away is given up all the same: its order went first, and durably.
+            _remove(storage, timeline, planned)
         timeline.remove_unnamed()
         _take_away_of_metadata(storage, f"run `slshudi table rebuild-metadata {work.pipeline.name}`")
 

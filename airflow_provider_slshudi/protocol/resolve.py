@@ -86,6 +86,7 @@ def resolve(work: Work, transaction: Transaction, lease: Lease) -> Decision:
             _commit(work, transaction, lease)
         case Decision.MARK_COMMITTED:
             if quarantine.is_settled(work, transaction):
+                _keep(work, transaction)
                 _committed(work, transaction, seen, timeline)
             else:
                 _commit(work, transaction, lease)
@@ -173,6 +174,7 @@ def _commit(work: Work, transaction: Transaction, lease: Lease) -> None:
                 instant=transaction.instant,
             ) from None
         _log.warning("instant %s is committed all the same: %s", transaction.instant, error)
+        _keep(work, transaction)
     timeline = witness.timeline(work)
     after = look(work, transaction, timeline)
     if after.state is not InstantState.COMPLETED_OURS:
@@ -242,6 +244,15 @@ def _overtaken(work: Work, timeline: Timeline, instant: str) -> str | None:
         return None
     written = timeline.completed(action(table), "replacecommit")
     return next((other.time for other in written if str(other.completion) > instant and other.time != instant), None)
+
+
+def _keep(work: Work, transaction: Transaction) -> None:
+    """Puts completions on the disk whose driver may have died before it did."""
+    parts = [work.storage]
+    if (transaction.manifest or {}).get("quarantined") is not None:
+        parts.append(quarantine.storage_of(work, transaction.instant))
+    for storage in parts:
+        storage.sync()
 
 
 def _committed(

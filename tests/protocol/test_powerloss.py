@@ -1,0 +1,105 @@
+"""A loss of power after a driver's death: what the ledger relies on is on the disk before the ledger says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from airflow_provider_slshudi.exceptions import TimelineUnreadable
+from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER
+from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.protocol import quarantine, steps
+from airflow_provider_slshudi.protocol.abandon import abandon
+from airflow_provider_slshudi.protocol.settle import settle
+from airflow_provider_slshudi.storage import Storage
+from tests.protocol.checks import assert_exact
+from tests.scenarios import Scenario
+
+Make = Callable[..., Scenario]
+pytestmark = pytest.mark.long
+
+
+@contextmanager
+def synchronizing(before: Callable[[Storage], object]) -> Iterator[None]:
+    """Calls `before` whenever a table's disk is about to be synchronized."""
+    original = Storage.sync
+
+    def sync(self: Storage) -> None:
+        before(self)
+        original(self)
+
+    with patch.object(Storage, "sync", sync):
+        yield
+
+
+def test_a_completion_that_its_driver_did_not_put_on_the_disk_is_there_before_the_ledger_says_committed(
+    scenario: Make,
+) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(10)
+    pipeline.batch("run-1")
+    prepared = pipeline.prepare_next(10)
+    timeline, ledger = Path(pipeline.work.storage.full(FOLDER)), pipeline.work.ledger
+
+    def die(_: Storage) -> None:
+        if list(timeline.glob(f"{prepared.instant}_*.commit")):
+            raise TimelineUnreadable("the driver is killed", table="")
+
+    with synchronizing(die), pytest.raises(TimelineUnreadable, match="is killed"):
+        steps.commit(pipeline.by(prepared.run_id), prepared.id, prepared.token)
+    states = list[tuple[str, State]]()
+    with synchronizing(lambda of: states.append((of.uri, ledger.get(prepared.id).state))):
+        settle(pipeline.by("run-2"), lambda run: True)
+    assert ledger.get(prepared.id).state is State.COMMITTED
+    assert states == [(pipeline.work.storage.uri, State.PREPARED)]
+    assert_exact(pipeline, 20)
+
+
+def test_files_of_a_quarantine_on_another_disk_are_on_it_before_the_manifest_is(scenario: Make) -> None:
+    pipeline = scenario(shards=1, misfits="quarantine")
+    pipeline.put(10)
+    opened = pipeline.open(pipeline.by("run-1"))
+    notes = Path(pipeline.work.storage.full(handover.folder(str(opened.instant))))
+    synchronized = list[tuple[str, list[Path]]]()
+    with synchronizing(lambda of: synchronized.append((of.uri, [*notes.glob("manifest-*")]))):
+        steps.append(pipeline.by("run-1"), opened.id, opened.token)
+    assert (pipeline.work.pipeline.quarantine_path, []) in synchronized
+
+
+@pytest.mark.parametrize("folder", [FOLDER, f"{METADATA_FOLDER}/{FOLDER}"], ids=["table", "metadata"])
+def test_a_rollback_whose_plan_was_cut_off_once_it_had_begun_is_done_anew(scenario: Make, folder: str) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(10)
+    pipeline.batch("run-1")
+    prepared = pipeline.prepare_next(10)
+    work = pipeline.by("run-2")
+    quarantine.fence(work, str(prepared.instant))
+    # It had deleted a file.
+    (written,), _ = handover.written(work.storage, str(prepared.instant))
+    Path(work.storage.full(written)).unlink()
+    time = f"{int(str(prepared.instant)) + 1}.rollback"
+    begun = [Path(work.storage.full(folder)) / f"{time}.{phase}" for phase in ("requested", "inflight")]
+    for file in begun:
+        file.touch()
+    settle(work, lambda run: True)
+    assert not any(file.exists() for file in begun)
+    assert pipeline.work.ledger.get(prepared.id).state is State.ABORTED
+    pipeline.batch("run-3")
+    assert_exact(pipeline, 20)
+
+
+def test_a_withdrawn_order_does_not_come_back_beside_what_the_rollback_deleted(scenario: Make) -> None:
+    pipeline = scenario(shards=1)
+    pipeline.put(10)
+    prepared = pipeline.prepare(pipeline.by("run-1"))
+    orders = Path(pipeline.work.storage.full(handover.folder(str(prepared.instant))))
+    table = Path(pipeline.work.storage.full(""))
+    seen = list[tuple[list[Path], int]]()
+    with synchronizing(lambda _: seen.append(([*orders.glob("batch-*")], len([*table.rglob("*.parquet")])))):
+        abandon(pipeline.by("person"), prepared.id, "to try")
+    assert ([], 1) in seen
