@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 
 from airflow_provider_slshudi.exceptions import TableMismatch, TimelineUnreadable
-from airflow_provider_slshudi.hudi import properties
+from airflow_provider_slshudi.hudi import leftovers, properties
 from airflow_provider_slshudi.hudi.actions import CLUSTERING, COMPACTION, OWNER
 from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER, PROPERTIES, Instant, Phase, Timeline
 from airflow_provider_slshudi.ledger.states import State
@@ -78,8 +78,12 @@ def _take_away_of_metadata(storage: Storage, otherwise: str) -> None:
         if not is_newest or _is_completed(main, instant.time):
             raise _damage(storage, instant, otherwise, f"{METADATA_FOLDER}/")
         _remove(Storage(f"{storage.uri}/{METADATA_FOLDER}"), timeline, instant)
+    metadata = Storage(f"{storage.uri}/{METADATA_FOLDER}")
     for service in timeline.cut_plans(*_OF_METADATA):
-        _remove(Storage(f"{storage.uri}/{METADATA_FOLDER}"), timeline, service)
+        if service.action not in _REPEATED:
+            # Later entries would go with a base file that no timeline knows, and no reader would see them.
+            metadata.delete_files([path for path, _ in metadata.walk() if _written_by(path) == service.time])
+        _remove(metadata, timeline, service)
     timeline.remove_unnamed()
 
 
@@ -94,9 +98,17 @@ def _damaged_in_metadata(storage: Storage) -> str:
         return PROPERTIES
     newest = [instant for instant in timeline.completed("commit")[-1:] if timeline.is_whole(instant)]
     stats = [stat for one in newest for of in timeline.record(one)["partitionToWriteStats"].values() for stat in of]
-    sizes = {str(stat["path"]): int(stat["fileSizeInBytes"]) for stat in stats}
+    # Hudi deletes the folder of an index that is turned off.
+    kept = set(metadata.folders("")) if stats else set()
+    sizes = {str(stat["path"]): int(stat["fileSizeInBytes"]) for stat in stats if stat["partitionPath"] in kept}
     there = {path: metadata.size(path) for path in metadata.existing(list(sizes))} if sizes else {}
     return next((path for path, size in sizes.items() if there.get(path) != size), "")
+
+
+def _written_by(path: str) -> str | None:
+    """The instant that wrote a file, or the file whose checksum Hadoop keeps there."""
+    name = path.rpartition("/")[2]
+    return leftovers.instant_of(name.removeprefix(".").removesuffix(".crc") if name.endswith(".crc") else name)
 
 
 def _is_completed(main: Timeline, time: str) -> bool:

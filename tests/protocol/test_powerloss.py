@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,15 +10,19 @@ from unittest.mock import patch
 
 import pytest
 
+from airflow_provider_slshudi.config.options import BOUNDS
 from airflow_provider_slshudi.exceptions import TimelineUnreadable
-from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER
+from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER, Timeline
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.protocol import quarantine, steps
 from airflow_provider_slshudi.protocol.abandon import abandon
+from airflow_provider_slshudi.protocol.maintain import archive
+from airflow_provider_slshudi.protocol.metadata import check
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.storage import Storage
 from tests.protocol.checks import assert_exact
+from tests.protocol.quarantined import changed
 from tests.scenarios import Scenario
 
 Make = Callable[..., Scenario]
@@ -103,3 +108,50 @@ def test_a_withdrawn_order_does_not_come_back_beside_what_the_rollback_deleted(s
     with synchronizing(lambda _: seen.append(([*orders.glob("batch-*")], len([*table.rglob("*.parquet")])))):
         abandon(pipeline.by("person"), prepared.id, "to try")
     assert ([], 1) in seen
+
+
+def test_a_compaction_of_the_metadata_table_whose_plan_was_cut_off_once_it_had_begun_leaves_no_file(
+    scenario: Make,
+) -> None:
+    pipeline = _compacting(scenario(shards=1))
+    _compacted(pipeline, 0)
+    _compacted(pipeline, 10)
+    metadata = Storage(f"{pipeline.work.storage.uri}/{METADATA_FOLDER}")
+    compaction = Timeline.load(metadata).completed("commit")[-1]
+    timeline = Path(metadata.full(FOLDER))
+    for file in timeline.glob(f"*{compaction.time}*"):
+        if file.name.endswith((".crc", ".commit")):
+            file.unlink()
+    os.truncate(timeline / f"{compaction.time}.compaction.requested", 0)
+    written = [Path(metadata.full(path)) for path, _ in metadata.walk() if compaction.time in path]
+    assert written
+    for number in (20, 30):
+        _compacted(pipeline, number)
+    assert check(pipeline.by("check")).ok
+    assert not any(file.exists() for file in written)
+    assert_exact(pipeline, 40)
+
+
+def test_an_index_that_is_turned_off_after_a_compaction_is_no_damage(scenario: Make) -> None:
+    pipeline = scenario(shards=1)
+    bounded = _compacting(pipeline, **{BOUNDS: "true"})
+    _compacted(bounded, 0)
+    _compacted(bounded, 10)
+    assert Timeline.load(Storage(f"{pipeline.work.storage.uri}/{METADATA_FOLDER}")).completed("commit")
+    for number in (20, 30):
+        pipeline.put(10, first=number)
+        pipeline.batch(f"run-{number}")
+    assert_exact(pipeline, 40)
+
+
+def _compacting(pipeline: Scenario, **more: str) -> Scenario:
+    """The same with a metadata table that each archival compacts."""
+    table = pipeline.work.pipeline.model_dump(mode="json")["table"]
+    options = {"hoodie.metadata.compact.max.delta.commits": "1", **more}
+    return changed(pipeline, table={**table, "options": options})
+
+
+def _compacted(pipeline: Scenario, first: int) -> None:
+    pipeline.put(10, first=first)
+    pipeline.batch(f"run-{first}")
+    archive(pipeline.by(f"archive-{first}"))
