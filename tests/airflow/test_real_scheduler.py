@@ -29,7 +29,7 @@ from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.operators.events import extra_of
 from airflow_provider_slshudi.points import FOLDER, Point
 from airflow_provider_slshudi.protocol import plan, steps
-from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.protocol.work import Run, Work, run_of
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from airflow_provider_slshudi.spark.resident import IDLE
@@ -416,7 +416,10 @@ def leave_prepared(place: Place, run: str) -> Transaction:
     place.put(50)
     pipeline, launcher = load_pipeline(place.pipeline), SubprocessLauncher("local[2]")
     service = LogService(place.server.connection(), pipeline.source.project, pipeline.source.logstore)
-    work = Work(pipeline, place.ledger(), launcher, lambda: service, Run(TAIL, run))
+    ledger = place.ledger()
+    # By its name: this Airflow's tasks judge no other Airflow's run by theirs of the same id.
+    tail = Run(TAIL, run, run_of(ledger, place.committed()[-1]).airflow)
+    work = Work(pipeline, ledger, launcher, lambda: service, tail)
     planned = plan.tail(work)
     assert planned is not None
     steps.open_instant(work, planned.id, planned.token)
