@@ -384,7 +384,7 @@ def fence(storage: Storage, instant: str) -> None:
     for name in storage.names(folder(instant)) or []:
         if name.startswith(_ORDER):
             storage.delete(f"{folder(instant)}/{name}")
-    if storage.exists(folder(instant)):
+    if storage.is_local and storage.exists(folder(instant)):
         # Else a loss of power may bring an order back, but no file that the rollback deleted.
         storage.sync()
     shut(storage, instant)
