@@ -394,15 +394,15 @@ def test_airflow_is_asked_which_steps_of_a_run_have_a_worker(
     monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", executor)
     run = Run("tail", "run-1")
 
-    def shows(*steps: str, **tasks: str) -> bool:
+    def shown(*steps: str, **tasks: str) -> str:
         named = {name.replace("__", "."): state for name, state in tasks.items()}
         runs = AirflowRuns(in_run(states={"tail/run-1": "running"}, tasks=named)["ti"])
         assert runs(run) is False
-        return runs.shows_step(run, steps)
+        return runs.shown_step(run, steps)
 
-    assert shows("open", "append", batch__open="success", batch__append="running")
-    assert not shows("open", "record", batch__open="success", batch__append="running")
-    assert not shows("append", batch__append="scheduled")
-    assert shows("append", batch__append="queued") is queued
+    assert shown("open", "append", batch__open="success", batch__append="running") == "append running"
+    assert not shown("open", "record", batch__open="success", batch__append="running")
+    assert not shown("append", batch__append="scheduled")
+    assert shown("append", batch__append="queued") == ("append queued" if queued else "")
     # Of two batches in one run nobody knows whose step it is.
-    assert not shows("open", "append", one__append="running", two__append="scheduled")
+    assert not shown("open", "append", one__append="running", two__append="scheduled")
