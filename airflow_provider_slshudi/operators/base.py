@@ -293,8 +293,11 @@ class AirflowRuns:
         """The one of these steps whose task a worker has, and the task's state; empty where Airflow knows of none.
 
         LocalExecutor has a worker free for every task that it queues, and never notices one that dies before its task
-        runs. Empty where the run has more than one batch: whose step a task is, is not known.
+        runs. Empty where the run has more than one batch: whose step a task is, is not known. So of a run that no
+        Airflow is known to have made: another one's of the same id may be at that step.
         """
+        if not run.airflow:
+            return ""
         try:
             states = self._ti.get_task_states(dag_id=run.dag_id, run_ids=[run.run_id])
         except AirflowRuntimeError as error:
