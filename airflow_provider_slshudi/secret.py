@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 
 class Secret:
     """A text that only `reveal` gives; as text, wherever it is put into one, it is `***`.
 
-    It is no `str`, so whatever joins, encodes or serializes texts refuses it.
+    It is no `str`, so whatever joins, encodes or serializes texts refuses it; so does pickle, which would spell it out.
     """
 
     __slots__ = ("_text",)
@@ -20,6 +22,9 @@ class Secret:
 
     def __repr__(self) -> str:
         return "***"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret does not travel by pickle")
 
     def __bool__(self) -> bool:
         return bool(self._text)

@@ -22,6 +22,8 @@ from airflow_provider_slshudi.spark import packages
         ("hoodie.memory.merge.fractions", "hoodie.memory.merge.fraction"),
         ("hoodie.metrics.pushgateway.hosts", "hoodie.metrics.pushgateway.host"),
         ("hoodie.Rollback.Parallelism", "hoodie.rollback.parallelism"),
+        ("HOODIE.ROLLBACK.PARALLELISM", "hoodie.rollback.parallelism"),
+        ("metadata.enable", "hoodie.metadata.enable"),
         ("hoodie.metadata.index.blom.filter.enable", "hoodie.metadata.index.bloom.filter.enable"),
     ],
 )

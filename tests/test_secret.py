@@ -38,6 +38,7 @@ def test_what_makes_one_text_of_many_refuses_it() -> None:
         lambda: "key=" + key,
         lambda: json.dumps(key),
         lambda: f"{key:>20}",
+        lambda: str(pickle.dumps(CONNECTION)),
     ]
     for join in joins:
         with pytest.raises(TypeError) as refused:
@@ -45,9 +46,8 @@ def test_what_makes_one_text_of_many_refuses_it() -> None:
         assert "sesame" not in str(refused.value)
 
 
-def test_it_travels_and_is_revealed_where_it_is_used() -> None:
-    there = pickle.loads(pickle.dumps(CONNECTION))  # noqa: S301
-    assert there == CONNECTION and there.access_key_secret.reveal() == "opensesame"
+def test_it_is_revealed_where_it_is_used() -> None:
+    assert CONNECTION.access_key_secret.reveal() == "opensesame"
     assert CONNECTION.to_env()["SLSHUDI_SLS_ACCESS_KEY_SECRET"] == "opensesame"
     assert {Secret("a"), Secret("a"), Secret("b")} == {Secret("a"), Secret("b")}
     assert not Secret("") and Secret("a") != "a"

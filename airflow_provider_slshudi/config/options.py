@@ -136,7 +136,8 @@ def require_allowed(key: str, value: str) -> None:
                 f"({BOUNDS}); with others they fail at some values (docs/decisions/0028)"
             )
     elif key not in TAKE_EFFECT:
-        near = get_close_matches(key, TAKE_EFFECT | OTHER_INDEXES, 1, _NEAR)
+        typed = f"hoodie.{key.lower().removeprefix('hoodie.')}"
+        near = get_close_matches(typed, TAKE_EFFECT | OTHER_INDEXES, 1, _NEAR)
         mend = f"Did you mean {near[0]}?" if near else "Take it out"
         raise ValueError(
             f"option {key} may not be set: it would have no effect, or another field of this file says the same. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ TLS = {
     "sqlite": (),
 }
 """The extras by which a database is reached by TLS, as its driver names them."""
+_MOST_LATIN = 0xFF
+_NO_CA = "extra ssl_check_hostname means nothing without ssl_ca or ssl_capath: PyMySQL then trusts any certificate"
 
 
 class LedgerHook(BaseHook):
@@ -98,8 +101,29 @@ class LedgerHook(BaseHook):
         if not hosts or not found.schema:
             raise self._wrong("host", "it needs a host and, in `schema`, a database")
         extra = found.extra_dejson
+        if dialect == "mysql":
+            self._require_sent(found.password or "", extra)
         tls = {name: extra[name] for name in TLS[dialect] if extra.get(name)}
         return URL.create(dialect, found.login, found.password, hosts, found.port, found.schema, tls)
+
+    def _require_sent(self, password: str, extra: Mapping[str, Any]) -> None:
+        """Refuses what PyMySQL would leave out without a word, or could not send.
+
+        Raises:
+            ConfigError: names the field; no value is told.
+        """
+        from sqlalchemy.util import asbool
+
+        if any(ord(character) > _MOST_LATIN for character in password):
+            raise self._wrong("password", "PyMySQL sends no password with a character beyond Latin-1: set another one")
+        try:
+            checks = asbool(extra.get("ssl_check_hostname") or False)
+        except ValueError:  # it quotes the value
+            raise self._wrong("extra ssl_check_hostname", "extra ssl_check_hostname is true or false") from None
+        if checks and not (extra.get("ssl_ca") or extra.get("ssl_capath")):
+            raise self._wrong("extra ssl_check_hostname", _NO_CA)
+        if extra.get("ssl_key") and not extra.get("ssl_cert"):
+            raise self._wrong("extra ssl_key", "extra ssl_key means nothing without ssl_cert, whose key it is")
 
     def _wrong(self, field: str, message: str) -> ConfigError:
         return ConfigError(f"connection {self.ledger_conn_id!r}: {message}", source=self.ledger_conn_id, field=field)

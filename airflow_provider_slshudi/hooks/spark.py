@@ -165,6 +165,11 @@ class SparkLauncher:
         host = found.host or ""
         master = host if "://" in host or not found.port else f"spark://{host}"
         master = f"{master}:{found.port}" if found.port else master
+        if not host:
+            message = (
+                f"connection {self._conn_id!r}: its host is empty, and names Spark's master: local[*] or yarn, say"
+            )
+            raise ConfigError(message, source=self._conn_id, field="host")
         mode = found.extra_dejson.get("deploy-mode") or "client"
         if mode not in ("client", "cluster"):
             message = f"connection {self._conn_id!r}: extra deploy-mode is client or cluster"

@@ -289,21 +289,25 @@ class AirflowRuns:
             return None
         return state in _OVER
 
-    def shows_step(self, run: Run, steps: Collection[str]) -> bool:
-        """Whether a worker has the task of one of these steps, as far as Airflow knows.
+    def shown_step(self, run: Run, steps: Collection[str]) -> str:
+        """The one of these steps whose task a worker has, and the task's state; empty where Airflow knows of none.
 
         LocalExecutor has a worker free for every task that it queues, and never notices one that dies before its task
-        runs. False where the run has more than one batch: whose step a task is, is not known.
+        runs. Empty where the run has more than one batch: whose step a task is, is not known. So of a run that no
+        Airflow is known to have made: another one's of the same id may be at that step.
         """
+        if not run.airflow:
+            return ""
         try:
             states = self._ti.get_task_states(dag_id=run.dag_id, run_ids=[run.run_id])
         except AirflowRuntimeError as error:
             _log.warning("Airflow does not tell the tasks of run %s: %s", run, error)
-            return False
+            return ""
         named = [(task.rpartition(".")[2], state) for task, state in states.get(run.run_id, {}).items()]
         found = [(step, state) for step, state in named if step in steps]
         with_worker = ("running", "queued") if conf.get("core", "executor") in _LOCAL else ("running",)
-        return len(found) == len(dict(found)) and any(state in with_worker for _, state in found)
+        shown = [f"{step} {state}" for step, state in found if state in with_worker]
+        return ", ".join(shown) if len(found) == len(dict(found)) else ""
 
 
 def _is_unknown_run(error: AirflowRuntimeError) -> bool:

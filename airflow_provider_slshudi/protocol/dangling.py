@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from datetime import timedelta
+from itertools import takewhile
 from typing import Protocol, runtime_checkable
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
@@ -33,7 +34,7 @@ WITHOUT_A_BEAT = timedelta(minutes=1)
 Airflow knows that it is over, after a look that found no beat for QUIET_AFTER: it imports a DAG, which takes seconds,
 and on a machine with ten times its work not a minute."""
 UNHEARD = "unheard"
-"""The event of such a look; its detail is the last heartbeat."""
+"""The event of such a look; its detail is the last heartbeat, and the step and state that Airflow showed."""
 _STEPS = ("plan", "open", "append", "record", "commit")
 
 GONE = "its process is gone: "
@@ -47,13 +48,13 @@ Ended = Callable[[Run], bool | None]
 class ShowsSteps(Protocol):
     """An `Ended` that tells of a run's tasks, too."""
 
-    def shows_step(self, run: Run, steps: Collection[str]) -> bool:
-        """Whether a worker has the task of one of these steps, as far as is known."""
+    def shown_step(self, run: Run, steps: Collection[str]) -> str:
+        """The one of these steps whose task a worker has, and the task's state; empty where none is known."""
 
 
-def shows_step(ended: Ended, run: Run, steps: Collection[str] = _STEPS) -> bool:
-    """Whether a worker has the task of one of these steps of a run; False where nothing is known of tasks."""
-    return isinstance(ended, ShowsSteps) and ended.shows_step(run, steps)
+def shown_step(ended: Ended, run: Run, steps: Collection[str] = _STEPS) -> str:
+    """The step of a run whose task a worker has, and the task's state; empty where nothing is known of tasks."""
+    return ended.shown_step(run, steps) if isinstance(ended, ShowsSteps) else ""
 
 
 def is_quiet(ledger: Ledger, transaction: Transaction) -> bool:
@@ -107,25 +108,29 @@ def _has_lost_its_worker(ledger: Ledger, transaction: Transaction, ended: Ended)
     """Whether a worker that Airflow believes to be at a step has not beaten for longer than a task begins or ends.
 
     It was killed before the step's first beat or after its last one: no process is named, and Airflow notices after
-    five minutes, or never.
+    five minutes, or never. A dead one leaves its task as it is: where Airflow showed another step, another state or no
+    worker meanwhile, a task began that has its own time.
     """
-    if not shows_step(ended, run_of(ledger, transaction)):
-        return False
-    return _stays_silent(ledger, transaction, UNHEARD, WITHOUT_A_BEAT)
+    shown, now = shown_step(ended, run_of(ledger, transaction)), ledger.now()
+    seen = f"{transaction.heartbeat} {shown or 'with no worker'}"
+    looks = [event for event in ledger.events(transaction.id) if event.what == UNHEARD]
+    alike = takewhile(lambda look: look.detail == seen, reversed(looks))
+    past = [look.at for look in alike if look.at <= now]
+    if not past and (shown or looks):
+        ledger.note(transaction.id, UNHEARD, seen)
+    return bool(shown and past) and now - min(past) > WITHOUT_A_BEAT
 
 
-def _stays_silent(
-    ledger: Ledger, transaction: Transaction, look: str = SILENT, longest: timedelta = AGAIN_AFTER
-) -> bool:
-    """Whether nobody beat either since `longest` after a first `look` saw how long it is silent.
+def _stays_silent(ledger: Ledger, transaction: Transaction) -> bool:
+    """Whether nobody beat either since AGAIN_AFTER after a first look saw how long it is silent.
 
     After an outage of the ledger, or once its clock was set ahead, every step is silent until its next beat.
     """
     # Not by their times alone: another server's clock, or one that was set, may be ahead of this heartbeat.
     now, seen = ledger.now(), str(transaction.heartbeat)
-    looks = [event for event in ledger.events(transaction.id) if (event.what, event.detail) == (look, seen)]
+    looks = [event for event in ledger.events(transaction.id) if (event.what, event.detail) == (SILENT, seen)]
     past = [event.at for event in looks if event.at <= now]
     if not past:
-        ledger.note(transaction.id, look, seen)
+        ledger.note(transaction.id, SILENT, seen)
         return False
-    return now - min(past) > longest
+    return now - min(past) > AGAIN_AFTER

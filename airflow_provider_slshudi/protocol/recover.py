@@ -14,7 +14,7 @@ from airflow_provider_slshudi.exceptions import ConfigError, LeaseHeld
 from airflow_provider_slshudi.ledger.lease import Holding
 from airflow_provider_slshudi.ledger.records import Event
 from airflow_provider_slshudi.processes import is_here
-from airflow_provider_slshudi.protocol.dangling import AGAIN_AFTER, SILENT_AFTER, Ended, is_to_come, shows_step
+from airflow_provider_slshudi.protocol.dangling import AGAIN_AFTER, SILENT_AFTER, Ended, is_to_come, shown_step
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.settle import Settled, register, settle
 from airflow_provider_slshudi.protocol.work import Run, Work, run_of
@@ -68,8 +68,8 @@ class _AndNamed:
     def __call__(self, run: Run) -> bool | None:
         return True if run in self._runs else self._ended(run)
 
-    def shows_step(self, run: Run, steps: Collection[str]) -> bool:
-        return shows_step(self._ended, run, steps)
+    def shown_step(self, run: Run, steps: Collection[str]) -> str:
+        return shown_step(self._ended, run, steps)
 
 
 def recover(work: Work, ended: Ended, named: Sequence[str] = ()) -> Recovered:

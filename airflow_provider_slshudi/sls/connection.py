@@ -105,6 +105,8 @@ def split_endpoint(endpoint: str) -> tuple[str, str, int | None]:
     if separator and scheme.lower() not in ("http", "https"):
         raise ValueError("a scheme that is not http or https")
     host, colon, port = rest.rstrip("/").partition(":")
+    if "@" in rest:
+        raise ValueError("a user before the host, whose key belongs into the connection's password")
     if not host or "/" in host or any(map(str.isspace, host)):
         raise ValueError("no host")
     if colon and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):

@@ -192,16 +192,16 @@ def test_a_step_whose_process_was_killed_dangles_once_it_is_quiet_whatever_airfl
 
 
 class Airflow:
-    """An Airflow in which the run goes on, and a worker has the tasks of these of its steps."""
+    """An Airflow in which the run goes on, and a worker has the task of this one of its steps."""
 
-    def __init__(self, *steps: str) -> None:
-        self.steps = steps
+    def __init__(self, step: str = "", state: str = "running") -> None:
+        self.step, self.state = step, state
 
     def __call__(self, run: Run) -> bool | None:
         return False
 
-    def shows_step(self, run: Run, steps: Collection[str]) -> bool:
-        return any(step in steps for step in self.steps)
+    def shown_step(self, run: Run, steps: Collection[str]) -> str:
+        return f"{self.step} {self.state}" if self.step in steps else ""
 
 
 @pytest.fixture
@@ -224,8 +224,8 @@ def test_a_step_that_a_worker_has_and_that_is_not_heard_of_lost_its_worker_as_it
     quiet: Callable[..., None],
     unheard_earlier: Callable[[timedelta], None],
 ) -> None:
-    def why(*steps: str) -> str:
-        return abandoned(ledger, ledger.get(begun.id), Airflow(*steps))
+    def why(step: str = "") -> str:
+        return abandoned(ledger, ledger.get(begun.id), Airflow(step))
 
     ledger.rest(begun.id, 1)
     assert why(step) == "", "its worker may be about to tell Airflow, or to beat"
@@ -240,6 +240,34 @@ def test_a_step_that_a_worker_has_and_that_is_not_heard_of_lost_its_worker_as_it
     assert why() == "", "it may wait"
     ledger.heartbeat(begun.id, 1)
     assert why(step) == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "then"),
+    [
+        (Airflow("open"), Airflow("append", "queued")),
+        (Airflow("append", "queued"), Airflow("append")),
+        (Airflow("record"), Airflow()),
+    ],
+    ids=["after a step that ended slowly", "after a queue", "after a try that failed"],
+)
+def test_a_task_that_begins_has_its_own_time(
+    before: Airflow,
+    then: Airflow,
+    ledger: Ledger,
+    begun: Transaction,
+    quiet: Callable[..., None],
+    unheard_earlier: Callable[[timedelta], None],
+) -> None:
+    ledger.rest(begun.id, 1)
+    quiet()
+    last = then if then.step else before
+    for shown in (before, then, last):
+        assert abandoned(ledger, ledger.get(begun.id), shown) == "", "the task has begun just now"
+        if shown is not last:
+            unheard_earlier(WITHOUT_A_BEAT + timedelta(seconds=1))
+    unheard_earlier(WITHOUT_A_BEAT + timedelta(seconds=1))
+    assert abandoned(ledger, ledger.get(begun.id), last).startswith("a worker has the task of its step")
 
 
 def test_a_recovery_asks_for_the_steps_of_runs_that_nobody_named(

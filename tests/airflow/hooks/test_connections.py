@@ -250,6 +250,7 @@ def test_a_port_of_its_own_is_asked(monkeypatch: pytest.MonkeyPatch, typed: str)
         ),
         ("slshudi_ledger", {"host": "h", "schema": "/f", "extra": {"dialect": "sqlite"}}, "host means nothing"),
         ("spark", {"host": "yarn"}, "login means nothing"),
+        ("spark", {"host": "", "login": "", "password": ""}, "host is empty"),
         (
             "spark",
             {"host": "yarn", "login": "", "password": "", "extra": {"spark-home": "/x"}},
@@ -294,6 +295,44 @@ def test_an_extra_that_cannot_be_used_is_told_without_what_is_in_it(
         used("sls")
     error = refused.value
     assert "sesame" not in f"{error} {vars(error)} {error.__cause__} {error.__context__}"
+
+
+@pytest.mark.parametrize(
+    ("changed", "extra", "field"),
+    [
+        ({}, {"ssl_check_hostname": "true"}, "extra ssl_check_hostname"),
+        ({}, {"ssl_check_hostname": "opensesame", "ssl_ca": "/ca.pem"}, "extra ssl_check_hostname"),
+        ({}, {"ssl_key": "/opensesame.pem"}, "extra ssl_key"),
+        ({"password": "opensesame€"}, {}, "password"),
+    ],
+)
+def test_what_mysqls_driver_would_leave_out_or_cannot_send_is_refused_by_name(
+    changed: dict[str, str], extra: dict[str, str], field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {"host": "127.0.0.1", "schema": "s", "login": "u", "password": "p", **changed}
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_TYPED", connection("slshudi_ledger", **fields, extra={"dialect": "mysql", **extra})
+    )
+    with pytest.raises(ConfigError) as refused:
+        LedgerHook("typed").ledger()
+    assert refused.value.field == field
+    assert "sesame" not in f"{refused.value} {vars(refused.value)}"
+
+
+def test_whether_mysqls_driver_checks_the_host_is_said_as_sqlalchemy_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for checks in ("True", "1", "yes", "off", "false", ""):
+        extra = {"dialect": "mysql", "ssl_check_hostname": checks, "ssl_capath": "/etc/ssl/certs"}
+        monkeypatch.setenv("AIRFLOW_CONN_TYPED", connection("slshudi_ledger", host="h", schema="s", extra=extra))
+        assert LedgerHook("typed").url().query.get("ssl_check_hostname", "") == checks
+
+
+@pytest.mark.parametrize("host", ["opensesame@cn-hangzhou.log.aliyuncs.com", "https://id@cn-hangzhou.log.aliyuncs.com"])
+def test_a_key_that_was_typed_before_the_endpoint_is_told_by_no_error(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SLS, json.dumps({"conn_type": "sls", "host": host, "extra": {"region": "r"}, **KEYS}))
+    works, message = SlsHook().test_connection()
+    assert not works and "a user before the host" in message and "sesame" not in message
 
 
 def test_how_a_ledger_is_reached_by_tls_is_told_to_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:

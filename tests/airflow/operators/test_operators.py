@@ -21,6 +21,7 @@ from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.links import TransactionLink
 from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.operators import base
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
 from airflow_provider_slshudi.operators.base import AirflowRuns, this_airflow
 from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
@@ -392,17 +393,19 @@ def test_airflow_is_asked_which_steps_of_a_run_have_a_worker(
 ) -> None:
     """With LocalExecutor every task that is queued has one."""
     monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", executor)
-    run = Run("tail", "run-1")
+    monkeypatch.setattr(base, "this_airflow", lambda: "here")
 
-    def shows(*steps: str, **tasks: str) -> bool:
-        named = {name.replace("__", "."): state for name, state in tasks.items()}
+    def shown(*steps: str, airflow: str = "here", **tasks: str) -> str:
+        run, named = Run("tail", "run-1", airflow), {name.replace("__", "."): state for name, state in tasks.items()}
         runs = AirflowRuns(in_run(states={"tail/run-1": "running"}, tasks=named)["ti"])
-        assert runs(run) is False
-        return runs.shows_step(run, steps)
+        assert runs(run) is (False if airflow else None)
+        return runs.shown_step(run, steps)
 
-    assert shows("open", "append", batch__open="success", batch__append="running")
-    assert not shows("open", "record", batch__open="success", batch__append="running")
-    assert not shows("append", batch__append="scheduled")
-    assert shows("append", batch__append="queued") is queued
+    assert shown("open", "append", batch__open="success", batch__append="running") == "append running"
+    assert not shown("open", "record", batch__open="success", batch__append="running")
+    assert not shown("append", batch__append="scheduled")
+    assert shown("append", batch__append="queued") == ("append queued" if queued else "")
+    # Of a run without a name nobody knows whether it is not another Airflow's.
+    assert not shown("append", airflow="", batch__append="running")
     # Of two batches in one run nobody knows whose step it is.
-    assert not shows("open", "append", one__append="running", two__append="scheduled")
+    assert not shown("open", "append", one__append="running", two__append="scheduled")
