@@ -31,11 +31,15 @@ def has_cut(work: Work) -> bool:
     Without the lease a process may be writing it.
     """
     prepared = _prepared(work)
-    return any(_damaged_in_metadata(storage) for storage in _renaming(work)) or any(
-        timeline.cut_completions(prepared) or timeline.cut_plans(*services) or timeline.unnamed
-        for storage in _renaming(work)
-        for timeline, services in ((Timeline.load(storage), _REPEATED), (_metadata_timeline(storage), _OF_METADATA))
-    )
+    for storage in _renaming(work):
+        metadata = _metadata_timeline(storage)
+        looks = ((Timeline.load(storage), _REPEATED), (metadata, _OF_METADATA))
+        if _damaged_in_metadata(storage, metadata) or any(
+            timeline.cut_completions(prepared) or timeline.cut_plans(*services) or timeline.unnamed
+            for timeline, services in looks
+        ):
+            return True
+    return False
 
 
 def take_away(work: Work) -> None:
@@ -65,20 +69,21 @@ def _take_away_of_metadata(storage: Storage, otherwise: str) -> None:
     Where the table has completed it, nothing would tell the metadata table of its files again: then the error asks for
     what is to be done `otherwise`.
     """
-    if damaged := _damaged_in_metadata(storage):
+    timeline, metadata = _metadata_timeline(storage), _metadata(storage)
+    if damaged := _damaged_in_metadata(storage, timeline):
         raise TableMismatch(
             f"{storage.uri}: {METADATA_FOLDER}/{damaged} is cut off or gone, by a loss of power or with its driver's "
             f"death: {otherwise}",
             table=storage.uri,
         )
-    timeline, main = _metadata_timeline(storage), Timeline.load(storage)
+    # As it is now: what was cut off of it was taken away.
+    main = Timeline.load(storage)
     completed = [instant for instant in timeline if instant.phase is Phase.COMPLETED]
     for instant in timeline.cut_completions():
         is_newest = all(str(other.completion) <= str(instant.completion) for other in completed)
         if not is_newest or _is_completed(main, instant.time):
             raise _damage(storage, instant, otherwise, f"{METADATA_FOLDER}/")
-        _remove(Storage(f"{storage.uri}/{METADATA_FOLDER}"), timeline, instant)
-    metadata = Storage(f"{storage.uri}/{METADATA_FOLDER}")
+        _remove(metadata, timeline, instant)
     for service in timeline.cut_plans(*_OF_METADATA):
         if service.action not in _REPEATED:
             # Later entries would go with a base file that no timeline knows, and no reader would see them.
@@ -87,13 +92,13 @@ def _take_away_of_metadata(storage: Storage, otherwise: str) -> None:
     timeline.remove_unnamed()
 
 
-def _damaged_in_metadata(storage: Storage) -> str:
+def _damaged_in_metadata(storage: Storage, timeline: Timeline) -> str:
     """A file without which no metadata table can be read: its properties, or a base file of its newest compaction.
 
     Hudi writes both anew within acts of its own, so a loss of power may cut one off and leave what tells of it whole.
-    Empty where there is none.
+    `timeline` is the metadata table's. Empty where there is none.
     """
-    metadata, timeline = Storage(f"{storage.uri}/{METADATA_FOLDER}"), _metadata_timeline(storage)
+    metadata = _metadata(storage)
     if metadata.exists(FOLDER) and not properties.tells_name(metadata):
         return PROPERTIES
     newest = [instant for instant in timeline.completed("commit")[-1:] if timeline.is_whole(instant)]
@@ -139,9 +144,13 @@ def _renaming(work: Work) -> Iterator[Storage]:
     return (storage for storage in quarantine.storages(work) if storage.renames)
 
 
+def _metadata(storage: Storage) -> Storage:
+    return Storage(f"{storage.uri}/{METADATA_FOLDER}")
+
+
 def _metadata_timeline(storage: Storage) -> Timeline:
     """The metadata table's timeline; empty where there is none that can be read, since Hudi makes that table anew."""
-    metadata = Storage(f"{storage.uri}/{METADATA_FOLDER}")
+    metadata = _metadata(storage)
     try:
         return Timeline.load(metadata) if metadata.exists(FOLDER) else Timeline(metadata, {})
     except TimelineUnreadable as error:
