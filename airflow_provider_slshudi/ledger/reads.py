@@ -40,7 +40,7 @@ from airflow_provider_slshudi.ranges import Density, Range
 _VALUES = 10_000
 _PACKED_AT_ONCE = 100
 _WRITTEN = [State.PREPARED.value, State.COMMITTED.value]
-_NO_CONTENT: ColumnElement[bytes | None] = type_coerce(null(), LargeBinary())
+_NO_CONTENT: ColumnElement[Any] = type_coerce(null(), LargeBinary())
 _PLANNED_BEFORE = timedelta(days=1)
 SOME: BindParameter[Any] = bindparam("some", expanding=True)
 AIRFLOW = "airflow"

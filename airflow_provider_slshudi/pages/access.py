@@ -6,7 +6,7 @@ knows which DAGs have worked on the pipeline, and the viewer has to be allowed t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated
@@ -85,7 +85,7 @@ class Viewer:
 
 
 def _viewer(user: GetUserDep, session: SessionDep) -> Viewer:
-    tags: Sequence[tuple[str, str]] = session.execute(select(DagTag.name, DagTag.dag_id)).all()
+    tags = [(name, dag_id) for name, dag_id in session.execute(select(DagTag.name, DagTag.dag_id))]
     manager = get_auth_manager()
     readable = manager.get_authorized_dag_ids(user=user, method="GET", session=session)
     tagged: dict[str, list[str]] = {}

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from airflow_provider_slshudi.native import native
 from airflow_provider_slshudi.rows import plain_json
@@ -141,7 +142,7 @@ def _column(
 def _bytes(text: pa.Array) -> tuple[bytes, bytes, bytes]:
     """Offsets, data and one byte per text, 0 where the text is NULL."""
     _, offsets, data = text.buffers()
-    places = np.zeros(1, np.int32)
+    places: NDArray[Any] = np.zeros(1, np.int32)
     if len(text):
         places = np.frombuffer(offsets, np.int32)[text.offset : text.offset + len(text) + 1]
     held = memoryview(data)[places[0] : places[-1]] if data is not None else b""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from airflow_provider_slshudi.numbered import numbered
 
@@ -102,7 +103,7 @@ def java_hashes(texts: pa.Array) -> np.ndarray[Any, Any]:
     texts = texts.cast(pa.large_string())
     _, offsets_, data_ = texts.buffers()
     offsets = np.frombuffer(offsets_, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    data = np.frombuffer(data_, np.uint8)[offsets[0] : offsets[-1]] if data_ else np.empty(0, np.uint8)
+    data: NDArray[Any] = np.frombuffer(data_, np.uint8)[offsets[0] : offsets[-1]] if data_ else np.empty(0, np.uint8)
     ends = offsets - offsets[0]
     units = data.astype(np.uint32)
     if data.size and data.max() > 127:
@@ -113,7 +114,7 @@ def java_hashes(texts: pa.Array) -> np.ndarray[Any, Any]:
     lengths = np.diff(ends)
     hashes = np.zeros(len(lengths), np.uint32)
     if units.size:
-        powers = np.empty(int(lengths.max()), np.uint32)
+        powers: NDArray[Any] = np.empty(int(lengths.max()), np.uint32)
         powers[0] = 1
         powers[1:] = 31
         powers = np.multiply.accumulate(powers, dtype=np.uint32)

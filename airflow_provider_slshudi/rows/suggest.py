@@ -119,7 +119,7 @@ def _by_key(logs: pa.Table, taken: Collection[str]) -> Iterator[tuple[str, pa.Ar
     order = kept[np.argsort(codes, kind="stable")]
     counts = np.bincount(codes, minlength=len(coded.dictionary))
     bounds = np.concatenate([[0], np.cumsum(counts)])
-    keys = ((code, _key(coded.dictionary[code].as_py(), taken)) for code in np.argsort(-counts, kind="stable"))
+    keys = ((code, _key(coded.dictionary[code].as_py(), taken)) for code in np.argsort(-counts, kind="stable").tolist())
     for code, key in islice((found for found in keys if found[1]), MOST_KEYS):
         places = order[bounds[code] : bounds[code + 1]]
         yield key, items.take(places), times[owners[places]]

@@ -88,7 +88,8 @@ class _Pairs:
 
     def unnamed(self) -> _Ints:
         """The positions of the pairs whose key has no slot."""
-        return np.nonzero(~self._is_named[self.codes])[0]
+        places: _Ints = np.flatnonzero(~self._is_named[self.codes])
+        return places
 
 
 def _encoded(keys: Any, counts: _Ints) -> tuple[_Ints, Any]:

@@ -270,7 +270,8 @@ def _newest(rows: pa.Table, starts: np.ndarray[Any, Any], spec: MergeSpec) -> np
 def _last(values: pa.ChunkedArray, newest: np.ndarray[Any, Any], starts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """For each key the place of the last value of the newest rows; -1 if they have none."""
     has_value = values.is_valid().to_numpy() & newest
-    return np.maximum.reduceat(np.where(has_value, np.arange(len(values)), -1), starts)
+    places: np.ndarray[Any, Any] = np.maximum.reduceat(np.where(has_value, np.arange(len(values)), -1), starts)
+    return places
 
 
 def _first(values: pa.ChunkedArray, newest: np.ndarray[Any, Any], starts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
