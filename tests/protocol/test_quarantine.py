@@ -18,7 +18,7 @@ from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.points import Point
-from airflow_provider_slshudi.protocol import steps
+from airflow_provider_slshudi.protocol import metadata, steps
 from airflow_provider_slshudi.protocol.abandon import abandon
 from airflow_provider_slshudi.protocol.maintain import archive, clean
 from airflow_provider_slshudi.protocol.quarantine import require_answer
@@ -27,6 +27,7 @@ from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.storage import Storage
 from tests.protocol.quarantined import LOGS, aside, assert_each_once, changed, rows_of
+from tests.protocol.served import batches
 from tests.scenarios import DyingLauncher, Scenario
 
 if TYPE_CHECKING:
@@ -276,3 +277,13 @@ def test_former_quarantines_on_a_mount_are_asked_before_a_step_reads_them(
     require_answer(work, 1.0)
     former = [] if table.startswith("s3a:") else ["file:///mnt/former", "file:///mnt/older"]
     assert asked[0] == table and sorted(asked[1:]) == sorted([*former, f"{table}_quarantine"])
+
+
+def test_services_of_a_quarantine_do_without_the_columns_that_the_table_is_sorted_by(
+    scenario: Callable[..., Scenario],
+) -> None:
+    pipeline = scenario(shards=1, misfits="quarantine", maintenance={"clustering": {"sort": ["clicks"]}})
+    batches(pipeline, 1)
+    assert metadata.rebuild(pipeline.by("rebuild"))[1].ok
+    clean(pipeline.by("clean"))
+    archive(pipeline.by("archive"))
