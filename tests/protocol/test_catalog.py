@@ -8,9 +8,12 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
+from aliyun.log import LogItem, PutLogsRequest
 
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
 from airflow_provider_slshudi.protocol.catalog import sync
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
@@ -80,6 +83,28 @@ def test_spark_reads_tables_by_name_after_each_sync(scenario: Callable[..., Scen
     assert (types["event_time"], types["rest"]) == ("timestamp", "map<string,string>")
     assert in_flat == [[300]]
     assert days == [[f"event_date=2026-01-0{day}"] for day in (1, 2, 3)]
+
+
+def test_partitions_have_their_values_however_folders_spell_them(
+    scenario: Callable[..., Scenario], metastore: str
+) -> None:
+    names = ["50%", "Köln #1", "a/b", "plain", "x=y"]
+    table = {"partition": {"by": "field", "column": "event_id"}, "name": "named"}
+    pipeline = scenario(shards=1, catalog={"metastore": metastore, "database": "lake"})
+    told = pipeline.work.pipeline.model_dump()
+    described = Pipeline.model_validate({**told, "table": told["table"] | table})
+    pipeline = replace(pipeline, work=pipeline.by("run", pipeline=described))
+    for number in range(2):  # the second sync finds the partitions of the first
+        source = described.source
+        for name in [*names, f"only {number}"]:
+            item = LogItem(1_700_000_000, contents=[("event_id", name), ("ts", "0")])
+            pipeline.client.put_logs(PutLogsRequest(source.project, source.logstore, "ads", "", [item]))
+        pipeline.batch(f"run-{number}")
+        sync(pipeline.work)
+    [partitions] = ask(metastore, "SHOW PARTITIONS lake.named")
+    # Spark spells them as it does folders: a value `a%2Fb` would be `a%252Fb` here.
+    wanted = sorted([*names, "only 0", "only 1"])
+    assert sorted(unquote(name) for (name,) in partitions) == [f"event_id={name}" for name in wanted]
 
 
 def test_a_metastore_that_is_not_there_fails_the_sync_and_nothing_else(scenario: Callable[..., Scenario]) -> None:
