@@ -347,6 +347,14 @@ class Timeline:
                 if row["action"] in COMMITS:
                     yield row["instantTime"], row["completionTime"], _extra(row)
 
+    def require_archive(self) -> None:
+        """Has archival not begin where it would end without a word of which file it cannot read.
+
+        Raises:
+            TimelineUnreadable: the list of the archive's files is gone or cut off.
+        """
+        self._archive_files()
+
     def _archived_rows(self, file: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
         import pyarrow.parquet as pq
         from pyarrow import ArrowInvalid
@@ -375,7 +383,7 @@ class Timeline:
             return [entry["fileName"] for entry in json.loads(manifest or b"")["files"]]
         except (ValueError, KeyError, TypeError) as error:
             raise TimelineUnreadable(
-                f"{self._storage.uri}: {name}, which lists the archive's files, is gone or cut off; try again",
+                f"{self._storage.uri}/{name}, which lists the archive's files, is gone or cut off; try again",
                 table=self._storage.uri,
             ) from error
 

@@ -12,17 +12,19 @@ import pytest
 
 from airflow_provider_slshudi.config.options import BOUNDS
 from airflow_provider_slshudi.exceptions import TimelineUnreadable
-from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER, Timeline
+from airflow_provider_slshudi.hudi.timeline import FOLDER, HISTORY, METADATA_FOLDER, Timeline
+from airflow_provider_slshudi.job.__main__ import reason
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.protocol import quarantine, steps
 from airflow_provider_slshudi.protocol.abandon import abandon
 from airflow_provider_slshudi.protocol.maintain import archive
-from airflow_provider_slshudi.protocol.metadata import check
+from airflow_provider_slshudi.protocol.metadata import check, rebuild
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.storage import Storage
 from tests.protocol.checks import assert_exact
 from tests.protocol.quarantined import changed
+from tests.protocol.served import batches, served
 from tests.scenarios import Scenario
 
 Make = Callable[..., Scenario]
@@ -142,6 +144,23 @@ def test_an_index_that_is_turned_off_after_a_compaction_is_no_damage(scenario: M
         pipeline.put(10, first=number)
         pipeline.batch(f"run-{number}")
     assert_exact(pipeline, 40)
+
+
+def test_a_cut_list_of_an_archive_is_named_with_what_makes_it_anew(scenario: Make) -> None:
+    pipeline = served(scenario)
+    metadata = Path(pipeline.work.storage.full(METADATA_FOLDER))
+    logs = 0
+    while not (lists := sorted((metadata / HISTORY).glob("manifest_*"))):
+        logs = batches(pipeline, 3, first=logs)
+        archive(pipeline.by(f"archive-{logs}"))
+        assert logs < 200
+    os.truncate(lists[-1], 10)
+    with pytest.raises(TimelineUnreadable, match=rf"{METADATA_FOLDER}/{HISTORY}/manifest_\d+, .* cut off") as cut:
+        archive(pipeline.by("archive"))
+    assert "slshudi table rebuild-metadata" in reason(cut.value)
+    rebuild(pipeline.by("rebuild"))
+    archive(pipeline.by("archive"))
+    assert_exact(pipeline, logs)
 
 
 def _compacting(pipeline: Scenario, **more: str) -> Scenario:

@@ -15,7 +15,7 @@ from airflow_provider_slshudi.hudi.client.compaction import COMPACT_AFTER
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.instants import new_instant_time
 from airflow_provider_slshudi.hudi.client.writer import client
-from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, METADATA_FOLDER, Timeline
 from airflow_provider_slshudi.storage import Storage
 
 # A table that only grows has nothing to clean. Without a clean once in a while each plan would look at all partitions.
@@ -55,6 +55,8 @@ def archive(gateway: Gateway, pipeline: Pipeline) -> None:
     Hudi archives only what the metadata table has compacted. It compacts when its client starts a commit, which ours
     never does. So this compacts, cleans and archives the metadata table itself first.
     """
+    for table in (pipeline.table.path, f"{pipeline.table.path}/{METADATA_FOLDER}"):
+        Timeline.load(Storage(table)).require_archive()
     with client(gateway, pipeline, _options(pipeline)) as writer:
         _serve_metadata_table(gateway, writer)
         writer.archive()
