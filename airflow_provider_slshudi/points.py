@@ -114,6 +114,7 @@ class Point(str, Enum):
     METADATA_STARTED = "metadata-started", Where.DRIVER
     METADATA_DELETED = "metadata-deleted", Where.DRIVER
     METADATA_MADE = "metadata-made", Where.DRIVER
+    VERSION_CHANGED = "version-changed", Where.DRIVER
     ARCHIVE_LEASED = "archive-leased", Where.TASK
     ARCHIVE_STARTED = "archive-started", Where.DRIVER
     ARCHIVE_COMPLETED = "archive-completed", Where.DRIVER

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.protocol.rewrite import Rewritten
 
 DAMAGED = 1
+VERSIONS = (8, 9)
 _EXAMPLES = 5
 
 
@@ -50,6 +51,18 @@ def add_to(commands: Commands) -> None:
     add_pipeline(mend)
     add_json(mend)
     mend.set_defaults(run=_mend)
+
+    version = within.add_parser(
+        "version",
+        help="show Hudi's version of the table, or change it by Hudi's own steps",
+        description="The version says which engines can read the table. To change it, batches that are undecided are "
+        "settled first, log files of a Merge-On-Read table are compacted, and nothing may be under way: pause the "
+        "pipeline's DAGs. May be cut off and repeated.",
+    )
+    add_pipeline(version)
+    version.add_argument("--to", type=int, choices=VERSIONS, help="the version that the table is to have")
+    add_json(version)
+    version.set_defaults(run=_version)
 
     accept = within.add_parser(
         "accept-erased",
@@ -143,6 +156,20 @@ def _accept(options: argparse.Namespace) -> int:
         print_json(options.out, {"pipeline": work.pipeline.name, "done": done})
     else:
         print(done, file=options.out)
+    return 0
+
+
+def _version(options: argparse.Namespace) -> int:
+    from airflow_provider_slshudi.protocol import version
+
+    work = work_of(options.pipeline)
+    if options.to is not None:
+        version.change(work, options.to)
+    found = version.versions(work)
+    if options.json:
+        print_json(options.out, {"pipeline": work.pipeline.name, "versions": found})
+    else:
+        print_table(options.out, f"{work.pipeline.name}: version of Hudi's tables", ("table", "version"), found.items())
     return 0
 
 

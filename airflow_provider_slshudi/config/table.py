@@ -19,6 +19,8 @@ from airflow_provider_slshudi.config.values import (
     refuse_secret,
 )
 
+NEWEST_VERSION = 9
+"""What Hudi 1.2.0 makes tables of."""
 MOST_BUCKETS = 10_000
 """The most buckets of a partition; each has at least one file."""
 
@@ -117,7 +119,8 @@ class Upsert(Model):
 class Table(Model):
     """The Hudi table. `options` go to Hudi's write client, except options that the protocol rests on.
 
-    Without `upsert` every log becomes a row of its own.
+    Without `upsert` every log becomes a row of its own. `version` is Hudi's version of the table's layout, which says
+    who can read it (hudi.apache.org/tech-specs): a new table is made of it, or of NEWEST_VERSION.
     """
 
     path: Uri
@@ -125,7 +128,22 @@ class Table(Model):
     type: Literal["copy_on_write", "merge_on_read"] = "copy_on_write"
     partition: Partition | None = None
     upsert: Upsert | None = None
+    version: Literal[8, 9] | None = None
     options: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def version_of_new(self) -> int:
+        """The version of which the table is made if there is none."""
+        return self.version or NEWEST_VERSION
+
+    @model_validator(mode="after")
+    def _version_has_what_is_asked(self) -> Table:
+        if self.version == 8 and self.upsert is not None and self.upsert.partial_update:
+            raise ValueError(
+                "version 8 has no partial_update: Hudi 1.2.0 and hudi-rs refuse such a table. Leave version out, or "
+                "partial_update"
+            )
+        return self
 
     @model_validator(mode="after")
     def _logs_are_for_upserts(self) -> Table:

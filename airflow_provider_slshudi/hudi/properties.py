@@ -11,6 +11,8 @@ from airflow_provider_slshudi.exceptions import TableMismatch
 from airflow_provider_slshudi.hudi.timeline import PROPERTIES
 from airflow_provider_slshudi.storage import Storage
 
+VERSION = "hoodie.table.version"
+"""Hudi's version of the table's layout."""
 # The copy that Hudi keeps while it changes the file (read in 1.2.0).
 _BEFORE = f"{PROPERTIES}.backup"
 _NAME = "hoodie.table.name"

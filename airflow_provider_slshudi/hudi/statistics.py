@@ -7,7 +7,7 @@ column has bounds only if all of them are right and a query gains by them: docs/
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.config.options import BOUNDS, BOUNDS_OF
@@ -54,9 +54,9 @@ class Indexes:
     foreign: list[str]
 
     @classmethod
-    def of(cls, storage: Storage) -> Indexes:
-        """Reads them from the table's properties and index definitions."""
-        told = properties.read(storage) or {}
+    def of(cls, storage: Storage, told: Mapping[str, str] | None = None) -> Indexes:
+        """Reads them from the table's properties, which callers that have read them pass, and index definitions."""
+        told = told or properties.read(storage) or {}
         found = storage.read_json(_DEFINITIONS) if _DEFINED in told else None
         definitions = found["indexDefinitions"] if found else {}
         indexed = _INDEX in told.get(_PARTITIONS, "").split(",")

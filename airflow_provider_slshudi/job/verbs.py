@@ -25,6 +25,7 @@ from airflow_provider_slshudi.hudi.client import (
     rollback,
     services,
     uploads,
+    version,
 )
 from airflow_provider_slshudi.hudi.client import clock as instant_clock
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
@@ -324,6 +325,14 @@ def unescape(_: Gateway, order: JobOrder) -> None:
         properties.put(storage, mending.ESCAPED, "false")
 
 
+def change_version(gateway: Gateway, order: JobOrder) -> None:
+    """Makes the table one of the version that the order's pipeline says."""
+    pipeline, storage = _table(order)
+    _in_time(storage, order, "change the table's version")
+    version.change(gateway, pipeline, partial(reach, Point.VERSION_CHANGED))
+    storage.sync()
+
+
 def sync(gateway: Gateway, order: JobOrder) -> None:
     """Brings the table's entry in the catalog up to its newest commit."""
     pipeline, _ = _table(order)
@@ -368,6 +377,7 @@ CONTROL: dict[Verb, _Act] = {
     Verb.LOOK: look,
     Verb.PLAN_MENDING: _timed(plan_mending),
     Verb.UNESCAPE: unescape,
+    Verb.VERSION: _timed(change_version),
     Verb.SYNC: sync,
 }
 """The code of the verbs that are not distributed."""

@@ -72,6 +72,7 @@ class Verb(str, Enum):
     LOOK = "look"
     PLAN_MENDING = "plan-mending"
     UNESCAPE = "unescape"
+    VERSION = "version"
     SYNC = "sync"
 
     @property

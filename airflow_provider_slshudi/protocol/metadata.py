@@ -26,7 +26,7 @@ def check(work: Work) -> Comparison:
         TableError: there is no table.
     """
     with _decided(work) as lease:
-        return _with_quarantine([_compared(each, lease) for each in _tables(work)])
+        return _with_quarantine([compared(each, lease) for each in _tables(work)])
 
 
 def rebuild(work: Work, only_damaged: bool = False, found_by: Named = NOTHING) -> tuple[Comparison, Comparison]:
@@ -49,14 +49,14 @@ def rebuild(work: Work, only_damaged: bool = False, found_by: Named = NOTHING) -
 
 
 def _rebuilt(work: Work, lease: Lease, only_damaged: bool, found_by: Named) -> tuple[Comparison, Comparison]:
-    before = _compared(work, lease)
+    before = compared(work, lease)
     if only_damaged and before.ok:
         return before, before
     _refuse_unknown(work, before)
     reach(Point.METADATA_LEASED)
     order = work.order(transaction=found_by.id, digest=found_by.digest)
     work.change(lease, Verb.REBUILD_METADATA, order, before.files)
-    after = _compared(work, lease)
+    after = compared(work, lease)
     if not after.ok:
         raise TableError(
             f"{work.storage.uri}: the metadata table was made anew, but still differs from the files on storage "
@@ -97,7 +97,13 @@ def _decided(work: Work) -> Iterator[Lease]:
         yield lease
 
 
-def _compared(work: Work, lease: Lease) -> Comparison:
+def compared(work: Work, lease: Lease) -> Comparison:
+    """How one metadata table differs from the files on storage; the caller holds the lease.
+
+    Raises:
+        JobFailed: the driver did not end well.
+        TableError: it left no findings.
+    """
     id_ = uuid.uuid4().hex
     work.change(lease, Verb.COMPARE_METADATA, work.order(transaction=id_))
     found = take_comparison(work.storage, id_)

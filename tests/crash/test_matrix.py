@@ -45,7 +45,8 @@ def worlds(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Ite
 
 def test_the_matrix_has_every_point_with_all_that_are_alive_there() -> None:
     cases = all_cases()
-    assert {case.point for case in cases} == set(Point)
+    # No batch goes on beside a change of the table's version: tests/protocol/test_version.py has its death.
+    assert {case.point for case in cases} == set(Point) - {Point.VERSION_CHANGED}
     assert {case.step for case in cases} == set(Step)
     assert len(set(cases)) == len(cases)
     assert {case.victim for case in CASES} == set(Victim) - {Victim.SCHEDULER}, "the scheduler's are in the whole one"

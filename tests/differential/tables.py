@@ -51,7 +51,10 @@ class Version:
 
 @dataclass
 class Shape:
-    """How a table is; `kind` is append, copy_on_write or merge_on_read; `partition` a column, `at` for days."""
+    """How a table is; `kind` is append, copy_on_write or merge_on_read; `partition` a column, `at` for days.
+
+    `version` is Hudi's of the table, None that of a new one.
+    """
 
     kind: str
     types: dict[str, str]
@@ -60,6 +63,7 @@ class Shape:
     sort: list[str] = field(default_factory=list)
     zorder: bool = False
     options: dict[str, str] = field(default_factory=dict)
+    version: int | None = None
 
     @property
     def partition_column(self) -> str | None:
@@ -73,6 +77,7 @@ class Shape:
     def pipeline(self, folder: Path) -> Pipeline:
         """The pipeline's description."""
         table: dict[str, Any] = {"path": f"file://{folder}", "name": "drawn", "options": self.options}
+        table["version"] = self.version
         if self.partition == "at":
             table["partition"] = {"by": "event_time", "column": "happened", "name": "event_day"}
         elif self.partition is not None:
@@ -120,8 +125,11 @@ def draw(rng: random.Random) -> Shape:
         shape.zorder = len(shape.sort) > 1 and rng.random() < 0.5
         if rng.random() < 0.3:
             shape.options = {"hoodie.metadata.index.column.stats.enable": "true"}
-        return shape
-    return _with_keys(shape, rng)
+    else:
+        shape = _with_keys(shape, rng)
+    if not (shape.upsert or {}).get("partial_update"):
+        shape.version = 8 if len(shape.types) % 2 else None
+    return shape
 
 
 def _with_keys(shape: Shape, rng: random.Random) -> Shape:

@@ -73,6 +73,7 @@ def _options(pipeline: Pipeline) -> dict[str, str]:
         "hoodie.datasource.write.operation": "bulk_insert" if table.upsert is None else "upsert",
         "hoodie.datasource.write.keygenerator.class": key_generator(table),
         "hoodie.compact.inline": "false",
+        "hoodie.write.table.version": str(table.version_of_new),
     }
     if table.partition is not None:
         options["hoodie.datasource.write.partitionpath.field"] = table.partition.name

@@ -1,15 +1,23 @@
-"""The table is an ordinary Hudi table: other readers and Hudi's own services work on it."""
+"""The table is an ordinary Hudi table: other readers, former Hudis and Hudi's own services work on it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 
 from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.protocol.rewrite import cluster
 from airflow_provider_slshudi.protocol.verify import verify
+from airflow_provider_slshudi.protocol.version import change
+from tests.former import HUDI_1_0, ask
+from tests.protocol.served import batches, served
 from tests.scenarios import Scenario
+from tests.upserts import Change, put
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,3 +61,52 @@ def test_snapshot_incremental_time_travel_and_clustering(
     assert pipeline.batch("run-3").state is State.COMMITTED
     assert read().count() == 400
     assert incremental(second.completed) >= 100
+
+
+def test_hudi_1_0_reads_appends_value_by_value_beside_rows_that_are_not_committed(
+    spark: SparkSession, scenario: Callable[..., Scenario]
+) -> None:
+    pipeline = of_version(served(scenario), 8)
+    batches(pipeline, 2)
+    assert cluster(pipeline.by("cluster")).files
+    batches(pipeline, 1, first=20)
+    pipeline.prepare_next(30)
+    path = pipeline.work.storage.full("")
+    queries = "SELECT * FROM t ORDER BY event_id", "SELECT count(*) FROM t WHERE event_date = '2026-01-02'"
+    answers = ask(HUDI_1_0, *((path, query) for query in queries))
+    assert len(answers[0]) == 30
+    assert answers == [by_this_hudi(spark, path, query) for query in queries]
+
+
+@pytest.mark.parametrize(("ordering", "stays"), [("updated_at", 5), (None, 3)])
+def test_hudi_1_0_merges_log_files_as_this_hudi_does_and_refuses_version_9(
+    spark: SparkSession, upserts: Callable[..., Scenario], ordering: str | None, stays: int
+) -> None:
+    pipeline = of_version(upserts(ordering_field=ordering), 8)
+    for at in (5, 3):
+        put(pipeline.client, pipeline.work.pipeline, [Change("same", at, "eu", at), Change(str(at), at, "a/b", None)])
+        pipeline.batch(f"run-{at}")
+    put(pipeline.client, pipeline.work.pipeline, [Change("5", 6, "a/b", is_deleted=True)])
+    pipeline.batch("run-6")
+    path = pipeline.work.storage.full("")
+    queries = "SELECT * FROM t ORDER BY id", "SELECT count(*) FROM t WHERE region = 'a/b'"
+    answers = ask(HUDI_1_0, *((path, query) for query in queries))
+    assert [(row["id"], row["number"]) for row in answers[0]] == [("3", None), ("same", stays)]
+    assert answers == [by_this_hudi(spark, path, query) for query in queries]
+    change(of_version(pipeline, 9).work, 9)
+    [refused] = ask(HUDI_1_0, (path, queries[0]))
+    assert "versionCode:9" in refused
+
+
+def of_version(pipeline: Scenario, version: int) -> Scenario:
+    """The pipeline once its file says so."""
+    table = pipeline.work.pipeline.table.model_copy(update={"version": version})
+    described = pipeline.work.pipeline.model_copy(update={"table": table})
+    return replace(pipeline, work=replace(pipeline.work, pipeline=described))
+
+
+def by_this_hudi(spark: SparkSession, path: str, query: str) -> Any:
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    spark.read.format("hudi").load(path).createOrReplaceTempView("t")
+    rows = [row.asDict(recursive=True) for row in spark.sql(query).collect()]
+    return json.loads(json.dumps(rows, default=str, sort_keys=True))

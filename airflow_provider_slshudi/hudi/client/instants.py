@@ -10,7 +10,7 @@ from typing import Any
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.table import Table, Upsert
 from airflow_provider_slshudi.exceptions import TableError, TableMismatch
-from airflow_provider_slshudi.hudi import evolution
+from airflow_provider_slshudi.hudi import evolution, properties
 from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION
 from airflow_provider_slshudi.hudi.client import clock
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
@@ -26,11 +26,13 @@ _PROPERTIES = {
     "type": "hoodie.table.type",
     "partition field": "hoodie.table.partition.fields",
     "record key": "hoodie.table.recordkey.fields",
-    "ordering field": "hoodie.table.ordering.fields",
     "merge mode": "hoodie.record.merge.mode",
     "partial update": "hoodie.table.partial.update.mode",
     "delete marker": "hoodie.record.merge.property.hoodie.payload.delete.field",
 }
+_ORDERED = "ordering field"
+# Readers of Hudi before 1.1 merge by the latter alone, and Hudi's way from version 9 to 8 leaves only that.
+_ORDERING = ("hoodie.table.ordering.fields", "hoodie.table.precombine.field")
 # Hudi 1.2.0 makes partial updates of these classes, by merge mode; it stores merge and partial update mode instead.
 _PARTIAL_UPDATE = {
     "event_time": "org.apache.hudi.common.model.PartialUpdateAvroPayload",
@@ -45,6 +47,7 @@ def create_table(gateway: Gateway, pipeline: Pipeline) -> None:
         gateway.hudi.common.table.HoodieTableMetaClient.newTableBuilder()
         .setTableType(table.type.upper())
         .setTableName(table.name)
+        .setTableVersion(table.version_of_new)
         .setTableCreateSchema(avro_schema(pipeline))
         .setCommitTimezone(clock.zone_of_new(gateway))
     )
@@ -58,6 +61,14 @@ def create_table(gateway: Gateway, pipeline: Pipeline) -> None:
     if table.upsert is not None:
         builder = _with_merging(gateway, builder, table.upsert)
     builder.initTable(gateway.storage_conf, hadoop_path(table.path))
+    name_ordering(Storage(table.path), table)
+
+
+def name_ordering(storage: Storage, table: Table) -> None:
+    """Names the ordering field as Hudi does and as Hudi before 1.1 did; the caller holds the lease."""
+    if table.upsert is not None and table.upsert.ordering_field is not None:
+        for name in _ORDERING:
+            properties.put(storage, name, table.upsert.ordering_field)
 
 
 def key_generator(table: Table) -> str:
@@ -94,7 +105,10 @@ def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
     table = pipeline.table
     config = gateway.meta_client(hadoop_path(table.path)).getTableConfig()
     wanted = _properties(table)
-    found = {field: str(config.getString(_PROPERTIES[field]) or "") for field in wanted}
+    orders = [str(config.getString(name) or "") for name in _ORDERING]
+    there = {field: str(config.getString(name) or "") for field, name in _PROPERTIES.items()}
+    there[_ORDERED] = next(filter(None, orders), "")
+    found = {field: there[field] for field in wanted}
     if found != wanted:
         differ = "; ".join(
             f"{field}: {found[field] or 'none'} there, {wanted[field] or 'none'} in the file"
@@ -107,6 +121,15 @@ def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
             table=table.path,
         )
     storage = Storage(table.path)
+    version = str(config.getString(properties.VERSION))
+    if table.version is not None and version != str(table.version):
+        raise TableMismatch(
+            f"{table.path} is of table version {version}, and pipeline {pipeline.name} says {table.version}: run "
+            f"`slshudi table version {pipeline.name} --to {table.version}`, or correct `table.version`",
+            table=table.path,
+        )
+    if not all(orders):
+        name_ordering(storage, table)
     Indexes.of(storage).require_kept(storage.uri)
     evolution.require_fit(storage, Timeline.load(storage), pipeline)
 
@@ -121,7 +144,7 @@ def _properties(table: Table) -> dict[str, str]:
     if table.upsert is not None:
         wanted |= {
             "record key": ",".join(table.upsert.record_key),
-            "ordering field": table.upsert.ordering_field or "",
+            _ORDERED: table.upsert.ordering_field or "",
             "merge mode": f"{table.upsert.mode.upper()}_ORDERING",
             "partial update": "IGNORE_DEFAULTS" if table.upsert.partial_update else "",
             "delete marker": table.upsert.delete_marker or "",

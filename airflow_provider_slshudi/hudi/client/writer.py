@@ -9,7 +9,7 @@ from typing import Any
 from airflow_provider_slshudi.config.options import PROTOCOL_OPTIONS
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.table import Upsert
-from airflow_provider_slshudi.hudi import evolution, statistics
+from airflow_provider_slshudi.hudi import evolution, properties, statistics
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
@@ -58,7 +58,8 @@ def client(
     timeline = timeline or Timeline.load(storage)
     if schema is None:
         schema = evolution.schema_to_commit(storage, timeline) or avro_schema(pipeline)
-    indexes = statistics.Indexes.of(storage)
+    told = properties.read(storage) or {}
+    indexes = statistics.Indexes.of(storage, told)
     if bounded is None:
         indexes.require_kept(storage.uri)
         bounded = indexes.bounded if timeline.completed(*CHANGES) else None
@@ -67,21 +68,24 @@ def client(
     options = {**table.options, **statistics.options(pipeline, schema, bounded), **(more or {}), **PROTOCOL_OPTIONS}
     # The server would share the timeline with executors, which a commit does not have.
     options["hoodie.embed.timeline.server"] = "false"
+    if properties.VERSION in told:
+        # Hudi's default is its newest version, whatever the table's is.
+        options["hoodie.write.table.version"] = told[properties.VERSION]
     if table.upsert is not None:
         options |= upsert_options(table.upsert)
     if table.partition is not None:
         options["hoodie.datasource.write.partitionpath.field"] = table.partition.name
         options["hoodie.datasource.write.hive_style_partitioning"] = "true"
         options["hoodie.datasource.write.partitionpath.urlencode"] = str(pipeline.escapes_folders).lower()
-    properties = gateway.jvm.java.util.Properties()
+    given = gateway.jvm.java.util.Properties()
     for key, value in options.items():
-        properties.setProperty(key, value)
+        given.setProperty(key, value)
     config = (
         gateway.hudi.config.HoodieWriteConfig.newBuilder()
         .withPath(hadoop_path(table.path))
         .withSchema(schema)
         .forTable(table.name)
-        .withProps(properties)
+        .withProps(given)
         .build()
     )
     engine = gateway.hudi.client.common.HoodieSparkEngineContext(gateway.jsc)

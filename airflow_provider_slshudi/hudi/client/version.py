@@ -1,0 +1,40 @@
+"""Brings a table to another of Hudi's table versions, by Hudi's own steps (hudi.apache.org/docs/deployment, read in
+1.2.0). Hudi never does that by itself: `config.options.PROTOCOL_OPTIONS` forbids it.
+
+Nothing here decides anything: callers hold the pipeline's lease, and nothing is pending on the timelines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.hudi.client import instants, metadata
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.client.rewriting import by_todays_calendar
+from airflow_provider_slshudi.hudi.client.writer import client
+from airflow_provider_slshudi.hudi.statistics import Indexes
+from airflow_provider_slshudi.objectstore import hadoop_path
+from airflow_provider_slshudi.storage import Storage
+
+
+def change(gateway: Gateway, pipeline: Pipeline, changed: Callable[[], None]) -> None:
+    """Makes the table one of the version that `pipeline.table.version` says; calls `changed` after Hudi's own steps.
+
+    Hudi drops the bounds of columns on the way to version 8, so the metadata table is made anew with them. If this is
+    cut off, it may be repeated; `slshudi table mend` adds bounds that are lost then.
+    """
+    storage = Storage(pipeline.table.path)
+    upgrade, versions = gateway.hudi.table.upgrade, gateway.hudi.common.table.HoodieTableVersion
+    bounded = Indexes.of(storage).bounded
+    with client(gateway, pipeline) as writer, by_todays_calendar(writer.getEngineContext()):
+        config = writer.getConfig()
+        config.setValue("hoodie.write.auto.upgrade", "true")
+        meta = gateway.meta_client(hadoop_path(pipeline.table.path))
+        helper = upgrade.SparkUpgradeDowngradeHelper.getInstance()
+        steps = upgrade.UpgradeDowngrade(meta, config, writer.getEngineContext(), helper)
+        steps.run(versions.fromVersionCode(pipeline.table.version), None)
+    changed()
+    instants.name_ordering(storage, pipeline.table)
+    if Indexes.of(storage).bounded != bounded:
+        metadata.rebuild(gateway, pipeline, lambda: None, bounded)

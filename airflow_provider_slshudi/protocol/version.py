@@ -1,0 +1,131 @@
+"""Changes Hudi's version of the table, and of its quarantine, while nothing is under way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pydantic import ValidationError
+
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.exceptions import BatchUnderWay, ConfigError, TableError
+from airflow_provider_slshudi.hudi import properties
+from airflow_provider_slshudi.hudi.properties import VERSION
+from airflow_provider_slshudi.ledger.lease import Lease
+from airflow_provider_slshudi.notes.job import Verb
+from airflow_provider_slshudi.protocol.dangling import is_quiet
+from airflow_provider_slshudi.protocol.maintain import aside_of, fit
+from airflow_provider_slshudi.protocol.metadata import compared
+from airflow_provider_slshudi.protocol.rewrite import compact
+from airflow_provider_slshudi.protocol.settle import register, settle
+from airflow_provider_slshudi.protocol.work import Work
+
+
+def versions(work: Work) -> dict[str, str]:
+    """The versions of the table and of its quarantine, by their places.
+
+    Raises:
+        TableError: there is no table.
+    """
+    return {each.storage.uri: _version(each) for each in _tables(work)}
+
+
+def change(work: Work, to: int) -> None:
+    """Brings the table and its quarantine to version `to`; settles what is undecided first.
+
+    Hudi would roll back what is pending, and compact log files without the pipeline's executors. So nothing may be
+    pending, and a compaction of ours comes first.
+
+    Raises:
+        ConfigError: that version cannot have what the pipeline asks for, or the pipeline's file names another one.
+        BatchUnderWay: a batch is between its plan and its end.
+        TableError: there is no table, or something else is pending on its timeline.
+        LeaseHeld, TimelineUnreadable, LedgerUnavailable, JobFailed: try again later.
+        LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: a person has to look; nothing was done.
+    """
+    wanted = _of_version(work.pipeline, to)
+    register(work)
+    settle(work, lambda run: None)
+    tables = _tables(work)
+    if wanted.compacts:
+        now = wanted.maintenance.model_copy(update={"compact_after": 1})
+        compact(replace(work, pipeline=work.pipeline.model_copy(update={"maintenance": now})))
+    with work.lease() as lease:
+        fit(work)
+        for each in tables:
+            _require_nothing_pending(each)
+        files = [_healthy_files(each, lease) for each in tables]
+        for each, count in zip(tables, files, strict=True):
+            of = each.pipeline.table.model_copy(update={"version": to})
+            order = replace(each, pipeline=_with(each.pipeline, table=of)).order()
+            each.change(lease, Verb.VERSION, order, count)
+            if (there := _version(each)) != str(to):
+                raise TableError(
+                    f"{each.storage.uri}: the job ended well, but the table is of version {there}, not {to}",
+                    table=each.storage.uri,
+                )
+
+
+def _of_version(pipeline: Pipeline, to: int) -> Pipeline:
+    table = pipeline.table
+    if table.version not in (None, to):
+        raise ConfigError(
+            f"the file of pipeline {pipeline.name} says `version: {table.version}`: write {to} there first, or batches "
+            "stop at the changed table",
+            source=pipeline.name,
+            field="table.version",
+            value=table.version,
+        )
+    try:
+        return _with(pipeline, table=type(table).model_validate({**table.model_dump(), "version": to}))
+    except ValidationError as error:
+        why = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ConfigError(why, source=pipeline.name, field="table.version", value=to) from None
+
+
+def _with(pipeline: Pipeline, **changes: object) -> Pipeline:
+    return pipeline.model_copy(update=changes)
+
+
+def _tables(work: Work) -> list[Work]:
+    if not fit(work):
+        raise TableError(f"{work.storage.uri} has no table yet: run a batch first", table=work.storage.uri)
+    beside = aside_of(work)
+    return [work] if beside is None else [work, beside]
+
+
+def _healthy_files(work: Work, lease: Lease) -> int:
+    """How many files the table has, if its metadata table, which may be made anew, is as it should be."""
+    found = compared(work, lease)
+    if not found.ok:
+        raise TableError(
+            f"{work.storage.uri}: the metadata table differs from the files on storage "
+            f"({', '.join(found.examples) or found.unreadable or found.ahead}): run `slshudi table rebuild-metadata "
+            f"{work.pipeline.name}` first",
+            table=work.storage.uri,
+        )
+    return found.files
+
+
+def _version(work: Work) -> str:
+    return (properties.read(work.storage) or {}).get(VERSION, "")
+
+
+def _require_nothing_pending(work: Work) -> None:
+    name = work.pipeline.name
+    for live in work.ledger.live(name):
+        raise BatchUnderWay(
+            f"transaction {live.id} of {live.dag_id}/{live.run_id} is {live.state.value}, and Hudi rolls back what is "
+            f"pending when a table's version changes: pause the DAGs of pipeline {name}, and run this again once it is "
+            "committed or aborted",
+            pipeline=name,
+            transaction=live.id,
+            active=not is_quiet(work.ledger, live),
+        )
+    for instant in work.timeline().pending():
+        raise TableError(
+            f"{work.storage.uri}: {instant.action} {instant.time} is {instant.phase.value}, and Hudi rolls back what "
+            "is pending when a table's version changes: pause the DAGs of the pipeline and finish it (`slshudi "
+            "recover`, the maintenance DAG, or the client that began it), then run this again",
+            table=work.storage.uri,
+            instant=instant.time,
+        )
