@@ -8,7 +8,7 @@ from typing import NoReturn
 class Secret:
     """A text that only `reveal` gives; as text, wherever it is put into one, it is `***`.
 
-    It is no `str`, so whatever joins, encodes or serializes texts refuses it; so does pickle, which would spell it out.
+    It is no `str`, so functions that join, encode or serialize texts refuse it; so does pickle, which would show it.
     """
 
     __slots__ = ("_text",)

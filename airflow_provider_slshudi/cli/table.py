@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.protocol.rewrite import Rewritten
 
 DAMAGED = 1
-VERSIONS = (8, 9)
 _EXAMPLES = 5
 
 
@@ -60,7 +59,7 @@ def add_to(commands: Commands) -> None:
         "pipeline's DAGs. May be cut off and repeated.",
     )
     add_pipeline(version)
-    version.add_argument("--to", type=int, choices=VERSIONS, help="the version that the table is to have")
+    version.add_argument("--to", type=int, metavar="N", help="the version that the table is to have: 8 or 9")
     add_json(version)
     version.set_defaults(run=_version)
 

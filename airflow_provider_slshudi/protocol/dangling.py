@@ -122,7 +122,7 @@ def _has_lost_its_worker(ledger: Ledger, transaction: Transaction, ended: Ended)
 
 
 def _stays_silent(ledger: Ledger, transaction: Transaction) -> bool:
-    """Whether nobody beat either since AGAIN_AFTER after a first look saw how long it is silent.
+    """Whether no process has beaten for AGAIN_AFTER since a first look saw how long the transaction is silent.
 
     After an outage of the ledger, or once its clock was set ahead, every step is silent until its next beat.
     """

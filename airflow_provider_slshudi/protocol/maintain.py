@@ -128,6 +128,12 @@ def aside_of(work: Work) -> Work | None:
     return aside if aside.storage.exists(PROPERTIES) else None
 
 
+def tables_of(work: Work) -> list[Work]:
+    """Work on the table, and on its quarantine where there is one; raises as `aside_of`."""
+    beside = aside_of(work)
+    return [work] if beside is None else [work, beside]
+
+
 def _may_archive(aside: Work, main: Timeline) -> bool:
     """Whether the quarantine has commits, and no batch can still add one that is older than its newest.
 
@@ -141,6 +147,12 @@ def fit(work: Work) -> bool:
     """Whether there is a table; raises as `require_agreement` where a person has to look at it."""
     require_agreement(work)
     return work.storage.exists(PROPERTIES)
+
+
+def require_table(work: Work) -> None:
+    """Raises TableError if there is no table, and as `fit`."""
+    if not fit(work):
+        raise TableError(f"{work.storage.uri} has no table yet: run a batch first", table=work.storage.uri)
 
 
 def _run(work: Work, lease: Lease, verb: Verb, instant: str = "") -> None:

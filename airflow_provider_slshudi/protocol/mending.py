@@ -12,7 +12,7 @@ from airflow_provider_slshudi.hudi.statistics import Indexes
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.notes.mending import Findings, Named, forget_findings, take_findings
 from airflow_provider_slshudi.protocol import metadata
-from airflow_provider_slshudi.protocol.maintain import aside_of, fit
+from airflow_provider_slshudi.protocol.maintain import aside_of, require_table
 from airflow_provider_slshudi.protocol.rewrite import Rewritten, anew
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
@@ -56,8 +56,7 @@ def mend(work: Work, told: Callable[[Rewritten], None] = lambda _: None) -> Find
 def _found(work: Work) -> Iterator[tuple[Named, Findings]]:
     """The present faults, and how drivers find them."""
     register(work)
-    if not fit(work):
-        raise TableError(f"{work.storage.uri} has no table yet: run a batch first", table=work.storage.uri)
+    require_table(work)
     id_ = uuid.uuid4().hex
     work.launcher.run(Verb.LOOK, work.order(transaction=id_), {})
     left = take_findings(work.storage, id_)

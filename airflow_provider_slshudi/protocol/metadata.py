@@ -12,7 +12,7 @@ from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.notes.mending import NOTHING, Named
 from airflow_provider_slshudi.notes.metadata import Comparison, take_comparison
 from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.protocol.maintain import aside_of, fit
+from airflow_provider_slshudi.protocol.maintain import require_table, tables_of
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
 
@@ -26,7 +26,7 @@ def check(work: Work) -> Comparison:
         TableError: there is no table.
     """
     with _decided(work) as lease:
-        return _with_quarantine([compared(each, lease) for each in _tables(work)])
+        return _with_quarantine([compared(each, lease) for each in tables_of(work)])
 
 
 def rebuild(work: Work, only_damaged: bool = False, found_by: Named = NOTHING) -> tuple[Comparison, Comparison]:
@@ -43,7 +43,7 @@ def rebuild(work: Work, only_damaged: bool = False, found_by: Named = NOTHING) -
     """
     with _decided(work) as lease:
         # The quarantine's first: the table's drivers wait until their times are later than those in it.
-        found = [_rebuilt(each, lease, only_damaged, found_by) for each in reversed(_tables(work))]
+        found = [_rebuilt(each, lease, only_damaged, found_by) for each in reversed(tables_of(work))]
     before, after = zip(*reversed(found), strict=True)
     return _with_quarantine(before), _with_quarantine(after)
 
@@ -66,12 +66,6 @@ def _rebuilt(work: Work, lease: Lease, only_damaged: bool, found_by: Named) -> t
     return before, after
 
 
-def _tables(work: Work) -> list[Work]:
-    """Work on the table, and on its quarantine where there is one."""
-    beside = aside_of(work)
-    return [work] if beside is None else [work, beside]
-
-
 def _with_quarantine(found: Sequence[Comparison]) -> Comparison:
     first, *rest = found
     return first.with_quarantine(rest[0]) if rest else first
@@ -92,8 +86,7 @@ def _refuse_unknown(work: Work, found: Comparison) -> None:
 def _decided(work: Work) -> Iterator[Lease]:
     register(work)
     with work.lease() as lease:
-        if not fit(work):
-            raise TableError(f"{work.storage.uri} has no table yet: run a batch first", table=work.storage.uri)
+        require_table(work)
         yield lease
 
 

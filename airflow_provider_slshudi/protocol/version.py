@@ -13,7 +13,7 @@ from airflow_provider_slshudi.hudi.properties import VERSION
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.protocol.dangling import is_quiet
-from airflow_provider_slshudi.protocol.maintain import aside_of, fit
+from airflow_provider_slshudi.protocol.maintain import fit, require_table, tables_of
 from airflow_provider_slshudi.protocol.metadata import compared
 from airflow_provider_slshudi.protocol.rewrite import compact
 from airflow_provider_slshudi.protocol.settle import register, settle
@@ -26,7 +26,8 @@ def versions(work: Work) -> dict[str, str]:
     Raises:
         TableError: there is no table.
     """
-    return {each.storage.uri: _version(each) for each in _tables(work)}
+    require_table(work)
+    return {each.storage.uri: _version(each) for each in tables_of(work)}
 
 
 def change(work: Work, to: int) -> None:
@@ -45,7 +46,8 @@ def change(work: Work, to: int) -> None:
     wanted = _of_version(work.pipeline, to)
     register(work)
     settle(work, lambda run: None)
-    tables = _tables(work)
+    require_table(work)
+    tables = tables_of(work)
     if wanted.compacts:
         now = wanted.maintenance.model_copy(update={"compact_after": 1})
         compact(replace(work, pipeline=work.pipeline.model_copy(update={"maintenance": now})))
@@ -67,6 +69,11 @@ def change(work: Work, to: int) -> None:
 
 def _of_version(pipeline: Pipeline, to: int) -> Pipeline:
     table = pipeline.table
+    try:
+        wanted = type(table).model_validate({**table.model_dump(), "version": to})
+    except ValidationError as error:
+        why = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ConfigError(why, source=pipeline.name, field="table.version", value=to) from None
     if table.version not in (None, to):
         raise ConfigError(
             f"the file of pipeline {pipeline.name} says `version: {table.version}`: write {to} there first, or batches "
@@ -75,22 +82,11 @@ def _of_version(pipeline: Pipeline, to: int) -> Pipeline:
             field="table.version",
             value=table.version,
         )
-    try:
-        return _with(pipeline, table=type(table).model_validate({**table.model_dump(), "version": to}))
-    except ValidationError as error:
-        why = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise ConfigError(why, source=pipeline.name, field="table.version", value=to) from None
+    return _with(pipeline, table=wanted)
 
 
 def _with(pipeline: Pipeline, **changes: object) -> Pipeline:
     return pipeline.model_copy(update=changes)
-
-
-def _tables(work: Work) -> list[Work]:
-    if not fit(work):
-        raise TableError(f"{work.storage.uri} has no table yet: run a batch first", table=work.storage.uri)
-    beside = aside_of(work)
-    return [work] if beside is None else [work, beside]
 
 
 def _healthy_files(work: Work, lease: Lease) -> int:

@@ -29,6 +29,11 @@ def changed(pipeline: Scenario, **fields: Any) -> Scenario:
     return replace(pipeline, work=replace(pipeline.work, pipeline=Pipeline.model_validate(described)))
 
 
+def of_version(pipeline: Scenario, version: int) -> Scenario:
+    """The same with this version of the table in its file."""
+    return changed(pipeline, table={**pipeline.work.pipeline.model_dump(mode="json")["table"], "version": version})
+
+
 def aside(pipeline: Scenario) -> Timeline:
     return Timeline.load(Storage(pipeline.work.pipeline.quarantine_path))
 

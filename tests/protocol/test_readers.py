@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from airflow_provider_slshudi.protocol.rewrite import cluster
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.protocol.version import change
 from tests.former import HUDI_1_0, ask
+from tests.protocol.quarantined import of_version
 from tests.protocol.served import batches, served
 from tests.scenarios import Scenario
 from tests.upserts import Change, put
@@ -96,13 +96,6 @@ def test_hudi_1_0_merges_log_files_as_this_hudi_does_and_refuses_version_9(
     change(of_version(pipeline, 9).work, 9)
     [refused] = ask(HUDI_1_0, (path, queries[0]))
     assert "versionCode:9" in refused
-
-
-def of_version(pipeline: Scenario, version: int) -> Scenario:
-    """The pipeline once its file says so."""
-    table = pipeline.work.pipeline.table.model_copy(update={"version": version})
-    described = pipeline.work.pipeline.model_copy(update={"table": table})
-    return replace(pipeline, work=replace(pipeline.work, pipeline=described))
 
 
 def by_this_hudi(spark: SparkSession, path: str, query: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,8 +17,8 @@ from airflow_provider_slshudi.protocol.mending import mend
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.protocol.version import change, versions
-from airflow_provider_slshudi.protocol.work import Work
 from tests.protocol.checks import assert_exact
+from tests.protocol.quarantined import of_version
 from tests.protocol.served import batches
 from tests.scenarios import DyingLauncher, Scenario
 from tests.upserts import Change, put
@@ -29,12 +28,6 @@ if TYPE_CHECKING:
 
 Make = Callable[..., Scenario]
 SORTED = {"clustering": {"sort": ["clicks"]}}
-
-
-def of_version(pipeline: Scenario, run_id: str, version: int) -> Work:
-    """A run of the pipeline once its file says so."""
-    table = pipeline.work.pipeline.table.model_copy(update={"version": version})
-    return pipeline.by(run_id, pipeline=pipeline.work.pipeline.model_copy(update={"table": table}))
 
 
 def customers_of(spark: SparkSession, pipeline: Scenario) -> list[tuple[str, int]]:
@@ -48,7 +41,7 @@ def test_a_new_table_is_of_the_newest_version_or_of_that_which_its_file_names(
 ) -> None:
     pipeline = upserts()
     if version is not None:
-        pipeline = replace(pipeline, work=of_version(pipeline, "run", version))
+        pipeline = of_version(pipeline, version)
     put(pipeline.client, pipeline.work.pipeline, [Change("a", 1, "eu", 1)])
     pipeline.batch("run-1")
     assert list(versions(pipeline.work).values()) == [str(version or 9)]
@@ -61,14 +54,14 @@ def test_a_table_of_another_version_than_its_file_says_stops_batches_until_it_is
     pipeline = scenario(shards=1)
     batches(pipeline, 1)
     pipeline.put(10, first=10)
-    named = of_version(pipeline, "run-2", 8)
+    named = of_version(pipeline, 8).by("run-2")
     with pytest.raises(TableMismatch, match=r"version 9, .* says 8: run `slshudi table version ad_events --to 8`"):
         pipeline.open(named)
     # A step that failed is tried again by its own run.
     settle(named, lambda run: True)
     with pytest.raises(ConfigError, match="says `version: 9`: write 8 there first"):
-        change(of_version(pipeline, "change", 9), 8)
-    change(of_version(pipeline, "change", 8), 8)
+        change(of_version(pipeline, 9).by("change"), 8)
+    change(of_version(pipeline, 8).by("change"), 8)
     prepared = pipeline.prepare(named)
     assert steps.commit(named, prepared.id, prepared.token).state is State.COMMITTED
     assert_exact(pipeline, 20)
@@ -130,6 +123,8 @@ def test_partial_updates_stay_at_version_nine(upserts: Make) -> None:
     pipeline.batch("run-1")
     with pytest.raises(ConfigError, match="version 8 has no partial_update"):
         change(pipeline.by("change"), 8)
+    with pytest.raises(ConfigError, match="Input should be 8 or 9"):
+        change(pipeline.by("change"), 7)
 
 
 def test_a_change_that_dies_half_way_is_repeated(scenario: Make) -> None:

@@ -69,7 +69,7 @@ def client(
     # The server would share the timeline with executors, which a commit does not have.
     options["hoodie.embed.timeline.server"] = "false"
     if properties.VERSION in told:
-        # Hudi's default is its newest version, whatever the table's is.
+        # Hudi's default is its newest version, also for a table of an older one.
         options["hoodie.write.table.version"] = told[properties.VERSION]
     if table.upsert is not None:
         options |= upsert_options(table.upsert)

@@ -405,7 +405,7 @@ def test_airflow_is_asked_which_steps_of_a_run_have_a_worker(
     assert not shown("open", "record", batch__open="success", batch__append="running")
     assert not shown("append", batch__append="scheduled")
     assert shown("append", batch__append="queued") == ("append queued" if queued else "")
-    # Of a run without a name nobody knows whether it is not another Airflow's.
+    # A run without a name may be another Airflow's.
     assert not shown("append", airflow="", batch__append="running")
     # Of two batches in one run nobody knows whose step it is.
     assert not shown("open", "append", one__append="running", two__append="scheduled")
