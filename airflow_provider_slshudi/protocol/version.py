@@ -47,14 +47,21 @@ def change(work: Work, to: int) -> None:
     register(work)
     settle(work, lambda run: None)
     require_table(work)
-    tables = tables_of(work)
+    merged = _deltacommits(work)
     if wanted.compacts:
         now = wanted.maintenance.model_copy(update={"compact_after": 1})
         compact(replace(work, pipeline=work.pipeline.model_copy(update={"maintenance": now})))
     with work.lease() as lease:
         fit(work)
+        tables = tables_of(work)
         for each in tables:
             _require_nothing_pending(each)
+        if wanted.compacts and _deltacommits(work) != merged:
+            raise TableError(
+                f"{work.storage.uri}: a batch was committed while log files were compacted: pause the DAGs of pipeline "
+                f"{work.pipeline.name}, then run this again",
+                table=work.storage.uri,
+            )
         files = [_healthy_files(each, lease) for each in tables]
         for each, count in zip(tables, files, strict=True):
             of = each.pipeline.table.model_copy(update={"version": to})
@@ -100,6 +107,11 @@ def _healthy_files(work: Work, lease: Lease) -> int:
             table=work.storage.uri,
         )
     return found.files
+
+
+def _deltacommits(work: Work) -> list[str]:
+    """The batches of a Merge-On-Read table that may have left log files."""
+    return [instant.time for instant in work.timeline().completed("deltacommit")]
 
 
 def _version(work: Work) -> str:

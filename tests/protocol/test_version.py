@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_slshudi.exceptions import BatchUnderWay, ConfigError, JobFailed, TableMismatch
+from airflow_provider_slshudi.exceptions import BatchUnderWay, ConfigError, JobFailed, TableError, TableMismatch
 from airflow_provider_slshudi.hudi import properties, statistics
 from airflow_provider_slshudi.hudi.timeline import PROPERTIES
 from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import metadata, steps
 from airflow_provider_slshudi.protocol.mending import mend
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.protocol.version import change, versions
+from airflow_provider_slshudi.spark.launch import Launcher
 from tests.protocol.checks import assert_exact
-from tests.protocol.quarantined import of_version
+from tests.protocol.quarantined import changed, of_version
 from tests.protocol.served import batches
 from tests.scenarios import DyingLauncher, Scenario
 from tests.upserts import Change, put
@@ -103,6 +105,47 @@ def test_upserts_change_both_ways_and_merge_as_before(spark: SparkSession, upser
         assert customers_of(spark, pipeline) == sorted(rows.items())
     assert list(versions(pipeline.work).values()) == ["9"]
     assert metadata.check(pipeline.by("check")).ok
+
+
+def test_a_quarantine_that_is_made_later_is_of_its_tables_version(scenario: Make) -> None:
+    pipeline = scenario(shards=1)
+    batches(pipeline, 1)
+    change(pipeline.by("change"), 8)
+    later = changed(pipeline, misfits="quarantine")
+    batches(later, 1, first=10)
+    assert list(versions(later.work).values()) == ["8", "8"]
+    batches(later, 1, first=20)
+
+
+class Meanwhile:
+    """Runs jobs as another launcher does, and does something else before the first one of a verb."""
+
+    def __init__(self, launcher: Launcher, verb: Verb, act: Callable[[], object]) -> None:
+        self._launcher, self._act = launcher, act
+        self._verb: Verb | None = verb
+
+    def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> float | None:
+        if verb is self._verb:
+            self._verb = None
+            self._act()
+        return self._launcher.run(verb, order, secrets)
+
+
+def test_a_batch_amid_a_change_is_not_compacted_by_hudis_own_writer(upserts: Make) -> None:
+    pipeline = upserts()
+
+    def batch(at: int) -> None:
+        put(pipeline.client, pipeline.work.pipeline, [Change("same", at, "eu", at)])
+        pipeline.batch(f"run-{at}")
+
+    batch(1)
+    batch(2)
+    launcher = Meanwhile(pipeline.work.launcher, Verb.COMPACT, lambda: batch(3))
+    with pytest.raises(TableError, match="a batch was committed while log files were compacted: pause the DAGs"):
+        change(pipeline.by("change", launcher=launcher), 8)
+    assert list(versions(pipeline.work).values()) == ["9"]
+    change(pipeline.by("change"), 8)
+    assert list(versions(pipeline.work).values()) == ["8"]
 
 
 def test_a_batch_that_is_under_way_is_not_rolled_back_by_a_change(scenario: Make) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import PipelineConflict, TableMismatch
-from airflow_provider_slshudi.hudi import markers
+from airflow_provider_slshudi.hudi import markers, properties
 from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION
 from airflow_provider_slshudi.hudi.client import commit, instants, rollback
 from airflow_provider_slshudi.hudi.client.basefiles import committed_files
@@ -33,7 +33,7 @@ from airflow_provider_slshudi.storage import Storage
 
 
 def make_table(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
-    """Makes the quarantine if there never was one, for an instant that is about to be opened.
+    """Makes the quarantine if there never was one, for an instant that is about to be opened; of its table's version.
 
     Raises:
         TimelineUnreadable: a quarantine was made here and is missing now.
@@ -42,7 +42,9 @@ def make_table(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
     aside = Storage(made.table.path)
     require_known(main, aside)
     if not aside.exists(PROPERTIES):
-        instants.create_table(gateway, made)
+        version = (properties.read(main) or {}).get(properties.VERSION)
+        table = made.table.model_copy(update={"version": version and int(version)})
+        instants.create_table(gateway, made.model_copy(update={"table": table}))
     keep_place(main, aside, instant)
 
 
