@@ -34,6 +34,7 @@ from airflow_provider_slshudi.operators.maintain import (
     SlsHudiClusterOperator,
     SlsHudiCompactOperator,
 )
+from airflow_provider_slshudi.operators.mirror import SlsHudiMirrorOperator
 from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
 from airflow_provider_slshudi.operators.repair import SlsHudiRepairOperator
 from airflow_provider_slshudi.operators.steps import (
@@ -246,10 +247,13 @@ def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
         # Side by side: each service finds its own work, and one that fails does not hold up the others.
         cleaned = SlsHudiCleanOperator(task_id="clean", pipeline=pipeline)
         cleaned >> SlsHudiArchiveOperator(task_id="archive", pipeline=pipeline)
+        rewriting: list[SlsHudiClusterOperator] = []
         if found.clusters:
-            SlsHudiClusterOperator(task_id="cluster", pipeline=pipeline)
+            rewriting.append(SlsHudiClusterOperator(task_id="cluster", pipeline=pipeline))
         if found.compacts:
-            SlsHudiCompactOperator(task_id="compact", pipeline=pipeline)
+            rewriting.append(SlsHudiCompactOperator(task_id="compact", pipeline=pipeline))
+        if found.mirror is not None and rewriting:
+            rewriting >> SlsHudiMirrorOperator(task_id="mirror", pipeline=pipeline)
     return _explained(found, dag)
 
 
@@ -305,6 +309,8 @@ def micro_batch(
         settle >> planned >> opened >> appended >> recorded >> committed
         if found.catalog is not None:
             committed >> SlsHudiSyncOperator(task_id="sync", pipeline=pipeline)
+        if found.mirror is not None:
+            committed >> SlsHudiMirrorOperator(task_id="mirror", pipeline=pipeline)
     _explain(found, group.iter_tasks())
     return group
 

@@ -238,6 +238,15 @@ _TASKS = {
         "Safe, as often as you like: each sync says everything.",
         "CatalogFailed: look after the metastore. The next run's sync makes up for this one.",
     ),
+    "mirror": _Page(
+        "Gives each completed instant of the table `{table}` a snapshot in the pipeline's `mirror`.",
+        "the table's timeline, and how far each mirror is.",
+        "the mirrors' own metadata, never a base file.",
+        "nothing.",
+        "**success**: the mirrors show what the table does. **failed**: the batch is committed all the same.",
+        "Safe, as often as you like: each run begins where the mirror stands.",
+        "MirrorFailed: look after the catalog. The next run makes up for this one. MirrorRefused says what to do.",
+    ),
     "rest": _Page(
         "Starts the next run of this backfill if logs of its params are left.",
         "the cursors that `plan` returned, and the ledger's coverage.",

@@ -425,6 +425,23 @@ class CatalogFailed(TransientError):
         self.pipeline, self.metastore = pipeline, metastore
 
 
+
+class MirrorError(SlsHudiError):
+    """An error about a mirror; the Hudi table does not depend on it. Attributes: pipeline, mirror (iceberg, delta)."""
+
+    def __init__(self, message: str, *, pipeline: str, mirror: str) -> None:
+        super().__init__(message)
+        self.pipeline, self.mirror = pipeline, mirror
+
+
+class MirrorFailed(MirrorError, TransientError):
+    """A mirror's catalog or storage does not answer, or another run came first; the next run looks where it stands."""
+
+
+class MirrorRefused(MirrorError, TerminalError):
+    """A mirror cannot show the table as it is; the message says why and what to do."""
+
+
 class JobFailed(SlsHudiError):
     """A Spark job failed.
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
 
+DELTA_LOG = "_delta_log"
+"""The folder of a Delta mirror's metadata."""
 _DELETES_AT_ONCE = 16
 _LOOKS = 5
 """At a folder whose files go one by one."""
@@ -224,11 +226,11 @@ class Storage:
             raise self._unreadable(path, error) from error
 
     def walk(self) -> Iterator[tuple[str, int]]:
-        """Path and bytes of every file of the table, except Hudi's own under .hoodie; lists all folders."""
+        """Path and bytes of every file of the table, except Hudi's own and those of a Delta mirror; lists all folders."""
         from pyarrow import fs
 
         for name in self.names("") or []:
-            if name == ".hoodie":
+            if name in (".hoodie", DELTA_LOG):
                 continue
             try:
                 info = self.filesystem.get_file_info(self.full(name))

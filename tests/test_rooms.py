@@ -60,6 +60,8 @@ ALLOWED: dict[str, set[str]] = {
     "rows": VOCABULARY | {"sls.columns"},
     # Without a JVM.
     "hudi": VOCABULARY | {"notes"},
+    # The same base files for readers of Iceberg and Delta, in a task's process.
+    "mirror": VOCABULARY | {"notes", "hudi"},
     # On executors.
     "hudi.files": VOCABULARY | {"notes", "rows", "hudi"},
     # Inside a driver.
@@ -68,7 +70,7 @@ ALLOWED: dict[str, set[str]] = {
     "spark": VOCABULARY | {"", "notes"},
     # What drivers run; nobody imports it.
     "job": VOCABULARY | {"sls", "planning", "notes", "rows", "hudi", "hudi.files", "hudi.client", "spark"},
-    "protocol": VOCABULARY | {"sls", "ledger", "planning", "notes", "hudi", "spark"},
+    "protocol": VOCABULARY | {"sls", "ledger", "planning", "notes", "hudi", "mirror", "spark"},
     # What people see.
     "views": VOCABULARY | {"ledger", "planning", "notes", "protocol"},
     # Looks at all that pipelines need.

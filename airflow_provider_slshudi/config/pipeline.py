@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from airflow_provider_slshudi.config.columns import Column
 from airflow_provider_slshudi.config.maintenance import Maintenance
+from airflow_provider_slshudi.config.mirror import Mirrors
 from airflow_provider_slshudi.config.named import NamedKeys
 from airflow_provider_slshudi.config.options import BOUNDS, BOUNDS_OF, names_in
 from airflow_provider_slshudi.config.table import EventTimePartition, FieldPartition, Table
@@ -176,6 +177,7 @@ class Pipeline(Model):
     spark: Spark = Spark()
     checks: list[Check] = Field(default_factory=list)
     catalog: Catalog | None = None
+    mirror: Mirrors | None = None
     maintenance: Maintenance = Maintenance()
 
     @property
@@ -252,6 +254,24 @@ class Pipeline(Model):
             raise ValueError(f"{named} are in two object stores, and a machine's settings lead to one")
         if (of == "file") == (other == "file") and (table.startswith(beside) or beside.startswith(table)):
             raise ValueError(f"{named} share a folder")
+        return self
+
+    @model_validator(mode="after")
+    def _mirrors_fit(self) -> Pipeline:
+        """Iceberg's DROP may remove all that is in a mirror's location; and pyiceberg takes `#` for a fragment."""
+        if self.mirror is None:
+            return self
+        path = self.table.path
+        if "#" in path:
+            raise ValueError(f"table.path {path} has `#` in it: a table with mirrors must not, since readers stop there")
+        if self.mirror.delta is not None and not path.startswith(("file:", "s3:", "s3a:")):
+            raise ValueError("mirror.delta is for tables on file://, s3:// and s3a://: deltalake writes no others safely")
+        iceberg = self.mirror.iceberg
+        location = iceberg.location if iceberg is not None else None
+        if location is not None:
+            (of, table), (other, beside) = (scheme_and_place(f"{at}/") for at in (path, location))
+            if (of == "file") == (other == "file") and (table.startswith(beside) or beside.startswith(table)):
+                raise ValueError(f"mirror.iceberg.location {location} and table.path {path} share a folder")
         return self
 
     @model_validator(mode="after")

@@ -18,6 +18,7 @@ from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.evidence import require_agreement
+from airflow_provider_slshudi.protocol.mirror import release
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
 
@@ -51,7 +52,8 @@ def clean(work: Work) -> Cleaned:
     """Deletes replaced files that are older than the pipeline's file says to keep, in the quarantine too.
 
     Raises:
-        LeaseHeld, TimelineUnreadable, LedgerUnavailable, JobFailed: the next run goes on where this one ended.
+        LeaseHeld, TimelineUnreadable, LedgerUnavailable, JobFailed, MirrorFailed: the next run goes on where this one
+            ended.
         LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: a person has to look; nothing was done.
     """
     register(work)
@@ -69,8 +71,10 @@ def _clean(work: Work, fit: Callable[[Work], bool]) -> Cleaned:
         planned = _planned(work, lease) if fit(work) else None
     if planned is None:
         return Cleaned(None, 0, 0)
+    leaving = _files(work, planned)
+    release(work, leaving)
     # Without the lease, since it takes minutes on object stores: no snapshot that is kept names these files.
-    files, size = work.storage.delete_files(_files(work, planned))
+    files, size = work.storage.delete_files(leaving)
     reach(Point.CLEAN_DELETED)
     with work.lease() as lease:
         if _pending_clean(work) == planned:

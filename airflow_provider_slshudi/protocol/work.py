@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -16,6 +16,7 @@ from typing import Any
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import (
     ClockAhead,
+    ConfigError,
     Fenced,
     IllegalTransition,
     LedgerUnavailable,
@@ -76,15 +77,23 @@ class Run:
         return f"{self.dag_id}/{self.run_id}"
 
 
+def _no_catalog(connection: str) -> dict[str, str]:
+    raise ConfigError(f"there are no connections here, so none {connection!r} of an Iceberg catalog", source=connection)
+
+
 @dataclass(frozen=True)
 class Work:
-    """A pipeline and all that its steps touch; `connect` makes the source's client when needed."""
+    """A pipeline and all that its steps touch; `connect` makes the source's client when needed.
+
+    `iceberg_catalog` gives pyiceberg's properties of the catalog that a connection leads to.
+    """
 
     pipeline: Pipeline
     ledger: Ledger
     launcher: Launcher
     connect: Callable[[], LogService]
     run: Run
+    iceberg_catalog: Callable[[str], Mapping[str, str]] = _no_catalog
 
     @cached_property
     def storage(self) -> Storage:

@@ -1,0 +1,96 @@
+"""Brings a mirror from where it stands to the table's newest completed instant; may be repeated at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.mirror.columns import Columns
+from airflow_provider_slshudi.mirror.live import (
+    ACTION_KEY,
+    BaseFile,
+    Change,
+    Place,
+    changes_since,
+    live_files,
+    with_rows,
+)
+from airflow_provider_slshudi.storage import Storage
+
+PLACE_KEY = "slshudi.place"
+"""In a snapshot's summary: the mirror's `Place`, so that files and place are one change."""
+ROWS_KEY = "slshudi.rows"
+COMPACTED = "compacted: rows in log files are not shown"
+"""The value of ROWS_KEY in mirrors of Merge-On-Read tables."""
+RECONCILED = "reconciled"
+"""The action of a snapshot that was made by listing the table."""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What one run did: the instants that it mirrored one by one, and whether it compared all files instead."""
+
+    instants: tuple[str, ...]
+    reconciled: bool
+
+
+class Mirror(Protocol):
+    """A table format's metadata over the same base files. Each method that writes makes one snapshot, in one step."""
+
+    def place(self) -> Place | None:
+        """Loads the mirror. None if there is no mirror, or its newest snapshot is not one of ours."""
+
+    def files(self) -> frozenset[str]:
+        """The paths within the table of the files that the newest snapshot names; empty without a mirror. Files of
+        other folders are left out."""
+
+    def apply(self, change: Change, columns: Columns, summary: Mapping[str, str]) -> None:
+        """Adds a snapshot with one instant's change."""
+
+    def reconcile(self, added: list[BaseFile], live: frozenset[str], columns: Columns, summary: Mapping[str, str]) -> None:
+        """Makes the mirror if there is none, and adds a snapshot that names `live` and nothing else.
+
+        `added` are those of `live` that the newest snapshot does not name.
+        """
+
+
+def follow(mirror: Mirror, storage: Storage, timeline: Timeline, columns: Columns, rows: str) -> Followed:
+    """Mirrors the completed instants that the mirror lacks: one snapshot for each, in the order of their completion.
+
+    Where the mirror's place is unknown, or single changes do not lead on from it, one snapshot is made by comparing the
+    mirror's files with the table's.
+
+    Args:
+        mirror: the mirror.
+        storage: the table's file system.
+        timeline: the table's timeline; later instants are left to the next run.
+        columns: the table's columns as of the timeline.
+        rows: what the snapshots' summaries say of the rows that are shown; empty if it is all of them.
+
+    Raises:
+        MirrorFailed: the mirror did not change, or nobody knows whether it did; repeat it.
+        MirrorRefused: the mirror cannot show the table.
+        TimelineUnreadable: the table cannot be read.
+    """
+    place = mirror.place()
+    changes = None if place is None else changes_since(timeline, place)
+    told = {ROWS_KEY: rows} if rows else {}
+    if place is None or changes is None:
+        _reconcile(mirror, storage, timeline, columns, told)
+        return Followed((), True)
+    for number, change in enumerate(changes, 1):
+        place = place.after(change, timeline, changes[number:])
+        mirror.apply(change, columns, {**told, **change.summary, PLACE_KEY: place.text})
+    return Followed(tuple(change.instant.time for change in changes), False)
+
+
+def _reconcile(
+    mirror: Mirror, storage: Storage, timeline: Timeline, columns: Columns, told: Mapping[str, str]
+) -> None:
+    live, named = live_files(storage, timeline), mirror.files()
+    added = with_rows(storage, {path: size for path, size in live.items() if path not in named})
+    kept = named & live.keys()
+    summary = {**told, ACTION_KEY: RECONCILED, PLACE_KEY: Place.at_end(timeline).text}
+    mirror.reconcile(added, kept | {file.path for file in added}, columns, summary)
