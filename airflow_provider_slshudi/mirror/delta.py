@@ -105,6 +105,8 @@ class DeltaMirror:
     def _write(
         self, added: Iterable[BaseFile], removed: Mapping[str, int], columns: Columns, summary: Mapping[str, str]
     ) -> None:
+        from deltalake.schema import PrimitiveType
+
         if self._table is None:
             raise self._failed("it was not loaded")
         partitions = _partitions(columns)
@@ -120,12 +122,15 @@ class DeltaMirror:
                 actions, "append", schema, partitions, commit_properties=self._commit(summary)
             )
         else:
+            plain = [one.name for one in self._table.schema().fields if isinstance(one.type, PrimitiveType)]
+            if not plain:
+                raise self._refused(f"columns changed, and none is plain: delete {DELTA_LOG}, and it is made anew")
             self._table.create_write_transaction(
                 actions,
                 "overwrite",
                 schema,
                 partitions,
-                [(columns.types[0][0], "in", [])],
+                [(plain[0], "in", [])],
                 commit_properties=self._commit(summary),
             )
         self._table.update_incremental()

@@ -50,6 +50,11 @@ class Mirrored:
         return load_catalog(**self.catalog).load_table(TABLE)
 
     @property
+    def iceberg_folder(self) -> Path:
+        """The Iceberg table's location."""
+        return Path(f"{self.made.storage.full('')}_iceberg")
+
+    @property
     def delta(self) -> Any:
         from deltalake import DeltaTable
 
