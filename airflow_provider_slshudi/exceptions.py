@@ -425,7 +425,6 @@ class CatalogFailed(TransientError):
         self.pipeline, self.metastore = pipeline, metastore
 
 
-
 class MirrorError(SlsHudiError):
     """An error about a mirror; the Hudi table does not depend on it. Attributes: pipeline, mirror (iceberg, delta)."""
 

@@ -263,9 +263,13 @@ class Pipeline(Model):
             return self
         path = self.table.path
         if "#" in path:
-            raise ValueError(f"table.path {path} has `#` in it: a table with mirrors must not, since readers stop there")
+            raise ValueError(
+                f"table.path {path} has `#` in it: a table with mirrors must not, since readers stop there"
+            )
         if self.mirror.delta is not None and not path.startswith(("file:", "s3:", "s3a:")):
-            raise ValueError("mirror.delta is for tables on file://, s3:// and s3a://: deltalake writes no others safely")
+            raise ValueError(
+                "mirror.delta is for tables on file://, s3:// and s3a://: deltalake writes no others safely"
+            )
         iceberg = self.mirror.iceberg
         location = iceberg.location if iceberg is not None else None
         if location is not None:

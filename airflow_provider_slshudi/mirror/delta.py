@@ -76,7 +76,9 @@ class DeltaMirror:
             removed = {path: size for path, size in gone.items() if group_of(path) in change.superseded}
             self._write(change.added, removed, columns, summary)
 
-    def reconcile(self, added: list[BaseFile], live: frozenset[str], columns: Columns, summary: Mapping[str, str]) -> None:
+    def reconcile(
+        self, added: list[BaseFile], live: frozenset[str], columns: Columns, summary: Mapping[str, str]
+    ) -> None:
         """Makes the table if there is none, and adds a version that names `live` alone."""
         from deltalake.transaction import create_table_with_add_actions
 
@@ -216,5 +218,3 @@ def _schema(columns: Columns) -> Schema:
     from deltalake import Schema
 
     return Schema.from_arrow(pa.schema([(name, arrow_type(str(type_))) for name, type_ in columns.types]))
-
-

@@ -49,7 +49,9 @@ class Mirror(Protocol):
     def apply(self, change: Change, columns: Columns, summary: Mapping[str, str]) -> None:
         """Adds a snapshot with one instant's change."""
 
-    def reconcile(self, added: list[BaseFile], live: frozenset[str], columns: Columns, summary: Mapping[str, str]) -> None:
+    def reconcile(
+        self, added: list[BaseFile], live: frozenset[str], columns: Columns, summary: Mapping[str, str]
+    ) -> None:
         """Makes the mirror if there is none, and adds a snapshot that names `live` and nothing else.
 
         `added` are those of `live` that the newest snapshot does not name.
@@ -86,9 +88,7 @@ def follow(mirror: Mirror, storage: Storage, timeline: Timeline, columns: Column
     return Followed(tuple(change.instant.time for change in changes), False)
 
 
-def _reconcile(
-    mirror: Mirror, storage: Storage, timeline: Timeline, columns: Columns, told: Mapping[str, str]
-) -> None:
+def _reconcile(mirror: Mirror, storage: Storage, timeline: Timeline, columns: Columns, told: Mapping[str, str]) -> None:
     live, named = live_files(storage, timeline), mirror.files()
     added = with_rows(storage, {path: size for path, size in live.items() if path not in named})
     kept = named & live.keys()

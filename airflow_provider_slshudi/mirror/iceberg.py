@@ -19,6 +19,7 @@ from airflow_provider_slshudi.mirror.columns import Columns
 from airflow_provider_slshudi.mirror.following import PLACE_KEY
 from airflow_provider_slshudi.mirror.icebergtypes import name_mapping, partition_value, schema_of, spec_of
 from airflow_provider_slshudi.mirror.live import BaseFile, Change, Place, group_of
+from airflow_provider_slshudi.mirror.replacing import replacing
 from airflow_provider_slshudi.storage import Storage
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 NAME = "name"
 """Beside pyiceberg's properties of a catalog: its name, by which a SQL catalog tells its tables from others'."""
 _MAPPING = "schema.name-mapping.default"
-_MANY_MANIFESTS = 100
 PROPERTIES = {
     # Other engines' expiry and DROP ... PURGE delete base files without it.
     "gc.enabled": "false",
@@ -39,7 +39,7 @@ PROPERTIES = {
     "commit.retry.num-retries": "0",
     # Otherwise each commit costs more than the one before.
     "commit.manifest-merge.enabled": "true",
-    "commit.manifest.min-count-to-merge": str(_MANY_MANIFESTS),
+    "commit.manifest.min-count-to-merge": "100",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "10",
 }
@@ -113,14 +113,18 @@ class IcebergMirror:
             superseded = [file for file in self._named() if self._is_of(file, change)] if change.superseded else []
             self._write(self._loaded(), change.added, superseded, columns, summary)
 
-    def reconcile(self, added: list[BaseFile], live: frozenset[str], columns: Columns, summary: Mapping[str, str]) -> None:
+    def reconcile(
+        self, added: list[BaseFile], live: frozenset[str], columns: Columns, summary: Mapping[str, str]
+    ) -> None:
         """Makes the table if there is none, and adds a snapshot that names `live` alone."""
         with self._asked():
             if self._table is None:
                 self._create(added, columns, summary)
                 return
             if any(int(one.content) for one in self._manifests()):
-                raise self._refused("another engine deleted rows in it, and no snapshot of ours is left: drop the table")
+                raise self._refused(
+                    "another engine deleted rows in it, and no snapshot of ours is left: drop the table"
+                )
             gone = [file for file in self._named() if self._path(file) not in live]
             self._write(self._table, added, gone, columns, summary)
 
@@ -165,16 +169,11 @@ class IcebergMirror:
         change = table.transaction()
         self._evolve(change, columns)
         update = change.update_snapshot(snapshot_properties=dict(summary))
-        with update.overwrite() if removed else update.merge_append() as snapshot:
+        with replacing(change, table.io, summary) if removed else update.merge_append() as snapshot:
             for file in added:
                 snapshot.append_data_file(self._data_file(file, columns, change.table_metadata))
             for gone in removed:
                 snapshot.delete_data_file(gone)
-        head = change.table_metadata.current_snapshot()
-        if removed and head is not None and len(head.manifests(table.io)) > _MANY_MANIFESTS:
-            # An overwrite merges no manifests, and keeps those of what was deleted long ago.
-            with change.update_snapshot(snapshot_properties=dict(summary)).merge_append():
-                pass
         change.commit_transaction()
         snapshots = sorted(table.metadata.snapshots, key=lambda one: one.sequence_number or 0)
         if len(snapshots) >= 2 * self._settings.keep:
@@ -285,10 +284,14 @@ class IcebergMirror:
             raise self._failed(f"{type(error).__name__}: {' '.join(str(error).split())[:500]}") from error
 
     def _failed(self, why: str) -> MirrorFailed:
-        return MirrorFailed(f"Iceberg table {self._settings.table}: {why}", pipeline=self._pipeline.name, mirror="iceberg")
+        return MirrorFailed(
+            f"Iceberg table {self._settings.table}: {why}", pipeline=self._pipeline.name, mirror="iceberg"
+        )
 
     def _refused(self, why: str) -> MirrorRefused:
-        return MirrorRefused(f"Iceberg table {self._settings.table}: {why}", pipeline=self._pipeline.name, mirror="iceberg")
+        return MirrorRefused(
+            f"Iceberg table {self._settings.table}: {why}", pipeline=self._pipeline.name, mirror="iceberg"
+        )
 
 
 def _place(snapshot: Snapshot) -> Place | None:

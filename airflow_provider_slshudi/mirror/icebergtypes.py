@@ -45,9 +45,7 @@ def spec_of(columns: Columns, schema: Schema) -> PartitionSpec:
         return PartitionSpec()
     source = schema.find_field(columns.partition).field_id
     return PartitionSpec(
-        PartitionField(
-            source_id=source, field_id=_PARTITION_ID, transform=IdentityTransform(), name=columns.partition
-        )
+        PartitionField(source_id=source, field_id=_PARTITION_ID, transform=IdentityTransform(), name=columns.partition)
     )
 
 
@@ -80,7 +78,9 @@ def _iceberg(type_: DataType, ids: Iterator[int]) -> IcebergType:
     if isinstance(type_, Map):
         return types.MapType(next(ids), types.StringType(), next(ids), _iceberg(type_.value, ids), value_required=False)
     if isinstance(type_, Struct):
-        fields = [types.NestedField(next(ids), name, _iceberg(part, ids), required=False) for name, part in type_.fields]
+        fields = [
+            types.NestedField(next(ids), name, _iceberg(part, ids), required=False) for name, part in type_.fields
+        ]
         return types.StructType(*fields)
     scalars: dict[str, IcebergType] = {
         "string": types.StringType(),

@@ -62,7 +62,8 @@ def plainly(rows: list[dict[str, Any]]) -> list[str]:
 def test_values_of_every_type_and_nulls(mirrored: Make) -> None:
     table = mirrored(columns=[*columns(*VALUES), DAY])
     row = {f"c{number}": value for number, value in enumerate(VALUES.values())} | {"day": "a"}
-    nothing = dict.fromkeys(row, None) | {"day": "a"}
+    # pyiceberg 0.12.0 reads a NULL list of structs as an empty one, from any file.
+    nothing = dict.fromkeys(row, None) | {"day": "a", f"c{len(VALUES) - 1}": []}
     for _ in range(2):
         table.made.append([row, nothing])
         table.follow()

@@ -46,7 +46,9 @@ def failing(owner: Any, name: str, before: bool) -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("before", [True, False], ids=["not done", "answer lost"])
 @pytest.mark.parametrize(
-    ("owner", "name"), [(SqlCatalog, "commit_table"), (DeltaTable, "create_write_transaction")], ids=["iceberg", "delta"]
+    ("owner", "name"),
+    [(SqlCatalog, "commit_table"), (DeltaTable, "create_write_transaction")],
+    ids=["iceberg", "delta"],
 )
 def test_a_commit_without_an_answer_is_neither_doubled_nor_lost(
     mirrored: Make, owner: Any, name: str, before: bool
