@@ -71,6 +71,28 @@ _LEDGER = {
         },
     },
 }
+_ICEBERG = {
+    "connection-type": "slshudi_iceberg",
+    "hook-class-name": "airflow_provider_slshudi.hooks.iceberg.IcebergHook",
+    "hook-name": "Iceberg catalog of SLS to Hudi",
+    "ui-field-behaviour": {
+        "hidden-fields": ["schema", "port"],
+        "relabeling": {"host": "Address", "login": "User or client", "password": "Password, secret or token"},
+        "placeholders": {"host": "https://catalog:8181, thrift://metastore:9083 or postgresql://server/catalog"},
+    },
+    "conn-fields": {
+        "type": {
+            "label": "Kind of catalog",
+            "schema": {"type": "string", "enum": ["rest", "sql", "hive", "glue"], "default": "rest"},
+        },
+        "warehouse": {"label": "Warehouse", "schema": _TEXT, "description": "Where a REST catalog asks for one"},
+        "name": {
+            "label": "Name",
+            "schema": _TEXT,
+            "description": "By which a SQL catalog tells its tables from others'; the connection's id by default",
+        },
+    },
+}
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -80,7 +102,7 @@ def get_provider_info() -> dict[str, Any]:
         "name": "SLS to Hudi",
         "description": "Alibaba Cloud SLS logs into an Apache Hudi table, exactly once",
         "versions": [__version__],
-        "connection-types": [_SLS, _LEDGER],
+        "connection-types": [_SLS, _LEDGER, _ICEBERG],
         "extra-links": [
             f"airflow_provider_slshudi.links.{link}" for link in ("TransactionLink", "PipelineLink", "SparkLink")
         ],

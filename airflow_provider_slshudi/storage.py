@@ -226,7 +226,7 @@ class Storage:
             raise self._unreadable(path, error) from error
 
     def walk(self) -> Iterator[tuple[str, int]]:
-        """Path and bytes of every file of the table, except Hudi's own and those of a Delta mirror; lists all folders."""
+        """Path and bytes of every file of the table, except Hudi's own and a Delta mirror's; lists all folders."""
         from pyarrow import fs
 
         for name in self.names("") or []:

@@ -8,6 +8,7 @@ from functools import cache
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.dagfile import DagFile
+from airflow_provider_slshudi.hooks.iceberg import IcebergHook
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.sls import SlsHook
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
@@ -62,4 +63,5 @@ def _work(
     def connect() -> LogService:
         return LogService(connection(source.connection), source.project, source.logstore, patience=run.patience)
 
-    return Work(pipeline, ledger, SparkLauncher(pipeline.spark.connection, show), connect, run)
+    launcher = SparkLauncher(pipeline.spark.connection, show)
+    return Work(pipeline, ledger, launcher, connect, run, lambda connection: IcebergHook(connection).properties())

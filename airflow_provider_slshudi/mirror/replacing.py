@@ -20,7 +20,7 @@ def replacing(change: Transaction, io: FileIO, summary: Mapping[str, str]) -> An
     from pyiceberg.table.snapshots import Operation
     from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
 
-    class Replacing(_OverwriteFiles, _MergeAppendFiles):  # type: ignore[misc]  # both say which update they are
+    class Replacing(_OverwriteFiles, _MergeAppendFiles):
         """Deletes as the first does, and merges manifests as the second."""
 
         def _existing_manifests(self) -> list[ManifestFile]:

@@ -6,4 +6,6 @@ BATCH = "batch"
 """The whole of the task, and its name."""
 SYNC = "sync"
 """Its call of the catalog, under the name of the tail's own task for that."""
-STEPS = (BATCH, SYNC)
+MIRROR = "mirror"
+"""Its mirroring, likewise."""
+STEPS = (BATCH, SYNC, MIRROR)

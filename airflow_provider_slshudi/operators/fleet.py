@@ -24,7 +24,7 @@ from airflow_provider_slshudi.exceptions import (
     TransientError,
 )
 from airflow_provider_slshudi.links import PipelineLink, SparkLink, TransactionLink
-from airflow_provider_slshudi.notes.fleet import BATCH, SYNC
+from airflow_provider_slshudi.notes.fleet import BATCH, MIRROR, SYNC
 from airflow_provider_slshudi.operators.base import (
     LOOK_WAIT_SECONDS,
     SCHEDULED,
@@ -147,11 +147,13 @@ class SlsHudiLookOperator(BaseOperator):
 
 
 class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
-    """One transaction of a pipeline in one task: settle, plan, open, append, record, commit, and the catalog's sync.
+    """One transaction of a pipeline in one task: settle, plan, open, append, record, commit, the catalog's sync, and
+    the mirrors.
 
     Skips where there is nothing new, or where another run works on the pipeline's batch. A batch that fails is decided
     at once, since its run may go on with other pipelines for long. It has no retries, whatever the arguments say: the
-    next run comes soon. A catalog that does not answer fails no batch, and is told as trouble of a step `sync`.
+    next run comes soon. A catalog that does not answer fails no batch, and is told as trouble of a step `sync` or
+    `mirror`.
 
     Each outlet that is an asset's alias gets an event for each committed batch.
 
@@ -194,7 +196,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
                         let_go(work)
             if planned is not None:
                 done = self._done(work, planned, context)
-            self._sync(work, context)
+            self._publish(work, context)
         if done is None and not self._tells:
             raise AirflowSkipException("there is nothing new to read")
         # A skipped task would lose the events of what settle committed.
@@ -242,20 +244,26 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
                 context["outlet_events"][outlet].add(table_asset(work.pipeline), extra=done)
         return done
 
-    def _sync(self, work: Work, context: Context) -> None:
-        """Tells the catalog, also where a run before could not, or nothing was new and settle committed a batch."""
+    def _publish(self, work: Work, context: Context) -> None:
+        """Tells catalog and mirrors, also where a run before could not, or settle alone committed a batch."""
         from airflow_provider_slshudi.protocol.catalog import sync
+        from airflow_provider_slshudi.protocol.mirror import mirror
 
-        try:
-            if work.pipeline.catalog is not None:
-                sync(work)
-        except SlsHudiError as error:
-            # Failed, the task would lose the event of its commit.
-            self.log.error("the table is up to date, and the catalog is not: %s", error)
-            self.in_trouble(context, error, not isinstance(error, TerminalError), SYNC)
-        else:
-            with only_logged():
-                work.ledger.well(work.pipeline.name, context["dag_run"].dag_id, SYNC)
+        pipeline = work.pipeline
+        for step, tell_it, is_named in (
+            (SYNC, sync, pipeline.catalog is not None),
+            (MIRROR, mirror, pipeline.mirror is not None),
+        ):
+            try:
+                if is_named:
+                    tell_it(work)
+            except SlsHudiError as error:
+                # Failed, the task would lose the event of its commit.
+                self.log.error("the table is up to date, and its readers by the step %s are not: %s", step, error)
+                self.in_trouble(context, error, not isinstance(error, TerminalError), step)
+            else:
+                with only_logged():
+                    work.ledger.well(pipeline.name, context["dag_run"].dag_id, step)
 
     def _committed(self, work: Work, planned: Transaction) -> Transaction:
         from airflow_provider_slshudi.protocol import steps

@@ -142,9 +142,9 @@ class HandMade:
         folder = _folder(old)
         stat = self.write(instant, rows, old["fileId"]) if rows else self._empty(instant, old)
         assert _folder(stat) == folder
-        stat = {**stat, "prevCommit": before}
-        self.complete(instant, [stat])
-        return stat
+        updated: dict[str, Any] = {**stat, "prevCommit": before}
+        self.complete(instant, [updated])
+        return updated
 
     def _empty(self, instant: str, old: Mapping[str, Any]) -> dict[str, Any]:
         path = f"{old['path'].rpartition('_')[0]}_{instant}.parquet"

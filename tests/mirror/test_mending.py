@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.expressions import EqualTo
 
 from airflow_provider_slshudi.exceptions import MirrorFailed
 from airflow_provider_slshudi.mirror.iceberg import PROPERTIES
@@ -109,7 +108,7 @@ def _appended(table: Mirrored) -> None:
 
 
 def _deleted(table: Mirrored) -> None:
-    table.iceberg.delete(EqualTo("n", 1))
+    table.iceberg.delete("n = 1")
     table.delta.delete("n = 1")
 
 
