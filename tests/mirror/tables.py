@@ -80,7 +80,9 @@ class HandMade:
         self.storage.write(f"{FOLDER}/{time}{'' if action == 'commit' else f'.{action}'}.inflight", b"")
         return time
 
-    def write(self, instant: str, rows: Rows, group: str | None = None, schema: pa.Schema | None = None) -> Any:
+    def write(
+        self, instant: str, rows: Rows, group: str | None = None, schema: pa.Schema | None = None
+    ) -> dict[str, Any]:
         """Writes one base file; returns its write stat. All rows are of the first one's partition."""
         columns = schema or arrow_schema(self.pipeline)
         partition, group = self.partition(rows), group or f"{uuid.uuid4()}-0"
@@ -128,14 +130,14 @@ class HandMade:
         self._put(f"{instant}_{self.time()}.{action}", _COMMIT, record)
         return instant
 
-    def append(self, *files: Rows) -> list[Mapping[str, Any]]:
+    def append(self, *files: Rows) -> list[dict[str, Any]]:
         """Commits one base file for each of `files`; returns their stats."""
         instant = self.begin()
         stats = [self.write(instant, rows) for rows in files]
         self.complete(instant, stats)
         return stats
 
-    def update(self, old: Mapping[str, Any], rows: Rows) -> Mapping[str, Any]:
+    def update(self, old: Mapping[str, Any], rows: Rows) -> dict[str, Any]:
         """Commits the next version of a base file, as an upsert of a Copy-On-Write table does."""
         instant = self.begin()
         before = old["path"].rpartition("_")[2].removesuffix(".parquet")
@@ -151,7 +153,7 @@ class HandMade:
         pq.write_table(_with_meta(arrow_schema(self.pipeline)).empty_table(), self.storage.full(path))
         return {**old, "path": path, "numWrites": 0, "fileSizeInBytes": self.storage.size(path)}
 
-    def cluster(self, old: Sequence[Mapping[str, Any]], rows: Rows) -> Mapping[str, Any]:
+    def cluster(self, old: Sequence[Mapping[str, Any]], rows: Rows) -> dict[str, Any]:
         """Replaces the file groups of `old` by one new file."""
         instant = self.begin("clustering")
         stat = self.write(instant, rows)
