@@ -54,9 +54,10 @@ def table_of(pipeline: Pipeline, path: str = "") -> Pipeline:
     table = Table(path=path or pipeline.quarantine_path, name=name, options=options)
     columns = [Column(name=name, type=type_, format=_format(type_)) for name, type_ in COLUMNS]
     plain: dict[str, Any] = {"rest_column": None, "misfits": "nullify", "checks": [], "quarantine": Quarantine()}
-    # A clustering sorts by the main table's columns.
-    maintenance = pipeline.maintenance.model_copy(update={"clustering": None})
-    return pipeline.model_copy(update={"table": table, "columns": columns, "maintenance": maintenance, **plain})
+    # A clustering sorts by the main table's columns, and mirrors are the main table's.
+    plain["maintenance"] = pipeline.maintenance.model_copy(update={"clustering": None})
+    plain["mirror"] = None
+    return pipeline.model_copy(update={"table": table, "columns": columns, **plain})
 
 
 @dataclass(frozen=True)

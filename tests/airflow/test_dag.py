@@ -183,6 +183,17 @@ def test_a_catalog_is_told_of_each_commit(pipelines: Path) -> None:
     assert dag.get_task("batch.sync").retries == 2
 
 
+def test_mirrors_follow_each_commit_and_each_clustering(pipelines: Path) -> None:
+    with (pipelines / "ad_events.yaml").open("a", encoding="utf-8") as file:
+        file.write("\nmirror: {delta: {}}\n")
+    dag = tail_dag("ad_events")
+    assert in_order(dag) == [f"batch.{step}" for step in (*STEPS, "mirror")]
+    task = dag.get_task("batch.mirror")
+    assert task.retries == 2 and "MirrorFailed" in task.doc_md
+    maintenance = maintenance_dag("ad_events")
+    assert maintenance.get_task("mirror").upstream_task_ids == {"cluster"}
+
+
 def test_a_wrong_pipeline_is_an_import_error_with_file_and_line(pipelines: Path, tmp_path: Path) -> None:
     file = pipelines / "ad_events.yaml"
     lines = file.read_text(encoding="utf-8").splitlines()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.hudi.quarantine import table_of
 from airflow_provider_slshudi.protocol.mirror import release
 from tests.mirror.conftest import TABLE, Mirrored
 from tests.mirror.test_follow import rows
@@ -91,6 +92,10 @@ def test_a_vacuum_takes_nothing_that_readers_of_hudi_need(mirrored: Make) -> Non
     before = sorted(table.made.storage.walk())
     assert table.delta.vacuum(dry_run=False) == []
     assert sorted(table.made.storage.walk()) == before
+
+
+def test_a_quarantine_has_no_mirror(mirrored: Make) -> None:
+    assert table_of(mirrored().made.pipeline).mirror is None
 
 
 @pytest.mark.parametrize("location", ["file:///lake/events/iceberg", "file:///lake", "file:///lake/events"])
