@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from airflow_provider_slshudi import objectstore
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.exceptions import MirrorError, MirrorFailed, MirrorRefused
+from airflow_provider_slshudi.exceptions import MirrorFailed, MirrorRefused, SlsHudiError
 from airflow_provider_slshudi.mirror.columns import Columns
 from airflow_provider_slshudi.mirror.following import PLACE_KEY
 from airflow_provider_slshudi.mirror.live import BaseFile, Change, Place, group_of
@@ -197,7 +197,7 @@ class DeltaMirror:
         """Makes deltalake's errors ours."""
         try:
             yield
-        except MirrorError:
+        except SlsHudiError:
             raise
         except Exception as error:  # its errors have no common base
             raise self._failed(f"{type(error).__name__}: {' '.join(str(error).split())[:500]}") from error

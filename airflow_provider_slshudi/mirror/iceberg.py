@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_slshudi import objectstore
 from airflow_provider_slshudi.config.mirror import IcebergMirror as Settings
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.exceptions import MirrorError, MirrorFailed, MirrorRefused
+from airflow_provider_slshudi.exceptions import MirrorFailed, MirrorRefused, SlsHudiError
 from airflow_provider_slshudi.mirror.columns import Columns
 from airflow_provider_slshudi.mirror.following import PLACE_KEY
 from airflow_provider_slshudi.mirror.icebergtypes import name_mapping, partition_value, schema_of, spec_of
@@ -127,6 +127,8 @@ class IcebergMirror:
                 )
             gone = [file for file in self._named() if self._path(file) not in live]
             self._write(self._table, added, gone, columns, summary)
+            # A rollback or a restore may have deleted files that older snapshots name.
+            self._expire(self._table, {one.snapshot_id for one in self._table.metadata.snapshots})
 
     def release(self, files: Iterable[str]) -> list[str]:
         """Expires the snapshots that name one of these files, so that a clean may delete them.
@@ -278,7 +280,7 @@ class IcebergMirror:
         """Makes pyiceberg's errors, its catalogs' and their clients' ours."""
         try:
             yield
-        except MirrorError:
+        except SlsHudiError:
             raise
         except Exception as error:  # the clients of catalogs raise all sorts of errors
             raise self._failed(f"{type(error).__name__}: {' '.join(str(error).split())[:500]}") from error

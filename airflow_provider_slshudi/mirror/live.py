@@ -25,6 +25,8 @@ FileGroup = tuple[str, str]
 """A partition's folder and a file id."""
 _UNDONE = ("rollback", "restore")
 """Actions that take changes back; their records do not tell which files come back."""
+_WRITES = (*CHANGES, "clustering", "compaction")
+"""Actions that write base files, under the names that they have while they are pending, too."""
 _BASE_FILE = re.compile(r"(?P<id>[^_.][^_]*)_[^_]+_(?P<instant>\d+)\.parquet")
 _NONE = (None, "", "null")
 _FOOTERS_AT_ONCE = 16
@@ -118,7 +120,7 @@ class Place:
     def reaches(self, timeline: Timeline) -> bool:
         """Whether every instant that is not mirrored yet is still on the active timeline, as writes are archived in
         the order of their request."""
-        writes = [one.time for one in timeline if one.action not in _UNDONE and one.action in _WRITES]
+        writes = [one.time for one in timeline if one.action in _WRITES]
         return bool(writes) and min(writes) <= min((self.newest, *self.pending))
 
     def _was_open(self, time: str) -> bool:
@@ -127,9 +129,6 @@ class Place:
     def never_had(self, times: Sequence[str]) -> bool:
         """Whether none of these instants was completed when the place was taken."""
         return all(self._was_open(time) for time in times)
-
-
-_WRITES = (*CHANGES, "clustering", "compaction")
 
 
 def changes_since(timeline: Timeline, place: Place) -> list[Change] | None:
@@ -143,7 +142,7 @@ def changes_since(timeline: Timeline, place: Place) -> list[Change] | None:
     if not place.reaches(timeline):
         return None
     changes = []
-    for instant in sorted(_completed(timeline), key=lambda one: str(one.completion)):
+    for instant in _completed(timeline):
         if not place.lacks(instant):
             continue
         if instant.action in _UNDONE:
@@ -217,8 +216,15 @@ def with_rows(storage: Storage, sizes: Mapping[str, int]) -> list[BaseFile]:
 
 
 def _completed(timeline: Timeline) -> list[Instant]:
-    """The completed instants that may change which files are live; a clean deletes only files that are not."""
-    return timeline.completed(*CHANGES, *_UNDONE)
+    """The completed instants that may change which files are live, in the order of their completion.
+
+    A clean deletes only files that are not live. Of an instant that two drivers completed the earlier one counts,
+    which is the one that settle leaves.
+    """
+    first: dict[tuple[str, bool], Instant] = {}
+    for instant in sorted(timeline.completed(*CHANGES, *_UNDONE), key=lambda one: str(one.completion)):
+        first.setdefault((instant.time, instant.action in _UNDONE), instant)
+    return list(first.values())
 
 
 def _rolled_back(timeline: Timeline, rollback: Instant) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 
-from airflow_provider_slshudi.exceptions import ConfigError, MirrorError, MirrorFailed
+from airflow_provider_slshudi.exceptions import ConfigError, MirrorFailed, SlsHudiError
 from airflow_provider_slshudi.hudi.evolution import schema_of_now
 from airflow_provider_slshudi.hudi.timeline import CHANGES
 from airflow_provider_slshudi.mirror.columns import Columns
@@ -31,18 +31,18 @@ def mirror(work: Work) -> dict[str, Followed]:
     One that fails does not hold up the other.
 
     Raises:
-        ConfigError: the pipeline's file names no mirror, or the connection of its catalog is wrong.
+        ConfigError, ConnectionMissing: the pipeline's file names no mirror, or the connection of its catalog is wrong.
         MirrorFailed: a catalog or storage did not answer; the next run makes up for it.
         MirrorRefused: a mirror cannot show the table; the message says what to do.
         TimelineUnreadable: the table could not be read.
     """
     done: dict[str, Followed] = {}
-    errors: list[MirrorError] = []
+    errors: list[SlsHudiError] = []
     for name, opened in _mirrors(work):
         try:
             with closing(opened()) as opening:
                 done[name] = _followed(work, opening)
-        except MirrorError as error:
+        except SlsHudiError as error:
             _log.error("%s", error)
             errors.append(error)
     if errors:

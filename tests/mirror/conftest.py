@@ -60,6 +60,16 @@ class Mirrored:
 
         return DeltaTable(self.made.storage.full(""))
 
+    def read_by_clients(self) -> dict[str, list[dict[str, Any]]]:
+        """The rows by the two clients alone, which reach an object store by the environment."""
+        from deltalake import DeltaTable
+
+        delta = DeltaTable(self.made.storage.uri, storage_options={"aws_allow_http": "true"})
+        return {
+            "pyiceberg": self.iceberg.scan().to_arrow().to_pylist(),
+            "deltalake": delta.to_pyarrow_table().to_pylist(),
+        }
+
     def read(self) -> dict[str, list[dict[str, Any]]]:
         """The rows by reader."""
         import polars

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -87,18 +86,14 @@ class HandMade:
         columns = schema or arrow_schema(self.pipeline)
         partition, group = self.partition(rows), group or f"{uuid.uuid4()}-0"
         path = f"{partition}/" * bool(partition) + f"{group}_0-0-0_{instant}.parquet"
-        file = Path(self.storage.full(path))
-        file.parent.mkdir(parents=True, exist_ok=True)
         given = {name: [row.get(name) for row in rows] for name in columns.names}
         table = pa.table({**dict.fromkeys(META_COLUMNS, [instant] * len(rows)), **given}, _with_meta(columns))
-        pq.write_table(table, file, store_schema=False)
-        size = file.stat().st_size
         return {
             "fileId": group,
             "path": path,
             "prevCommit": "null",
             "numWrites": len(rows),
-            "fileSizeInBytes": size,
+            "fileSizeInBytes": self._put_rows(path, table),
         }
 
     def partition(self, rows: Rows) -> str:
@@ -150,8 +145,15 @@ class HandMade:
 
     def _empty(self, instant: str, old: Mapping[str, Any]) -> dict[str, Any]:
         path = f"{old['path'].rpartition('_')[0]}_{instant}.parquet"
-        pq.write_table(_with_meta(arrow_schema(self.pipeline)).empty_table(), self.storage.full(path))
-        return {**old, "path": path, "numWrites": 0, "fileSizeInBytes": self.storage.size(path)}
+        size = self._put_rows(path, _with_meta(arrow_schema(self.pipeline)).empty_table())
+        return {**old, "path": path, "numWrites": 0, "fileSizeInBytes": size}
+
+    def _put_rows(self, path: str, rows: pa.Table) -> int:
+        """Writes a base file; returns its bytes."""
+        content = io.BytesIO()
+        pq.write_table(rows, content, store_schema=False)
+        self.storage.write(path, content.getvalue())
+        return len(content.getvalue())
 
     def cluster(self, old: Sequence[Mapping[str, Any]], rows: Rows) -> dict[str, Any]:
         """Replaces the file groups of `old` by one new file."""
@@ -163,6 +165,7 @@ class HandMade:
     def roll_back(self, instant: str, *files: str) -> str:
         """Takes an instant, completed or not, off the timeline, with these files of it."""
         rollback = self.time()
+        self.storage.write(f"{FOLDER}/{rollback}.rollback.requested", b"")
         for name in self.storage.names(FOLDER) or []:
             if name.startswith((f"{instant}.", f"{instant}_")):
                 self.storage.delete(f"{FOLDER}/{name}")

@@ -13,9 +13,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
-from airflow_provider_slshudi.exceptions import MirrorFailed
+from airflow_provider_slshudi.exceptions import ConfigError, MirrorFailed
 from airflow_provider_slshudi.mirror.iceberg import PROPERTIES
 from airflow_provider_slshudi.mirror.live import INSTANT_KEY
+from airflow_provider_slshudi.protocol.work import _no_catalog
 from airflow_provider_slshudi.storage import DELTA_LOG
 from tests.mirror.conftest import TABLE, Mirrored
 from tests.mirror.test_follow import rows
@@ -100,6 +101,11 @@ def test_a_mirror_that_fails_holds_up_no_other(mirrored: Make) -> None:
     with pytest.raises(MirrorFailed, match=r"Iceberg table lake\.events: OperationalError"):
         table.follow()
     assert table.delta.count() == 1
+    table.made.append(rows("a", 2))
+    object.__setattr__(table.work, "iceberg_catalog", _no_catalog)
+    with pytest.raises(ConfigError, match="none 'c' of an Iceberg catalog"):
+        table.follow()
+    assert table.delta.count() == 2
 
 
 def _appended(table: Mirrored) -> None:
@@ -213,6 +219,19 @@ def test_a_batch_that_completes_after_later_ones_is_not_forgotten(mirrored: Make
     assert table.follow()["iceberg"].instants == (early,)
     table.require(rows("a", 1, 2, 3))
     assert table.follow()["delta"].instants == ()
+
+
+def test_an_instant_that_was_completed_twice_counts_once(mirrored: Make) -> None:
+    table = mirrored()
+    table.made.append(rows("a", 0))
+    table.follow()
+    instant = table.made.begin()
+    stats = [table.made.write(instant, rows("a", 1))]
+    table.made.complete(instant, stats)
+    table.follow()
+    table.made.complete(instant, stats)
+    assert table.follow()["iceberg"].instants == ()
+    table.require(rows("a", 0, 1))
 
 
 def test_what_was_rolled_back_goes_and_what_it_had_replaced_comes_back(mirrored: Make) -> None:
