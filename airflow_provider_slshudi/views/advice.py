@@ -79,6 +79,12 @@ ADVICE: Mapping[str, Advice] = {
     "CatalogFailed": Advice(
         "Look after the metastore. The batch is committed; the next run tells the catalog.", run=True
     ),
+    "MirrorFailed": Advice(
+        "Look after the mirror's catalog. The batch is committed; the next run brings the mirror up to date.", run=True
+    ),
+    "MirrorRefused": Advice(
+        "Do what the message says, then let the next run make the mirror anew. The batch is committed.", run=True
+    ),
     "KeyMissing": _again("Correct the column, or whoever writes such logs, or let them be dropped."),
     "TooManyFiles": _again("Make batches smaller, files larger, or partitions fewer."),
     "BatchUnderWay": _nothing("Nothing: batches of this table go one after the other."),
