@@ -13,7 +13,7 @@ from airflow_provider_slshudi.notes.acts import Act
 from airflow_provider_slshudi.views.advice import ADVICE, UNKNOWN, advice, remedy
 from tests.manual import error_rows
 
-_BASES = {"SlsHudiError", "TransientError", "TerminalError", "SourceError", "LedgerError"}
+_BASES = {"MirrorError", "SlsHudiError", "TransientError", "TerminalError", "SourceError", "LedgerError"}
 
 
 def manual() -> set[str]:
