@@ -76,8 +76,10 @@ def require_alike(spark: SparkSession, pipeline: Scenario) -> int:
     table = load_catalog(**pipeline.work.iceberg_catalog("lake")).load_table("lake.mirrored")
     assert bag(table.scan().to_arrow().to_pylist()) == expected
     assert bag(DeltaTable(path).to_pyarrow_table().to_pylist()) == expected
-    if (head := table.current_snapshot().summary.get(TRANSACTION_KEY)) is not None:
-        assert pipeline.work.ledger.get(head).id == head
+    newest_of = table.current_snapshot()
+    assert newest_of is not None and newest_of.summary is not None
+    if (transaction := newest_of.summary.get(TRANSACTION_KEY)) is not None:
+        assert pipeline.work.ledger.get(transaction).id == transaction
     return sum(expected.values())
 
 
