@@ -30,4 +30,4 @@ class SlsHudiMirrorOperator(PipelineOperator):
         for name, followed in done.items():
             how = "by comparing all files" if followed.reconciled else f"{len(followed.instants)} instants"
             self.log.info("%s mirror: %s", name, how)
-        return {name: asdict(followed) for name, followed in done.items()}
+        return {name: {**asdict(followed), "instants": list(followed.instants)} for name, followed in done.items()}

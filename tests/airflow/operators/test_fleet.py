@@ -11,7 +11,14 @@ import pytest
 from airflow.sdk import AssetAlias
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
-from airflow_provider_slshudi.exceptions import JobFailed, LeaseHeld, SourceUnavailable, TableSilent, TimelineUnreadable
+from airflow_provider_slshudi.exceptions import (
+    JobFailed,
+    LeaseHeld,
+    MirrorFailed,
+    SourceUnavailable,
+    TableSilent,
+    TimelineUnreadable,
+)
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.work import work_of
 from airflow_provider_slshudi.ledger.ledger import Ledger
@@ -20,7 +27,7 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.operators.base import AirflowRuns
 from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiLookOperator
 from airflow_provider_slshudi.processes import this_process
-from airflow_provider_slshudi.protocol import catalog, steps
+from airflow_provider_slshudi.protocol import catalog, mirror, steps
 from airflow_provider_slshudi.protocol import news as news_module
 from airflow_provider_slshudi.protocol import settle as settle_module
 from airflow_provider_slshudi.protocol.dangling import Ended
@@ -173,6 +180,24 @@ def test_a_catalog_that_does_not_answer_fails_no_batch_and_is_told_again_without
             ("sync", "JobFailed", True)
         ] * left
         assert look("ad_events") == ["ad_events"] * left
+    assert answers == []
+
+
+def test_a_mirror_that_fails_fails_no_batch_and_is_told(
+    put: Callable[[int], None], pipelines: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (pipelines / "ad_events.yaml").open("a", encoding="utf-8") as file:
+        file.write("\nmirror: {delta: {}}\n")
+    answers = [False, True]
+
+    def follow(work: Work) -> None:
+        if not answers.pop(0):
+            raise MirrorFailed("no answer", pipeline=work.pipeline.name, mirror="delta")
+
+    monkeypatch.setattr(mirror, "mirror", follow)
+    for left in (1, 0):
+        skipped(ledger)
+        assert [trouble.step for trouble in ledger.troubles("ad_events")] == ["mirror"] * left
     assert answers == []
 
 
