@@ -20,6 +20,7 @@ CAPABILITIES = {
     "rebuild",
     "erasure by others",
     "catalog",
+    "mirrors",
     "a scheduler whose driver is killed",
     "a backfill beside the tail",
     "PostgreSQL, a cluster and S3",
