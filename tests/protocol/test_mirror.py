@@ -29,9 +29,6 @@ from tests.upserts import Change, put
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest.importorskip("pyiceberg")
-pytest.importorskip("deltalake")
-
 
 def with_mirrors(made: Scenario, tmp_path: Path, **maintenance: Any) -> Scenario:
     """The same pipeline with both mirrors, and a catalog in SQLite."""

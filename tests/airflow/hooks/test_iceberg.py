@@ -65,7 +65,6 @@ def test_a_connection_that_cannot_work_says_why_and_tells_no_secret(
 
 
 def test_the_test_button_asks_the_catalog(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("pyiceberg")
     hook = set_up(monkeypatch, {"type": "sql"}, host=f"sqlite:///{tmp_path / 'catalog.db'}")
     assert hook.test_connection() == (True, "the catalog answers; it has 0 namespaces")
     works, why = set_up(monkeypatch, {"type": "sql"}, host="sqlite:////nowhere/at/all.db").test_connection()
