@@ -50,7 +50,8 @@ class IcebergMirror:
     """The Iceberg table of one pipeline. Close it after use.
 
     Args:
-        pipeline: the pipeline, which has `mirror.iceberg`.
+        pipeline: the pipeline.
+        settings: its `mirror.iceberg`.
         storage: the Hudi table's file system.
         catalog: pyiceberg's properties of the catalog, and its NAME.
     """

@@ -118,10 +118,12 @@ class Place:
         return self._was_open(instant.time) or str(instant.completion) > self.completion
 
     def reaches(self, timeline: Timeline) -> bool:
-        """Whether every instant that is not mirrored yet is still on the active timeline, as writes are archived in
-        the order of their request."""
+        """Whether the timeline goes on from here: it is no older copy of itself, nor another table's, and every instant
+        that is not mirrored yet is still active, as writes are archived in the order of their request.
+        """
         writes = [one.time for one in timeline if one.action in _WRITES]
-        return bool(writes) and min(writes) <= min((self.newest, *self.pending))
+        goes_on = any(one.completion == self.completion for one in timeline)
+        return goes_on and bool(writes) and min(writes) <= min((self.newest, *self.pending))
 
     def _was_open(self, time: str) -> bool:
         return time in self.pending or time > self.newest

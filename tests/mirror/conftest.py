@@ -18,7 +18,6 @@ from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import Launcher
 from tests.mirror.tables import HandMade, counted
 
-
 TABLE = "lake.events"
 
 

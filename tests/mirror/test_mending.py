@@ -251,6 +251,24 @@ def test_what_was_rolled_back_goes_and_what_it_had_replaced_comes_back(mirrored:
     assert all(not done.reconciled for done in table.follow().values())
 
 
+def test_an_older_copy_of_the_table_that_was_put_back_is_noticed(mirrored: Make, tmp_path: Path) -> None:
+    table = mirrored()
+    first = table.made.append(rows("a", 1))
+    table.follow()
+    folder = Path(table.made.storage.full(""))
+    shutil.copytree(folder, tmp_path / "backup", ignore=shutil.ignore_patterns(DELTA_LOG))
+    table.made.update(first[0], rows("a", 1, 2))
+    table.follow()
+    log = folder / DELTA_LOG
+    log.rename(tmp_path / "log")
+    shutil.rmtree(folder)
+    (tmp_path / "backup").rename(folder)
+    (tmp_path / "log").rename(log)
+    table.made.append(rows("a", 9))
+    assert all(done.reconciled for done in table.follow().values())
+    table.require(rows("a", 1, 9))
+
+
 def test_a_batch_that_is_not_committed_is_not_shown(mirrored: Make) -> None:
     table = mirrored()
     pending = table.made.begin()
