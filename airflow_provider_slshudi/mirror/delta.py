@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 APP_ID = "slshudi"
 """The application of the log's `txn` actions, whose version grows with each snapshot."""
 CONFIGURATION = {
-    "delta.checkpointInterval": "50",
+    "delta.checkpointInterval": "20",
     # VACUUM by another engine deletes what the log does not name, once it is older: batches under way, and files that
     # Hudi keeps for readers of older snapshots.
     "delta.deletedFileRetentionDuration": "interval 30 days",
-    "delta.logRetentionDuration": "interval 7 days",
+    # With 6,000 live files a commit takes 0.12 CPU seconds beside 6,000 entries of the log, and 0.04 beside a hundred.
+    "delta.logRetentionDuration": "interval 2 days",
 }
 
 
@@ -42,7 +43,7 @@ class DeltaMirror:
     def __init__(self, pipeline: Pipeline, storage: Storage) -> None:
         self._pipeline, self._storage = pipeline, storage
         self._table: DeltaTable | None = None
-        self._version = 0
+        self._version, self._is_behind = 0, False
 
     def close(self) -> None:
         """Nothing is kept open."""
@@ -51,15 +52,17 @@ class DeltaMirror:
         """Loads the log. None if there is none, or another client wrote its newest entry."""
         try:
             from deltalake import DeltaTable
+            from deltalake.exceptions import TableNotFoundError
         except ImportError as error:
             raise self._refused(
                 "deltalake is not installed here: pip install 'airflow-provider-slshudi[delta]'"
             ) from error
         with self._asked():
-            if not self._storage.exists(DELTA_LOG) or not DeltaTable.is_deltatable(self._uri, self._options):
-                self._table, self._version = None, 0
+            self._table, self._version, self._is_behind = None, 0, False
+            try:
+                self._table = table = DeltaTable(self._uri, storage_options=self._options)
+            except TableNotFoundError:
                 return None
-            self._table = table = DeltaTable(self._uri, storage_options=self._options)
             self._version = table.transaction_version(APP_ID) or 0
             (newest,) = table.history(1)
             return Place.parse(newest.get(PLACE_KEY))
@@ -109,25 +112,26 @@ class DeltaMirror:
     ) -> None:
         from deltalake.schema import PrimitiveType
 
-        if self._table is None:
+        table = self._current()
+        if table is None:
             raise self._failed("it was not loaded")
         partitions = _partitions(columns)
-        if self._table.metadata().partition_columns != partitions:
+        if table.metadata().partition_columns != partitions:
             raise self._refused(f"it has other partitions than the Hudi table: delete {DELTA_LOG}, and it is made anew")
         schema = _schema(columns)
         actions: list[AddAction | RemoveAction] = [self._add(file, columns) for file in added]
         actions += [self._remove(path, size) for path, size in removed.items()]
         # Only mode overwrite changes the schema; by this filter, which no file meets, it removes none. (It would name
         # the files that stay twice in one version, which Delta's protocol forbids.)
-        if self._table.schema() == schema:
-            self._table.create_write_transaction(
+        if table.schema() == schema:
+            table.create_write_transaction(
                 actions, "append", schema, partitions, commit_properties=self._commit(summary)
             )
         else:
-            plain = [one.name for one in self._table.schema().fields if isinstance(one.type, PrimitiveType)]
+            plain = [one.name for one in table.schema().fields if isinstance(one.type, PrimitiveType)]
             if not plain:
                 raise self._refused(f"columns changed, and none is plain: delete {DELTA_LOG}, and it is made anew")
-            self._table.create_write_transaction(
+            table.create_write_transaction(
                 actions,
                 "overwrite",
                 schema,
@@ -135,7 +139,7 @@ class DeltaMirror:
                 [(plain[0], "in", [])],
                 commit_properties=self._commit(summary),
             )
-        self._table.update_incremental()
+        self._is_behind = True
 
     def _commit(self, summary: Mapping[str, str]) -> CommitProperties:
         from deltalake.transaction import CommitProperties, Transaction
@@ -150,11 +154,19 @@ class DeltaMirror:
             app_transactions=[Transaction(APP_ID, self._version)],
         )
 
+    def _current(self) -> DeltaTable | None:
+        """The table with this run's own versions, which deltalake does not add by itself."""
+        if self._table is not None and self._is_behind:
+            self._table.update_incremental()
+            self._is_behind = False
+        return self._table
+
     def _named(self) -> dict[str, int]:
         """Path within the table and bytes of each file that the newest version names."""
-        if self._table is None:
+        table = self._current()
+        if table is None:
             return {}
-        actions = self._table.get_add_actions()
+        actions = table.get_add_actions()
         paths, sizes = actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist()
         return {unquote(path): int(size) for path, size in zip(paths, sizes, strict=True)}
 
