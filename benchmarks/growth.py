@@ -36,7 +36,7 @@ from sqlalchemy import Engine, delete, event, insert, text
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.hudi.extra import PIPELINE_KEY, TRANSACTION_KEY
-from airflow_provider_slshudi.hudi.timeline import FOLDER
+from airflow_provider_slshudi.hudi.layout import FOLDER
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger

@@ -11,15 +11,19 @@ from airflow_provider_slshudi.spark import packages
 from airflow_provider_slshudi.spark.runtime import environment
 
 HUDI_1_0 = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.0.2"
-_READER = """
+HUDI_0_15 = "org.apache.hudi:hudi-spark3.5-bundle_2.12:0.15.0"
+_SESSION = """
 import json, sys
 from pyspark.sql import SparkSession
 
-jar, asked = sys.argv[1], json.loads(sys.argv[2])
+jar, given = sys.argv[1], json.loads(sys.argv[2])
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.jars", jar)
 builder = builder.config("spark.serializer", "org.apache.spark.serializer.KryoSerializer")
+builder = builder.config("spark.sql.extensions", "org.apache.spark.sql.hudi.HoodieSparkSessionExtension")
+builder = builder.config("spark.sql.shuffle.partitions", "1")
 spark = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
-
+"""
+_READER = """
 def answer(path, query):
     try:
         spark.read.format("hudi").load(path).createOrReplaceTempView("t")
@@ -27,7 +31,7 @@ def answer(path, query):
     except Exception as error:
         return str(error)
 
-print(json.dumps([answer(*each) for each in asked], default=str, sort_keys=True))
+told = [answer(*each) for each in given]
 """
 
 
@@ -37,9 +41,15 @@ def ask(coordinate: str, *asked: tuple[str, str]) -> list[Any]:
     Args:
         coordinate: Hudi's bundle, as Maven names it.
     """
+    answers: list[Any] = run(coordinate, _READER, asked)
+    return answers
+
+
+def run(coordinate: str, script: str, given: Any) -> Any:
+    """Runs a script in that Spark, whose session is `spark`; it finds `given`, and sets `told`, which is returned."""
     [jar] = packages._package(coordinate)
-    command = [sys.executable, "-c", _READER, str(jar), json.dumps(asked)]
+    whole = f"{_SESSION}\n{script}\nprint(json.dumps(told, default=str, sort_keys=True))"
+    command = [sys.executable, "-c", whole, str(jar), json.dumps(given)]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    answers: list[Any] = json.loads(done.stdout.splitlines()[-1])
-    return answers
+    return json.loads(done.stdout.splitlines()[-1])

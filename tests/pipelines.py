@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.table import Table
+
+TABLE_VERSION = "SLSHUDI_TEST_TABLE_VERSION"
+"""Variable with Hudi's version of the tables that tests make; the newest one without it."""
+
+
+def table_version(**changes: Any) -> int | None:
+    """The version of a table that tests make; None where that version cannot have these fields."""
+    if TABLE_VERSION not in os.environ:
+        return None
+    table = {"path": "file:///t", "name": "t", "version": int(os.environ[TABLE_VERSION]), **changes}
+    try:
+        return Table.model_validate(table).version
+    except ValidationError:
+        return None
 
 
 def ad_events(location: Path | str, **changes: Any) -> Pipeline:
@@ -18,6 +36,7 @@ def ad_events(location: Path | str, **changes: Any) -> Pipeline:
             "path": path,
             "name": "ad_events",
             "partition": {"by": "event_time", "column": "event_time"},
+            "version": table_version(),
         },
         "columns": [
             {"name": "event_id"},
@@ -54,7 +73,8 @@ def served_often(location: Path | str, **changes: Any) -> Pipeline:
 def upserted_often(location: Path | str, **changes: Any) -> Pipeline:
     """The same into a Merge-On-Read table, each event under its id."""
     described = served_often(location, **changes).model_dump(mode="json")
-    keyed = {**described["table"], "type": "merge_on_read", "upsert": {"record_key": "event_id", "buckets": 2}}
+    merged = {"type": "merge_on_read", "upsert": {"record_key": "event_id", "buckets": 2}}
+    keyed = {**described["table"], **merged, "version": table_version(**merged)}
     kept = {**described["maintenance"], "compact_after": 2}
     return Pipeline.model_validate({**described, "table": keyed, "maintenance": kept})
 
@@ -65,6 +85,7 @@ def customers(
     """A pipeline whose logs upsert rows; `changes` replace fields of the table's `upsert`."""
     path = f"file://{location}" if isinstance(location, Path) else location
     upsert = {"record_key": "id", "ordering_field": "updated_at", "delete_marker": "is_deleted", "buckets": 4}
+    merged = {"type": type_, "upsert": {**upsert, **changes}}
     return Pipeline.model_validate(
         {
             "name": "customers",
@@ -72,9 +93,9 @@ def customers(
             "table": {
                 "path": path,
                 "name": "customers",
-                "type": type_,
                 "partition": {"by": "field", "column": "region"},
-                "upsert": {**upsert, **changes},
+                "version": table_version(**merged),
+                **merged,
             },
             "columns": [
                 {"name": "id"},

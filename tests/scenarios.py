@@ -13,7 +13,7 @@ import pytest
 from aliyun.log import LogClient, LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.timeline import FOLDER
+from airflow_provider_slshudi.hudi.layout import FOLDER
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.job.access import served
 from airflow_provider_slshudi.ledger.records import Transaction

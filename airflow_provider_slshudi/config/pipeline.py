@@ -12,7 +12,7 @@ from airflow_provider_slshudi.config.maintenance import Maintenance
 from airflow_provider_slshudi.config.mirror import Mirrors
 from airflow_provider_slshudi.config.named import NamedKeys
 from airflow_provider_slshudi.config.options import BOUNDS, BOUNDS_OF, names_in
-from airflow_provider_slshudi.config.table import EventTimePartition, FieldPartition, Table
+from airflow_provider_slshudi.config.table import FORMER_VERSION, EventTimePartition, FieldPartition, Table
 from airflow_provider_slshudi.config.values import (
     ColumnName,
     Metastore,
@@ -350,7 +350,7 @@ class Pipeline(Model):
         Timestamps only if an option names them: Hudi's bounds of old times are wrong.
         """
         options = self.table.options
-        if options.get(BOUNDS, "true").lower() != "true":
+        if options.get(BOUNDS, "true").lower() != "true" or self.table.version == FORMER_VERSION:
             return frozenset()
         if BOUNDS_OF in options:
             return names_in(options[BOUNDS_OF])

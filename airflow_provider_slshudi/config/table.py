@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from airflow_provider_slshudi.config.options import require_allowed
+from airflow_provider_slshudi.config.options import BOUNDS, require_allowed
 from airflow_provider_slshudi.config.values import (
     ColumnName,
     Model,
@@ -19,6 +19,8 @@ from airflow_provider_slshudi.config.values import (
     refuse_secret,
 )
 
+FORMER_VERSION = 6
+"""The oldest that this package writes, with a timeline of another layout."""
 NEWEST_VERSION = 9
 """What Hudi 1.2.0 makes tables of."""
 MOST_BUCKETS = 10_000
@@ -128,7 +130,7 @@ class Table(Model):
     type: Literal["copy_on_write", "merge_on_read"] = "copy_on_write"
     partition: Partition | None = None
     upsert: Upsert | None = None
-    version: Literal[8, 9] | None = None
+    version: Literal[6, 8, 9] | None = None
     options: dict[str, str] = Field(default_factory=dict)
 
     @property
@@ -138,10 +140,20 @@ class Table(Model):
 
     @model_validator(mode="after")
     def _version_has_what_is_asked(self) -> Table:
-        if self.version == 8 and self.upsert is not None and self.upsert.partial_update:
+        if self.version in (6, 8) and self.upsert is not None and self.upsert.partial_update:
             raise ValueError(
-                "version 8 has no partial_update: Hudi 1.2.0 and hudi-rs refuse such a table. Leave version out, or "
-                "partial_update"
+                f"version {self.version} has no partial_update: Hudi 1.2.0 and hudi-rs refuse such a table. Leave "
+                "version out, or partial_update"
+            )
+        if self.version == FORMER_VERSION and self.type == "merge_on_read":
+            raise ValueError(
+                "version 6 has other log files, which this package does not write: leave version out, or make the type "
+                "copy_on_write"
+            )
+        if self.version == FORMER_VERSION and self.options.get(BOUNDS, "").lower() == "true":
+            raise ValueError(
+                "version 6 does not say which columns have bounds, so readers might miss rows: leave version out, or "
+                f"the option {BOUNDS}"
             )
         return self
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.doctor.finding import Check, Seen, ok, unknown, wrong
 from airflow_provider_slshudi.exceptions import SlsHudiError
-from airflow_provider_slshudi.hudi.timeline import PROPERTIES
+from airflow_provider_slshudi.hudi.layout import PROPERTIES
 from airflow_provider_slshudi.notes import ROOT
 from airflow_provider_slshudi.storage import Storage
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from airflow_provider_slshudi.config.table import Table
-from airflow_provider_slshudi.hudi.timeline import Instant, Timeline
+from airflow_provider_slshudi.hudi.layout import Instant
+from airflow_provider_slshudi.hudi.timeline import Timeline
 
-CLUSTERING = "clustering"
 COMPACTION = "compaction"
 COMMIT_ACTION = "commit"
 SERVICES = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT", "INDEX"})

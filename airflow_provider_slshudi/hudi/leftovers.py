@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from airflow_provider_slshudi.hudi import markers
-from airflow_provider_slshudi.hudi.timeline import HISTORY, METADATA_FOLDER, UNNAMED, Timeline
+from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER, UNNAMED
+from airflow_provider_slshudi.hudi.timeline import Timeline, files_of
 from airflow_provider_slshudi.notes import ROOT
 from airflow_provider_slshudi.storage import Storage
 
@@ -74,8 +75,10 @@ def sweep_all(storage: Storage) -> list[str]:
     Deletes a record once archival has passed its instant and its files were swept since, and files of the archives that
     did not get their name.
     """
-    for folder in (HISTORY, f"{METADATA_FOLDER}/{HISTORY}"):
-        storage.delete_files([f"{folder}/{name}" for name in storage.names(folder) or [] if UNNAMED.fullmatch(name)])
+    for table in (storage, Storage(f"{storage.uri}/{METADATA_FOLDER}")):
+        archive = files_of(table)[0].archive
+        names = filter(UNNAMED.fullmatch, table.names(archive) or [])
+        table.delete_files([f"{archive}/{name}" for name in names])
     marked, left = markers.instants(storage), []
     # Loaded after the listing: an instant that has markers is on the timeline already.
     timeline = Timeline.load(storage)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from airflow_provider_slshudi.exceptions import TableMismatch
-from airflow_provider_slshudi.hudi.timeline import PROPERTIES
+from airflow_provider_slshudi.hudi.layout import PROPERTIES
 from airflow_provider_slshudi.storage import Storage
 
 VERSION = "hoodie.table.version"

@@ -16,8 +16,9 @@ from airflow_provider_slshudi.exceptions import TableMismatch, TimelineUnreadabl
 from airflow_provider_slshudi.hudi import properties
 from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION
 from airflow_provider_slshudi.hudi.extra import QUARANTINE_KEY
+from airflow_provider_slshudi.hudi.layout import PROPERTIES, Instant, Phase
 from airflow_provider_slshudi.hudi.statistics import Indexes
-from airflow_provider_slshudi.hudi.timeline import PROPERTIES, Instant, Phase, Timeline
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.notes import ROOT
 from airflow_provider_slshudi.storage import Storage
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from airflow_provider_slshudi.config.options import BOUNDS, BOUNDS_OF
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.table import FORMER_VERSION
 from airflow_provider_slshudi.exceptions import TableMismatch
 from airflow_provider_slshudi.hudi import properties
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS
@@ -48,10 +49,12 @@ class Indexes:
     Attributes:
         bounded: columns that have bounds, without Hudi's own.
         foreign: indexes that somebody made by SQL; batches do not keep them up to date.
+        are_told: whether the table tells of which columns it has bounds, which tables of version 6 do not.
     """
 
     bounded: list[str]
     foreign: list[str]
+    are_told: bool = True
 
     @classmethod
     def of(cls, storage: Storage, told: Mapping[str, str] | None = None) -> Indexes:
@@ -66,6 +69,7 @@ class Indexes:
         return cls(
             [name for name in sources if name not in META_COLUMNS],
             sorted(name for name in known if name.startswith(_FOREIGN)),
+            told.get(properties.VERSION) != str(FORMER_VERSION),
         )
 
     def require_kept(self, table: str) -> None:

@@ -1,4 +1,4 @@
-"""A table's timeline, read without a JVM (hudi.apache.org/docs/timeline, layout 2 of table version 9).
+"""A table's timeline, read without a JVM (hudi.apache.org/docs/timeline); `hudi.layout` knows its files.
 
 Reading it is one listing of the active timeline, which archival keeps short, however old the table is. Only Hudi's own
 classes write it (`hudi.client`).
@@ -6,61 +6,36 @@ classes write it (`hudi.client`).
 
 from __future__ import annotations
 
-import io
-import json
-import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import cached_property
 from typing import Any
 
+from airflow_provider_slshudi.config.table import FORMER_VERSION
 from airflow_provider_slshudi.exceptions import TimelineUnreadable
+from airflow_provider_slshudi.hudi import properties
+from airflow_provider_slshudi.hudi.archive import Archive, archive_of
+from airflow_provider_slshudi.hudi.layout import (
+    CLUSTERING,
+    LAYOUT_1,
+    LAYOUT_2,
+    METADATA_FOLDER,
+    REPLACE,
+    Instant,
+    Layout,
+    Phase,
+    is_whole,
+    record_of,
+)
 from airflow_provider_slshudi.storage import Storage
 
-FOLDER = ".hoodie/timeline"
-PROPERTIES = ".hoodie/hoodie.properties"
-"""The file that every table has."""
-METADATA_FOLDER = ".hoodie/metadata"
-"""The folder of a table's metadata table, which is a table with a timeline of its own."""
 COMMITS = ("commit", "deltacommit")
 """The actions that write rows: of copy-on-write and of merge-on-read tables."""
-CHANGES = (*COMMITS, "replacecommit")
+CHANGES = (*COMMITS, REPLACE)
 """Actions that change which files a snapshot has."""
-_WRITES = (*CHANGES, "compaction", "clustering", "logcompaction")
+_WRITES = (*CHANGES, "compaction", CLUSTERING, "logcompaction")
 Commit = tuple[str, str, Mapping[str, str]]
 """Request time, completion time and extra metadata of a completed commit."""
-HISTORY = f"{FOLDER}/history"
-"""The folder of the archive."""
-_MANIFEST = re.compile(r"manifest_(\d+)")
-# A savepoint has the time of the commit that it keeps, but is no commit.
-_PENDING = re.compile(r"(?P<time>\d+)(?:\.(?P<action>(?!savepoint)[a-z]+))?\.(?P<state>requested|inflight)")
-_COMPLETED = re.compile(r"(?P<time>\d+)_(?P<completion>\d+)\.(?P<action>(?!savepoint)[a-z]+)")
-# Hudi writes a file under such a name first, and Hadoop keeps a checksum beside it.
-UNNAMED = re.compile(r".+\.[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}(\.crc)?")
-
-
-class Phase(Enum):
-    """How far an instant is."""
-
-    REQUESTED = "requested"
-    INFLIGHT = "inflight"
-    COMPLETED = "completed"
-
-
-@dataclass(frozen=True, slots=True)
-class Instant:
-    """One action on the timeline; `completion` is its completion time, None while it is pending."""
-
-    time: str
-    action: str
-    phase: Phase
-    completion: str | None = None
-
-    @property
-    def file(self) -> str:
-        """The file of a completed instant."""
-        return f"{FOLDER}/{self.time}_{self.completion}.{self.action}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,39 +54,39 @@ class Timeline:
     """The active timeline as it stood when it was loaded.
 
     Attributes:
+        layout: how it is laid out.
         unnamed: files that did not get their name, because a disk was full or their writer died, or do not have it yet.
     """
 
-    def __init__(self, storage: Storage, instants: dict[str, list[Instant]], unnamed: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        instants: dict[str, list[Instant]],
+        unnamed: Sequence[str] = (),
+        layout: Layout = LAYOUT_2,
+    ) -> None:
         self._storage = storage
         self._instants = instants
         self.unnamed = unnamed
+        self.layout = layout
 
     @classmethod
     def load(cls, storage: Storage) -> Timeline:
         """Reads the timeline; it is empty if the table does not exist.
 
         Raises:
-            TimelineUnreadable: the storage did not answer, or the table's layout is not the one we know.
+            TimelineUnreadable: the storage did not answer, or the table's version is not one that we know.
         """
-        names = storage.names(FOLDER)
-        if names is None:
-            if storage.exists(PROPERTIES):
-                raise TimelineUnreadable(
-                    f"{storage.uri} has no {FOLDER}: it is not of table version 8 or 9, upgrade it with Hudi first",
-                    table=storage.uri,
-                )
-            return cls(storage, {})
+        layout, names = files_of(storage)
         furthest: dict[tuple[str, str], Instant] = {}
         completed: list[Instant] = []
-        for name in sorted(names):
-            if match := _COMPLETED.fullmatch(name):
-                completed.append(Instant(match["time"], match["action"], Phase.COMPLETED, match["completion"]))
-            elif match := _PENDING.fullmatch(name):
-                # A commit's inflight file names no action.
-                key = match["time"], match["action"] or "commit"
-                if key not in furthest or furthest[key].phase is Phase.REQUESTED:
-                    furthest[key] = Instant(*key, Phase(match["state"]))
+        for instant in filter(None, map(layout.instant, sorted(names))):
+            if instant.phase is Phase.COMPLETED:
+                completed.append(instant)
+                continue
+            key = instant.time, instant.action
+            if key not in furthest or furthest[key].phase is Phase.REQUESTED:
+                furthest[key] = instant
         instants: dict[str, list[Instant]] = {}
         for instant in completed:
             instants.setdefault(instant.time, []).append(instant)
@@ -119,8 +94,8 @@ class Timeline:
             there = instants.setdefault(instant.time, [])
             # A write may complete under another name, as a compaction does; a rollback of the same time is another.
             if all(_kind(one) != _kind(instant) for one in there):
-                there.append(instant)
-        return cls(storage, dict(sorted(instants.items())), [name for name in names if UNNAMED.fullmatch(name)])
+                there.append(_as_clustering(storage, instant) if layout is LAYOUT_1 else instant)
+        return cls(storage, dict(sorted(instants.items())), list(filter(layout.is_unnamed, names)), layout)
 
     def __iter__(self) -> Iterator[Instant]:
         for found in self._instants.values():
@@ -160,12 +135,12 @@ class Timeline:
 
     def is_whole(self, completed: Instant) -> bool:
         """Whether the file of a completed instant has a record and its end."""
-        return _is_whole(self._content(completed.file, completed.time))
+        return is_whole(self._content(completed.file, completed.time))
 
     def cut_plans(self, *actions: str) -> list[Instant]:
         """Pending table services of these actions whose plan was cut off."""
         planned = [one for one in self.pending() if one.action in actions]
-        return [one for one in planned if not _is_whole(self._content(_plan_file(one), one.time))]
+        return [one for one in planned if not is_whole(self._content(self._plan_file(one), one.time))]
 
     def remove(self, instant: Instant) -> list[str]:
         """Removes a completion, or the plan of a pending service, with the checksums that Hadoop keeps beside them.
@@ -175,7 +150,7 @@ class Timeline:
         files = [instant.file]
         if instant.phase is not Phase.COMPLETED:
             # The plan goes last: without it, Hudi could not tell what the inflight service is.
-            files = [f"{FOLDER}/{instant.time}.{instant.action}.inflight", _plan_file(instant)]
+            files = [self.layout.pending_file(instant, Phase.INFLIGHT), self._plan_file(instant)]
         for file in files:
             folder, _, name = file.rpartition("/")
             self._storage.delete(f"{folder}/.{name}.crc")
@@ -185,7 +160,7 @@ class Timeline:
     def remove_unnamed(self) -> None:
         """Removes the files that did not get their name. The caller holds the lease, so nothing is writing one."""
         for name in self.unnamed:
-            self._storage.delete(f"{FOLDER}/{name}")
+            self._storage.delete(f"{self.layout.folder}/{name}")
 
     def say_the_same(self, completions: list[Instant]) -> bool:
         """Whether completed instants have the same content."""
@@ -218,7 +193,7 @@ class Timeline:
         return found
 
     def _planned(self, rollback: Instant) -> str | None:
-        file = _plan_file(rollback)
+        file = self._plan_file(rollback)
         try:
             return str(self._record_in(file, rollback.time)["instantToRollback"]["commitTime"])
         except (TimelineUnreadable, KeyError, TypeError) as error:
@@ -279,7 +254,7 @@ class Timeline:
     def plan(self, instant: Instant) -> dict[str, Any]:
         """The plan of a pending table service or rollback, as Hudi wrote it; empty if the writing was cut off."""
         try:
-            return self._record_in(_plan_file(instant), instant.time)
+            return self._record_in(self._plan_file(instant), instant.time)
         except TimelineUnreadable:
             if instant.phase is Phase.REQUESTED:
                 return {}
@@ -295,7 +270,7 @@ class Timeline:
         Raises:
             TimelineUnreadable: the plan cannot be read.
         """
-        plan = self._record_in(f"{FOLDER}/{time}.clean.requested", time)
+        plan = self._record_in(self.clean_plan_file(time), time)
         per_partition = plan.get("filePathsToBeDeletedPerPartition") or {}
         files, outside = [], []
         for path in (item["filePath"] for items in per_partition.values() for item in items):
@@ -305,27 +280,23 @@ class Timeline:
                 outside.append(path)
         return CleanPlan(files, list(plan.get("partitionsToBeDeleted") or []), outside)
 
+    def clean_plan_file(self, time: str) -> str:
+        """The file of a clean's plan, by its path within the table."""
+        return self._plan_file(Instant(time, "clean", Phase.REQUESTED))
+
     def archived(self, time: str) -> tuple[str, dict[str, str]] | None:
         """Completion time and extra metadata of an archived instant that wrote files; None where there is none."""
-        for file in self._archive_files():
-            first, last = file.split("_")[:2]
-            if not first <= time <= last:
-                continue
-            for row in self._archived_rows(file):
-                if row["instantTime"] == time and row["action"] in _WRITES:
-                    return row["completionTime"], _extra(row)
-        return None
+        writes = (one for one in self._archive.around(time) if one.time == time and one.action in _WRITES)
+        return next(((one.completion, one.extra) for one in writes), None)
 
     def archived_changes(self) -> set[str]:
         """The times of every archived instant that wrote files; reads the whole archive."""
-        rows = (row for file in self._archive_files() for row in self._archived_rows(file, ["instantTime", "action"]))
-        return {row["instantTime"] for row in rows if row["action"] in _WRITES}
+        return {one.time for one in self._archive.instants(with_records=False) if one.action in _WRITES}
 
     def rolled_back(self) -> set[str]:
         """The times of all instants that completed rollbacks name; reads every rollback and the whole archive."""
-        records = [self._record(rollback) for rollback in self.completed("rollback")]
-        rows = (row for file in self._archive_files() for row in self._archived_rows(file))
-        records += [_first_record(row["metadata"]) for row in rows if row["action"] == "rollback" and row["metadata"]]
+        records: list[Mapping[str, Any]] = [self._record(rollback) for rollback in self.completed("rollback")]
+        records += [one.record for one in self._archive.instants() if one.action == "rollback"]
         return {str(time) for record in records for time in record.get("commitsRollback") or ()}
 
     def commits(self) -> Iterator[Commit]:
@@ -342,62 +313,26 @@ class Timeline:
 
     def archived_commits(self) -> Iterator[Commit]:
         """Every archived commit; reads the whole archive."""
-        for file in self._archive_files():
-            for row in self._archived_rows(file):
-                if row["action"] in COMMITS:
-                    yield row["instantTime"], row["completionTime"], _extra(row)
+        return ((one.time, one.completion, one.extra) for one in self._archive.instants() if one.action in COMMITS)
 
     def require_archive(self) -> None:
         """Has archival not begin where it would end without a word of which file it cannot read.
 
         Raises:
-            TimelineUnreadable: the list of the archive's files is gone or cut off.
+            TimelineUnreadable: a file of the archive, or the list of these files, is gone or cut off.
         """
-        self._archive_files()
+        self._archive.require()
 
-    def _archived_rows(self, file: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
-        import pyarrow.parquet as pq
-        from pyarrow import ArrowInvalid
+    def has_plan(self, instant: Instant) -> bool:
+        """Whether the plan of a table service is there, completed or not."""
+        return self._storage.exists(self._plan_file(instant))
 
-        content = self._storage.read(f"{HISTORY}/{file}")
-        if content is None:
-            raise TimelineUnreadable(f"{self._storage.uri}: {HISTORY}/{file} is gone", table=self._storage.uri)
-        columns = columns or ["instantTime", "completionTime", "action", "metadata"]
-        try:
-            rows: list[dict[str, Any]] = pq.read_table(io.BytesIO(content), columns=columns).to_pylist()
-        except ArrowInvalid as error:
-            raise TimelineUnreadable(
-                f"{self._storage.uri}: {HISTORY}/{file} ({len(content)} bytes) was cut off: {error}. Put the file "
-                "back from the storage's versions or from a backup of the table",
-                table=self._storage.uri,
-            ) from error
-        return rows
+    @cached_property
+    def _archive(self) -> Archive:
+        return archive_of(self._storage, self.layout)
 
-    def _archive_files(self) -> list[str]:
-        version = self._archive_version()
-        if not version:
-            return []
-        name = f"{HISTORY}/manifest_{version}"
-        manifest = self._storage.read(name)
-        try:
-            return [entry["fileName"] for entry in json.loads(manifest or b"")["files"]]
-        except (ValueError, KeyError, TypeError) as error:
-            raise TimelineUnreadable(
-                f"{self._storage.uri}/{name}, which lists the archive's files, is gone or cut off; try again",
-                table=self._storage.uri,
-            ) from error
-
-    def _archive_version(self) -> str:
-        """The newest manifest's number, empty if nothing was archived.
-
-        Archival deletes the file that names it before it writes the next one. So that file may be missing for a moment,
-        or for long if archival was killed: then this looks at the manifests themselves, as Hudi does.
-        """
-        named = (self._storage.read(f"{HISTORY}/_version_") or b"").decode().strip()
-        if named:
-            return named
-        found = (_MANIFEST.fullmatch(name) for name in self._storage.names(HISTORY) or [])
-        return max((match[1] for match in found if match), key=int, default="")
+    def _plan_file(self, instant: Instant) -> str:
+        return self.layout.pending_file(instant, Phase.REQUESTED)
 
     def _record(self, instant: Instant) -> dict[str, Any]:
         return self._record_in(instant.file, instant.time)
@@ -405,7 +340,7 @@ class Timeline:
     def _record_in(self, file: str, instant: str) -> dict[str, Any]:
         content = self._content(file, instant)
         try:
-            return _first_record(content)
+            return record_of(content)
         except TimelineUnreadable as error:
             raise TimelineUnreadable(
                 f"{self._storage.uri}: {file} ({len(content)} bytes) was cut off, or is being written: {error}. If it "
@@ -425,32 +360,49 @@ class Timeline:
         return content
 
 
-def _extra(row: dict[str, Any]) -> dict[str, str]:
-    return _first_record(row["metadata"]).get("extraMetadata") or {} if row["metadata"] else {}
-
-
 def _kind(instant: Instant) -> str:
     return "write" if instant.action in _WRITES else instant.action
 
 
-def _plan_file(instant: Instant) -> str:
-    return f"{FOLDER}/{instant.time}.{instant.action}.requested"
+def files_of(storage: Storage) -> tuple[Layout, list[str]]:
+    """The layout of a table's timeline, and the names of the files in its folder; empty if there is no table.
+
+    Raises:
+        TimelineUnreadable: the storage did not answer, or the table's version is not one that we know.
+    """
+    names = storage.names(LAYOUT_2.folder)
+    if any(map(LAYOUT_2.instant, names or [])):
+        return LAYOUT_2, names or []
+    told = properties.read(storage)
+    version = (told or {}).get(properties.VERSION, "")
+    if names is not None and version != str(FORMER_VERSION):
+        return LAYOUT_2, names
+    names, is_metadata = storage.names(LAYOUT_1.folder) or [], is_metadata_table(storage)
+    has_former = any(map(LAYOUT_1.instant, names))
+    if version == str(FORMER_VERSION) or (is_metadata and told is None and has_former):
+        return LAYOUT_1, names
+    # Hudi deletes metadata tables file by file, and makes them anew.
+    if (told is not None or has_former) and not is_metadata:
+        raise TimelineUnreadable(
+            f"{storage.uri} has no {LAYOUT_2.folder}: it is not of table version 6, 8 or 9, upgrade it with Hudi first",
+            table=storage.uri,
+        )
+    return LAYOUT_2, []
 
 
-def _is_whole(content: bytes) -> bool:
-    try:
-        _first_record(content)
-    except TimelineUnreadable:
-        return False
-    return True
+def is_metadata_table(storage: Storage) -> bool:
+    """Whether the table is the metadata table of another one."""
+    return storage.uri.endswith(METADATA_FOLDER)
 
 
-def _first_record(content: bytes) -> dict[str, Any]:
-    """The record of a timeline file; reads to the end, where the marker of a block that was cut off is missing."""
-    import fastavro
+def _as_clustering(storage: Storage, pending: Instant) -> Instant:
+    """A pending clustering by that action's name: in layout 1 only its plan tells it from other replacements.
 
-    try:
-        record, *_ = fastavro.reader(io.BytesIO(content))
-    except Exception as error:  # what is cut off makes fastavro raise all sorts of errors
-        raise TimelineUnreadable(f"no whole Avro ({error!r})", table="") from error
-    return record if isinstance(record, dict) else {}
+    A plan that was cut off counts as one: all other writers complete theirs before they write files.
+    """
+    if pending.action != REPLACE:
+        return pending
+    plan = storage.read(LAYOUT_1.pending_file(pending, Phase.REQUESTED))
+    if plan is None or (is_whole(plan) and record_of(plan).get("operationType") != "CLUSTER"):
+        return pending
+    return Instant(pending.time, CLUSTERING, pending.phase)

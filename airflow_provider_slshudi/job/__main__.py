@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.exceptions import SlsHudiError
 from airflow_provider_slshudi.hudi.client.gateway import Gateway, driver_jvm, standard_input
-from airflow_provider_slshudi.hudi.timeline import METADATA_FOLDER
+from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.job.lean import without_pandas
 from airflow_provider_slshudi.notes.job import CPU, PAGE, REASON, JobOrder, Verb

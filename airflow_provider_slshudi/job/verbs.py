@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ManifestError, TableError, TimelineUnreadable
 from airflow_provider_slshudi.hudi import markers, properties
-from airflow_provider_slshudi.hudi.actions import CLUSTERING, COMPACTION, action
+from airflow_provider_slshudi.hudi.actions import COMPACTION, action
 from airflow_provider_slshudi.hudi.client import (
     catalog,
     clustering,
@@ -30,8 +30,9 @@ from airflow_provider_slshudi.hudi.client import (
 from airflow_provider_slshudi.hudi.client import clock as instant_clock
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.extra import TRANSACTION_KEY
+from airflow_provider_slshudi.hudi.layout import CLUSTERING, LAYOUT_1, METADATA_FOLDER, PROPERTIES, Phase
 from airflow_provider_slshudi.hudi.quarantine import require_part
-from airflow_provider_slshudi.hudi.timeline import METADATA_FOLDER, PROPERTIES, Phase, Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.notes import driver, duties, handover, rewrite
 from airflow_provider_slshudi.notes.counts import leave_counts
 from airflow_provider_slshudi.notes.handover import Claim, Owner
@@ -68,20 +69,49 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
             "whether it is mounted, and whether this machine's settings lead to the right store",
             table=storage.uri,
         )
+    _require_no_other_upsert(pipeline, Timeline.load(storage))
     if order.duties:
         duties.write(storage, pipeline.name, order.duties)
     instant = instants.new_instant_time(gateway, storage.uri)
     if pipeline.quarantines:
         quarantine.make_table(gateway, pipeline, instant)
     reach(Point.OPEN_TABLE_READY)
-    # The owner first: a crash in between leaves no instant that nobody knows.
-    handover.write_owner(
-        storage, instant, Owner(order.transaction, pipeline.name, order.token, pipeline.quarantine_path)
-    )
-    reach(Point.OPEN_OWNED)
-    instants.request(gateway, storage.uri, instant, action(pipeline.table))
+    owner = Owner(order.transaction, pipeline.name, order.token, pipeline.quarantine_path)
+    with _forgotten_unless_requested(storage, instant):
+        # The owner first: a crash in between leaves no instant that nobody knows.
+        handover.write_owner(storage, instant, owner)
+        reach(Point.OPEN_OWNED)
+        instants.request(gateway, storage.uri, instant, action(pipeline.table))
     reach(Point.OPEN_REQUESTED)
     print(f"opened instant {instant} for transaction {order.transaction}")
+
+
+@contextmanager
+def _forgotten_unless_requested(storage: Storage, instant: str) -> Iterator[None]:
+    """Removes what the instant's opening left if it fails, as on a full disk, before the instant is on the timeline."""
+    try:
+        yield
+    except Exception:
+        # With its own errors aside: the opening's error tells what is wrong.
+        with suppress(TimelineUnreadable):
+            if Timeline.load(storage).get(instant) is None:
+                handover.delete(storage, instant)
+        raise
+
+
+def _require_no_other_upsert(pipeline: Pipeline, timeline: Timeline) -> None:
+    """Layout 1 has no completion times, by which a commit tells that another write was completed after it began."""
+    if pipeline.table.upsert is None or timeline.layout is not LAYOUT_1:
+        return
+    for instant in timeline.pending():
+        if instant.action in CHANGES or instant.action == CLUSTERING:
+            raise TableError(
+                f"{pipeline.table.path}: {instant.action} {instant.time} of another client is {instant.phase.value}, "
+                "and this batch would not see the rows that it completes later: have that client finish it or roll it "
+                "back, or bring the table to version 9, where batches tell by completion times",
+                table=pipeline.table.path,
+                instant=instant.time,
+            )
 
 
 def append(spark: SparkContext, order: JobOrder, keys: Keys, cpu_before: float = 0.0) -> None:

@@ -81,7 +81,7 @@ class Question:
         source: the ranges to ask the service for, each [number, begin, end]; None where it is not asked.
         density: each shard's recent raw bytes per log group, by its id as text.
         quarantine: where the quarantine is; None where there is none.
-        undecided: instants that are completed in the main table and not yet in the quarantine; their rows are left out.
+        undecided: instants that were not completed, in the main table or in the quarantine; their rows are left out.
         replays: instants of replays, which put rows of any range into the main table.
     """
 

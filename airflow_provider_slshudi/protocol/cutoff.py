@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 from airflow_provider_slshudi.exceptions import TableMismatch, TimelineUnreadable
 from airflow_provider_slshudi.hudi import leftovers, properties
-from airflow_provider_slshudi.hudi.actions import CLUSTERING, COMPACTION, OWNER
-from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER, PROPERTIES, Instant, Phase, Timeline
+from airflow_provider_slshudi.hudi.actions import COMPACTION, OWNER
+from airflow_provider_slshudi.hudi.layout import CLUSTERING, FOLDER, METADATA_FOLDER, PROPERTIES, Instant, Phase
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.protocol import quarantine
 from airflow_provider_slshudi.protocol.work import Work
@@ -99,7 +100,7 @@ def _damaged_in_metadata(storage: Storage, timeline: Timeline) -> str:
     `timeline` is the metadata table's. Empty where there is none.
     """
     metadata = _metadata(storage)
-    if metadata.exists(FOLDER) and not properties.tells_name(metadata):
+    if (any(timeline) or metadata.exists(FOLDER)) and not properties.tells_name(metadata):
         return PROPERTIES
     newest = [instant for instant in timeline.completed("commit")[-1:] if timeline.is_whole(instant)]
     stats = [stat for one in newest for of in timeline.record(one)["partitionToWriteStats"].values() for stat in of]
@@ -128,8 +129,9 @@ def _is_redone(work: Work, storage: Storage, timeline: Timeline, instant: Instan
         # It may have deleted the files that the act read.
         return False
     for service in (CLUSTERING, COMPACTION):
-        if storage.exists(f"{FOLDER}/{instant.time}.{service}.requested"):
-            plan = timeline.plan(Instant(instant.time, service, Phase.INFLIGHT))
+        planned = Instant(instant.time, service, Phase.INFLIGHT)
+        if timeline.has_plan(planned):
+            plan = timeline.plan(planned)
             return (plan.get("extraMetadata") or {}).get(OWNER) == work.pipeline.name
     return False
 
@@ -152,7 +154,7 @@ def _metadata_timeline(storage: Storage) -> Timeline:
     """The metadata table's timeline; empty where there is none that can be read, since Hudi makes that table anew."""
     metadata = _metadata(storage)
     try:
-        return Timeline.load(metadata) if metadata.exists(FOLDER) else Timeline(metadata, {})
+        return Timeline.load(metadata)
     except TimelineUnreadable as error:
         _log.warning("%s: its metadata table is not looked at for what was cut off: %s", storage.uri, error)
         return Timeline(metadata, {})

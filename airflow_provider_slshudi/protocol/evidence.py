@@ -12,7 +12,8 @@ from airflow_provider_slshudi.exceptions import (
 )
 from airflow_provider_slshudi.hudi.actions import SERVICES
 from airflow_provider_slshudi.hudi.extra import KIND_KEY, PIPELINE_KEY, TRANSACTION_KEY, ranges_of
-from airflow_provider_slshudi.hudi.timeline import CHANGES, COMMITS, Instant, Phase, Timeline
+from airflow_provider_slshudi.hudi.layout import Instant, Phase
+from airflow_provider_slshudi.hudi.timeline import CHANGES, COMMITS, Timeline
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.notes import erased, handover

@@ -7,13 +7,15 @@ it. Table services neither touch nor wait for pending batches. The next run goes
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from airflow_provider_slshudi.exceptions import ForeignWrite, TableError
 from airflow_provider_slshudi.hudi import leftovers
+from airflow_provider_slshudi.hudi.layout import LAYOUT_1, PROPERTIES, Phase
 from airflow_provider_slshudi.hudi.quarantine import require_there, table_of
-from airflow_provider_slshudi.hudi.timeline import CHANGES, FOLDER, PROPERTIES, Phase, Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.points import Point, reach
@@ -22,6 +24,7 @@ from airflow_provider_slshudi.protocol.mirror import release
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
 
+_LOOKS, _LOOK_SECONDS = 20, 1
 _log = logging.getLogger(__name__)
 _PENDING_WRITES = (*CHANGES, "clustering", "compaction", "logcompaction")
 
@@ -95,6 +98,7 @@ def archive(work: Work) -> Archived:
     cleaning keeps, or than the metadata table's last compaction.
     """
     register(work)
+    _meet_nothing_pending(work)
     with work.lease() as lease:
         reach(Point.ARCHIVE_LEASED)
         if not fit(work):
@@ -113,6 +117,15 @@ def archive(work: Work) -> Archived:
     if held is not None:
         _log.warning("%s: instant %s is pending and holds archival back", work.storage.uri, held)
     return Archived(len(before - _completed(timeline)), commits, held)
+
+
+def _meet_nothing_pending(work: Work) -> None:
+    """Waits some seconds for a moment between two batches, the only one at which version 6 lets archival act."""
+    for _ in range(_LOOKS):
+        timeline = work.timeline()
+        if timeline.layout is not LAYOUT_1 or not timeline.pending():
+            return
+        time.sleep(_LOOK_SECONDS)
 
 
 def _sweep(work: Work) -> None:
@@ -183,7 +196,7 @@ def _files(work: Work, planned: str) -> list[str]:
     """
     timeline = work.timeline()
     plan = timeline.clean_plan(planned)
-    why = ""
+    file, why = timeline.clean_plan_file(planned), ""
     if plan.partitions:
         why = (
             f"would delete the whole folders {', '.join(plan.partitions[:3])}, where a batch may be writing: pause the "
@@ -192,12 +205,12 @@ def _files(work: Work, planned: str) -> list[str]:
     if plan.outside:
         why = (
             f"names files that are not in the table's folder ({', '.join(plan.outside[:3])}): find out who planned it, "
-            f"then remove {FOLDER}/{planned}.clean.requested and, if it is there, {planned}.clean.inflight"
+            f"then remove {file} and, if it is there, {planned}.clean.inflight"
         )
     if any(restore.time > planned for restore in timeline.completed("restore")):
         why = (
             "was planned before the table was restored, and may name files that are in use again: remove "
-            f"{FOLDER}/{planned}.clean.requested and, if it is there, {planned}.clean.inflight"
+            f"{file} and, if it is there, {planned}.clean.inflight"
         )
     if why:
         raise ForeignWrite(

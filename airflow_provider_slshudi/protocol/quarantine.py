@@ -10,7 +10,8 @@ from airflow_provider_slshudi.exceptions import ForeignWrite, ManifestError, Tab
 from airflow_provider_slshudi.hudi import leftovers, quarantine
 from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION, SERVICES
 from airflow_provider_slshudi.hudi.extra import PIPELINE_KEY, QUARANTINE_KEY
-from airflow_provider_slshudi.hudi.timeline import CHANGES, Instant, Timeline
+from airflow_provider_slshudi.hudi.layout import Instant
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.notes import erased, handover

@@ -16,7 +16,8 @@ from airflow_provider_slshudi.hudi.extra import (
     TRANSACTION_KEY,
     ranges_of,
 )
-from airflow_provider_slshudi.hudi.timeline import CHANGES, PROPERTIES, Commit, Timeline
+from airflow_provider_slshudi.hudi.layout import LAYOUT_1, PROPERTIES
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Commit, Timeline
 from airflow_provider_slshudi.ledger.records import CommittedBatch, Duties, RangeTotals
 from airflow_provider_slshudi.ledger.states import Kind
 from airflow_provider_slshudi.notes import handover
@@ -64,6 +65,7 @@ def rebuild(work: Work, table_is_gone: bool = False) -> Rebuilt:
         if twice := doubled.doubled(batches):
             raise doubled.refuse(work, twice)
         batches = doubled.without_filled_gaps(batches)
+        _require_no_foreign_pending(work, timeline)
         # First: whatever the ledger calls committed must be in the quarantine, too.
         finished = quarantine.finish(work, lease, {batch.instant: batch.id for batch in batches})
         quarantine.require_whole(work, ((instant, extra) for instant, _, extra in commits))
@@ -81,6 +83,25 @@ def rebuild(work: Work, table_is_gone: bool = False) -> Rebuilt:
             roll_back(work, lease, instant, "")
     check_table_against_ledger(work)
     return Rebuilt(len(batches), [instant for instant, _ in pending])
+
+
+def _require_no_foreign_pending(work: Work, timeline: Timeline) -> None:
+    """Layout 1 has no completion times, by which a write that is completed later would be told from accepted ones.
+
+    Where rows are only appended, such a write takes nothing away from a batch.
+    """
+    if work.pipeline.table.upsert is None or timeline.layout is not LAYOUT_1:
+        return
+    ours = {instant for instant, _ in pending_of(work)}
+    for instant in timeline.pending():
+        if instant.action in CHANGES and instant.time not in ours:
+            raise TableError(
+                f"{work.storage.uri}: {instant.action} {instant.time} of another client is {instant.phase.value}, and "
+                "a table of version 6 does not tell afterwards when it was completed: have that client finish it or "
+                "roll it back, then run this again",
+                table=work.storage.uri,
+                instant=instant.time,
+            )
 
 
 def _begin_anew(work: Work) -> Rebuilt:

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.exceptions import CommitStateUnknown, IllegalTransition, JobFailed, TableError
-from airflow_provider_slshudi.hudi.actions import CLUSTERING, COMPACTION
+from airflow_provider_slshudi.hudi.actions import COMPACTION
 from airflow_provider_slshudi.hudi.extra import RANGES_NOW_KEY, extra_of
-from airflow_provider_slshudi.hudi.timeline import Phase
+from airflow_provider_slshudi.hudi.layout import CLUSTERING, Phase
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.records import CommittedBatch, RangeTotals
 from airflow_provider_slshudi.ledger.states import Kind

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from airflow_provider_slshudi.exceptions import TableError
 from airflow_provider_slshudi.hudi import leftovers
-from airflow_provider_slshudi.hudi.actions import CLUSTERING, COMPACTION, planned_by_us
-from airflow_provider_slshudi.hudi.timeline import Phase
+from airflow_provider_slshudi.hudi.actions import COMPACTION, planned_by_us
+from airflow_provider_slshudi.hudi.layout import CLUSTERING, Phase
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.notes import handover, rewrite
 from airflow_provider_slshudi.notes.job import Verb

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from airflow_provider_slshudi.exceptions import BatchUnderWay, TailUnderWay, TerminalError
 from airflow_provider_slshudi.hudi import properties
-from airflow_provider_slshudi.hudi.timeline import PROPERTIES
+from airflow_provider_slshudi.hudi.layout import PROPERTIES
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.notes import handover

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from airflow_provider_slshudi.exceptions import ConfigError, ReplayUnderWay, TableError
-from airflow_provider_slshudi.hudi.timeline import Phase
+from airflow_provider_slshudi.hudi.layout import Phase
 from airflow_provider_slshudi.ledger.records import RecordedRange, Transaction
 from airflow_provider_slshudi.ledger.states import LIVE, State
 from airflow_provider_slshudi.notes.job import Verb
@@ -55,6 +55,8 @@ def verify(work: Work, source: bool = False) -> Proof:
     # A batch that the ledger calls committed is decided, whatever the quarantine says.
     decided = {item.instant for item in recorded if item.state is State.COMMITTED}
     undecided = [instant for instant in pending if instant not in decided]
+    # The table's own: in layout 1 no completion time tells that one of them was completed later.
+    undecided += [item.time for item in timeline.pending()]
     recorded = [item for item in recorded if item.instant not in undecided and _is_compared(item, as_of, completed)]
     replays = _replays(work)
     secrets: Mapping[str, str] = {}

@@ -12,7 +12,8 @@ from typing import Any
 
 from airflow_provider_slshudi.exceptions import LedgerError, TableError
 from airflow_provider_slshudi.hudi.extra import TRANSACTION_KEY, ranges_of
-from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.hudi.layout import Phase
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.records import SeenInstant, SeenTimeline, Transaction
 from airflow_provider_slshudi.protocol.decisions import InstantState
 from airflow_provider_slshudi.protocol.work import Work

@@ -23,7 +23,8 @@ from airflow_provider_slshudi.exceptions import (
     PipelineConflict,
     TimelineUnreadable,
 )
-from airflow_provider_slshudi.hudi.timeline import PROPERTIES, Timeline
+from airflow_provider_slshudi.hudi.layout import PROPERTIES
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction

@@ -21,7 +21,7 @@ from airflow_provider_slshudi.cli import common
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import LeaseHeld
 from airflow_provider_slshudi.hooks import work as hooks_work
-from airflow_provider_slshudi.hudi.timeline import METADATA_FOLDER
+from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER
 from airflow_provider_slshudi.ledger import lease as lease_module
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.records import Transaction

@@ -19,7 +19,7 @@ from aliyun.log import LogClient, LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.dag import fleet_dag
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.hudi.timeline import PROPERTIES
+from airflow_provider_slshudi.hudi.layout import PROPERTIES
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.states import State

@@ -17,6 +17,7 @@ from tests.crash.outcome import Outcome
 from tests.crash.scheduler import Place
 from tests.hadoop import hadoop
 from tests.local.sdk import by_ip
+from tests.pipelines import TABLE_VERSION
 from tests.scenarios import PROJECT
 from tests.services import s3_store
 from tests.sessions import start_spark
@@ -34,8 +35,11 @@ def main() -> int:
     where.add_argument("--s3", action="store_true", help="tables in an S3 store instead of on this disk")
     where.add_argument("--hdfs", action="store_true", help="tables in HDFS")
     parser.add_argument("--resident", action="store_true", help="a process that stays does the jobs; no schedulers")
+    parser.add_argument("--table-version", help="Hudi's version of the tables; the newest by default")
     parser.add_argument("--list", action="store_true", help="only name the cases")
     chosen = parser.parse_args()
+    if chosen.table_version:
+        os.environ[TABLE_VERSION] = chosen.table_version
     cases = [
         case
         for case in (*all_cases(), *woken_cases())

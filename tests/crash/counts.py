@@ -6,6 +6,7 @@ A pipeline's tables are the main one and, where logs that do not fit go there, t
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import tempfile
@@ -20,6 +21,8 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_slshudi.hudi.archive import archive_of
+from airflow_provider_slshudi.hudi.layout import LAYOUT_1
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.objectstore import is_stored
 from airflow_provider_slshudi.protocol.work import Work
@@ -28,7 +31,7 @@ from airflow_provider_slshudi.storage import Storage
 S3_KEY = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
 _TIMELINE = ".hoodie/timeline"
 _DATA_FILE = re.compile(r"\.?(?P<id>[^_]+)_(?:[^_]+_)?(?P<instant>\d+)\.(?P<kind>parquet|log\.[\d_-]+)")
-_COMPLETED = re.compile(r"(\d+)_\d+\.([a-z]+)")
+_COMPLETED = re.compile(r"(\d+)(?:_\d+)?\.(?!inflight|requested)([a-z]+)")
 
 
 def faults(work: Work, logs: int) -> list[str]:
@@ -54,8 +57,13 @@ def lost_and_doubled(work: Work, logs: int) -> tuple[int, int]:
 
 def completed_files(table: Storage) -> dict[str, int]:
     """How many completed files each instant has."""
-    names = table.names(_TIMELINE) or []
-    return Counter(match[1] for name in names if (match := _COMPLETED.fullmatch(name)))
+    return Counter(match[1] for match in _completed(table))
+
+
+def _completed(table: Storage) -> list[re.Match[str]]:
+    """Path, time and action of each completed file; a table of version 6 has them in `.hoodie` itself."""
+    names = [match for name in table.names(_TIMELINE) or [] if (match := _COMPLETED.fullmatch(name))]
+    return names or [match for name in table.names(".hoodie") or [] if (match := _COMPLETED.fullmatch(name))]
 
 
 def data_files(table: Storage) -> set[str]:
@@ -90,8 +98,11 @@ def replaced_files(table: Storage) -> set[str]:
 
 
 def _commits(table: Storage) -> list[dict[str, Any]]:
-    completed = [name for name in table.names(_TIMELINE) or [] if "_" in name and name.rpartition(".")[2] in CHANGES]
-    commits = [_record(table.read(f"{_TIMELINE}/{name}") or b"") for name in completed]
+    completed = [match for match in _completed(table) if match[2] in CHANGES]
+    folder = _TIMELINE if any("_" in match[0] for match in completed) else ".hoodie"
+    commits = [_record(table.read(f"{folder}/{match[0]}") or b"") for match in completed]
+    if folder == ".hoodie":
+        commits += [dict(one.record) for one in archive_of(table, LAYOUT_1).instants() if one.action in CHANGES]
     for path in table.files(f"{_TIMELINE}/history"):
         if not path.endswith(".parquet"):
             continue
@@ -198,6 +209,6 @@ def _asked_itself() -> Iterator[None]:
 
 
 def _record(content: bytes) -> dict[str, Any]:
-    record = next(iter(fastavro.reader(io.BytesIO(content))))
+    record = json.loads(content) if content.startswith(b"{") else next(iter(fastavro.reader(io.BytesIO(content))))
     assert isinstance(record, dict)
     return record

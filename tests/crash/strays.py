@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER, PROPERTIES, Phase, Timeline
+from airflow_provider_slshudi.hudi.layout import FOLDER, LAYOUT_1, METADATA_FOLDER, PROPERTIES, Phase
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.notes import ROOT
 from airflow_provider_slshudi.storage import Storage
 
 _INSTANT = re.compile(r"\d+(_\d+)?(\.[a-z]+)?(\.requested|\.inflight)?")
-_HISTORY = re.compile(r"manifest_\d+|_version_|\d+_\d+_\d+\.parquet")
+_HISTORY = re.compile(r"manifest_\d+|_version_|\d+_\d+_\d+\.parquet|\.commits_\.archive\..+")
 _OF_METADATA = re.compile(
     r"\.?[a-z]+-\d+-\d+_(?:[\d-]+_)?(?P<instant>\d+)\.(?:hfile|log\..+)|\.hoodie_partition_metadata"
 )
@@ -36,9 +37,9 @@ def _belongs(path: str, there: set[str], known: set[str], oldest: str) -> bool:
     within = path.removeprefix(f"{METADATA_FOLDER}/")
     if within == PROPERTIES:
         return True
-    if within.startswith(f"{FOLDER}/history/"):
+    if within.startswith((f"{FOLDER}/history/", f"{LAYOUT_1.archive}/")):
         return bool(_HISTORY.fullmatch(name))
-    if within.startswith(f"{FOLDER}/"):
+    if within.startswith(f"{FOLDER}/") or str(PurePosixPath(within).parent) == LAYOUT_1.folder:
         return bool(_INSTANT.fullmatch(name))
     if within != path:
         match = _OF_METADATA.fullmatch(name)

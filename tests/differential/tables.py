@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.hudi import statistics
-from airflow_provider_slshudi.hudi.actions import CLUSTERING, COMPACTION
+from airflow_provider_slshudi.hudi.actions import COMPACTION
 from airflow_provider_slshudi.hudi.actions import action as action_of
 from airflow_provider_slshudi.hudi.client import clustering, commit, compaction, instants, services
 from airflow_provider_slshudi.hudi.client.basefiles import committed_files
@@ -22,8 +22,9 @@ from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.files.filegroups import Completed
 from airflow_provider_slshudi.hudi.files.merge import PLACE
 from airflow_provider_slshudi.hudi.files.upsertwriter import UpsertWriter
+from airflow_provider_slshudi.hudi.layout import CLUSTERING, Phase
 from airflow_provider_slshudi.hudi.schema import arrow_schema
-from airflow_provider_slshudi.hudi.timeline import CHANGES, Phase, Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.job.upsert import upsert_spec
 from airflow_provider_slshudi.rows.keys import bucket_ids, record_keys
 from airflow_provider_slshudi.rows.partitions import has_folder, partition_path

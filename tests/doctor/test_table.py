@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_slshudi.doctor.finding import Verdict
 from airflow_provider_slshudi.doctor.table import Place
 from airflow_provider_slshudi.exceptions import LedgerError
-from airflow_provider_slshudi.hudi.timeline import PROPERTIES
+from airflow_provider_slshudi.hudi.layout import PROPERTIES
 from airflow_provider_slshudi.storage import Storage
 from tests.doctor.conftest import Looked
 from tests.needs import needs_root

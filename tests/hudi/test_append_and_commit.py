@@ -14,7 +14,8 @@ from airflow_provider_slshudi.exceptions import ColumnMismatch, TableMismatch
 from airflow_provider_slshudi.hudi.client import commit, instants, rollback
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
-from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.hudi.layout import Phase
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.rows.partitions import partition_path
 from airflow_provider_slshudi.storage import Storage
 from tests.hudi.conftest import event_rows, write_files

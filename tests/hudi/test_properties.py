@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_slshudi.exceptions import TableMismatch
 from airflow_provider_slshudi.hudi import properties
-from airflow_provider_slshudi.hudi.timeline import PROPERTIES
+from airflow_provider_slshudi.hudi.layout import PROPERTIES
 from airflow_provider_slshudi.storage import Storage
 
 COPY = f"{PROPERTIES}.backup"

@@ -15,7 +15,8 @@ from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import TimelineUnreadable
 from airflow_provider_slshudi.hudi.client import commit, instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.timeline import FOLDER, CleanPlan, Phase, Timeline
+from airflow_provider_slshudi.hudi.layout import FOLDER, Phase
+from airflow_provider_slshudi.hudi.timeline import CleanPlan, Timeline
 from airflow_provider_slshudi.storage import Storage
 from tests.hudi.conftest import write_files
 

@@ -28,7 +28,8 @@ from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.exceptions import JobFailed, TableError
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.extra import TRANSACTION_KEY
-from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.hudi.layout import Phase
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.job import resident as job_resident
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.notes import handover

@@ -20,7 +20,7 @@ from airflow_provider_slshudi.exceptions import (
     TableMismatch,
     TimelineUnreadable,
 )
-from airflow_provider_slshudi.hudi.timeline import Phase
+from airflow_provider_slshudi.hudi.layout import Phase
 from airflow_provider_slshudi.job import access
 from airflow_provider_slshudi.job.access import Access
 from airflow_provider_slshudi.ledger.ledger import Ledger

@@ -14,7 +14,8 @@ from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import JobFailed, LeaseHeld, TableError
 from airflow_provider_slshudi.hudi.client import clustering, rollback, writer
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.hudi.layout import Phase
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.notes import rewrite
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.points import Point

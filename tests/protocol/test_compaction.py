@@ -12,7 +12,8 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import JobFailed, LeaseHeld
-from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.hudi.layout import Phase
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.points import Point

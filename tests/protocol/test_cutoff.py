@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_slshudi.exceptions import TableError, TableMismatch
-from airflow_provider_slshudi.hudi.timeline import FOLDER, HISTORY, METADATA_FOLDER, PROPERTIES
+from airflow_provider_slshudi.hudi.layout import FOLDER, HISTORY, METADATA_FOLDER, PROPERTIES
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.protocol import maintain, metadata, steps

@@ -16,7 +16,8 @@ import pytest
 from sqlalchemy import update
 
 from airflow_provider_slshudi.exceptions import CommitStateUnknown, Fenced, JobFailed, ManifestError
-from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.hudi.layout import Phase
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.models import transactions
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State

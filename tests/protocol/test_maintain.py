@@ -18,7 +18,8 @@ from airflow_provider_slshudi.exceptions import ForeignWrite, JobFailed, LeaseHe
 from airflow_provider_slshudi.hudi.client import writer
 from airflow_provider_slshudi.hudi.client.basefiles import committed_files
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.timeline import FOLDER, Phase, Timeline
+from airflow_provider_slshudi.hudi.layout import FOLDER, Phase
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.states import State

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_slshudi.exceptions import ClockBehind, JobFailed, TableError, TimelineUnreadable
-from airflow_provider_slshudi.hudi.timeline import METADATA_FOLDER, Phase
+from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER, Phase
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import metadata, plan, steps

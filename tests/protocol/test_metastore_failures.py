@@ -23,7 +23,8 @@ import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text, update
 
 from airflow_provider_slshudi.exceptions import LedgerError, LedgerLost, LedgerUnavailable
-from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.hudi.layout import Phase
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.models import leases, metadata
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State

@@ -12,7 +12,8 @@ import pytest
 
 from airflow_provider_slshudi.config.options import BOUNDS
 from airflow_provider_slshudi.exceptions import TimelineUnreadable
-from airflow_provider_slshudi.hudi.timeline import FOLDER, HISTORY, METADATA_FOLDER, Timeline
+from airflow_provider_slshudi.hudi.layout import FOLDER, HISTORY, METADATA_FOLDER
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.job.__main__ import reason
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes import handover

@@ -13,7 +13,8 @@ from aliyun.log import LogItem, PutLogsRequest
 from sqlalchemy import delete
 
 from airflow_provider_slshudi.exceptions import CommitStateUnknown, JobFailed, TableMismatch, TooManyMisfits
-from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.hudi.layout import Phase
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State

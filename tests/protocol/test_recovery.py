@@ -29,14 +29,15 @@ from airflow_provider_slshudi.exceptions import (
 )
 from airflow_provider_slshudi.hudi.client import rollback
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.hudi.layout import Phase
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger import engine as engine_module
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.models import transactions
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.notes import handover
+from airflow_provider_slshudi.notes import ROOT, handover
 from airflow_provider_slshudi.notes.bound import digest_of
 from airflow_provider_slshudi.notes.handover import Claim
 from airflow_provider_slshudi.notes.job import Verb
@@ -47,6 +48,7 @@ from airflow_provider_slshudi.protocol.recover import decisions, recover
 from airflow_provider_slshudi.protocol.resolve import _commit_order
 from airflow_provider_slshudi.protocol.settle import settle
 from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.storage import Storage
 from tests.scenarios import DyingLauncher, Scenario, forget_all_instants
 
 if TYPE_CHECKING:
@@ -145,6 +147,23 @@ def test_a_driver_killed_while_it_opens_leaves_no_instant_behind(
     (planned,) = pipeline.work.ledger.live("ad_events")
     assert planned.state is State.PLANNED
     assert settled(pipeline.by("run-2")) == [decision]
+    assert_healthy(pipeline, spark)
+
+
+def test_an_opening_that_fails_before_its_instant_is_on_the_timeline_leaves_no_note(
+    spark: SparkSession, pipeline: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a disk without inodes, which a drawn world had."""
+
+    def full(storage: Storage, instant: str) -> None:
+        raise TimelineUnreadable(f"{storage.uri}: no inodes for {instant}", table=storage.uri)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(handover, "admit", full)
+        with pytest.raises(TimelineUnreadable, match="no inodes"):
+            pipeline.open(pipeline.by("run-1"))
+    assert not [name for name in pipeline.work.storage.names(ROOT) or [] if name.isdigit()]
+    settled(pipeline.by("run-2"))
     assert_healthy(pipeline, spark)
 
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from airflow_provider_slshudi.exceptions import JobFailed
-from airflow_provider_slshudi.hudi.timeline import Phase
+from airflow_provider_slshudi.hudi.layout import Phase
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.planning.windows import MOST_BYTES_PER_GROUP

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_slshudi.exceptions import BatchUnderWay, ConfigError, JobFailed, TableError, TableMismatch
 from airflow_provider_slshudi.hudi import properties, statistics
-from airflow_provider_slshudi.hudi.timeline import PROPERTIES
+from airflow_provider_slshudi.hudi.layout import PROPERTIES
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.points import Point
@@ -166,7 +166,7 @@ def test_partial_updates_stay_at_version_nine(upserts: Make) -> None:
     pipeline.batch("run-1")
     with pytest.raises(ConfigError, match="version 8 has no partial_update"):
         change(pipeline.by("change"), 8)
-    with pytest.raises(ConfigError, match="Input should be 8 or 9"):
+    with pytest.raises(ConfigError, match="Input should be 6, 8 or 9"):
         change(pipeline.by("change"), 7)
 
 

@@ -22,7 +22,8 @@ from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ClockBehind, TimelineUnreadable
 from airflow_provider_slshudi.hudi import properties
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER
+from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER
+from airflow_provider_slshudi.hudi.timeline import files_of, is_metadata_table
 from airflow_provider_slshudi.storage import Storage
 
 WAIT_SECONDS = 10.0
@@ -55,7 +56,9 @@ class Newest:
             return datetime.strptime(self.time, _DIGITS).replace(tzinfo=timezone.utc)
         except ValueError as error:
             raise TimelineUnreadable(
-                f"{self.table}/{FOLDER} has {self.time}, which is no time: {error}", table=self.table, instant=self.time
+                f"{self.table}: its timeline has {self.time}, which is no time: {error}",
+                table=self.table,
+                instant=self.time,
             ) from error
 
 
@@ -132,7 +135,7 @@ def _newest(tables: Sequence[Storage]) -> Newest | None:
     found = (
         Newest(digits[:17].ljust(17, "9"), table.uri)
         for table in tables
-        for name in table.names(FOLDER) or []
+        for name in files_of(table)[1]
         if (match := _TIMES.match(name)) is not None
         for digits in match.groups()
         # The metadata table's first requests have times that count from nought.
@@ -149,7 +152,7 @@ def _ahead(gateway: Gateway, newest: Newest, tables: Sequence[Storage]) -> int:
         return 0
     ahead = math.ceil(behind)
     # Hudi writes no zone into a metadata table: its times are in its table's zone.
-    if ahead <= _FURTHEST_SECONDS and any(_may_be_east(table) for table in tables if not _is_metadata(table)):
+    if ahead <= _FURTHEST_SECONDS and any(_may_be_east(table) for table in tables if not is_metadata_table(table)):
         return ahead
     now = newest.at - timedelta(seconds=behind)
     raise ClockBehind(
@@ -167,10 +170,6 @@ def _behind(gateway: Gateway, newest: Newest) -> float:
     """How many seconds until the JVM's clock is past `newest`."""
     now = int(gateway.jvm.System.currentTimeMillis())
     return (newest.at.timestamp() * 1000 + 1 - now) / 1000
-
-
-def _is_metadata(table: Storage) -> bool:
-    return table.uri.endswith(METADATA_FOLDER)
 
 
 def _may_be_east(table: Storage) -> bool:

@@ -15,7 +15,8 @@ from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.instants import new_instant_time
 from airflow_provider_slshudi.hudi.client.rewriting import FILES, by_todays_calendar, completing, owner, write_stats
 from airflow_provider_slshudi.hudi.client.writer import client
-from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.hudi.layout import Phase
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.notes.rewrite import Written
 from airflow_provider_slshudi.objectstore import hadoop_path
 from airflow_provider_slshudi.storage import Storage

@@ -7,30 +7,42 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import ValidationError
+
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.config.table import Table, Upsert
+from airflow_provider_slshudi.config.table import FORMER_VERSION, Table, Upsert
 from airflow_provider_slshudi.exceptions import TableError, TableMismatch
 from airflow_provider_slshudi.hudi import evolution, properties
 from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION
 from airflow_provider_slshudi.hudi.client import clock
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.layout import LAYOUT_1, Phase
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.hudi.statistics import Indexes
-from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.objectstore import hadoop_path
 from airflow_provider_slshudi.storage import Storage
 
+_MODE, _DELETES, _FOLDERS = "merge mode", "delete marker", "folders that name the partition's column"
 _PROPERTIES = {
     "name": "hoodie.table.name",
     "type": "hoodie.table.type",
     "partition field": "hoodie.table.partition.fields",
     "record key": "hoodie.table.recordkey.fields",
-    "merge mode": "hoodie.record.merge.mode",
+    _MODE: "hoodie.record.merge.mode",
     "partial update": "hoodie.table.partial.update.mode",
-    "delete marker": "hoodie.record.merge.property.hoodie.payload.delete.field",
+    _FOLDERS: "hoodie.datasource.write.hive_style_partitioning",
+    _DELETES: "hoodie.record.merge.property.hoodie.payload.delete.field",
 }
+_FIRST = "20000101000000000"
+"""The time of the commit that tables of version 6 begin with."""
 _ORDERED = "ordering field"
+_PAYLOAD = "hoodie.compaction.payload.class"
+_MODES = {
+    "org.apache.hudi.common.model.DefaultHoodieRecordPayload": "EVENT_TIME_ORDERING",
+    "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload": "COMMIT_TIME_ORDERING",
+}
 # Readers of Hudi before 1.1 merge by the latter alone, and Hudi's way from version 9 to 8 leaves only that.
 _ORDERING = ("hoodie.table.ordering.fields", "hoodie.table.precombine.field")
 # Hudi 1.2.0 makes partial updates of these classes, by merge mode; it stores merge and partial update mode instead.
@@ -61,7 +73,34 @@ def create_table(gateway: Gateway, pipeline: Pipeline) -> None:
     if table.upsert is not None:
         builder = _with_merging(gateway, builder, table.upsert)
     builder.initTable(gateway.storage_conf, hadoop_path(table.path))
-    name_ordering(Storage(table.path), table)
+    storage = Storage(table.path)
+    name_ordering(storage, table)
+    if table.version_of_new == FORMER_VERSION:
+        # Hudi 1.2.0 writes its newer name for it alone, which Daft does not know.
+        properties.put(storage, "hoodie.table.keygenerator.class", key_generator(table))
+    _begin(gateway, storage)
+
+
+def _begin(gateway: Gateway, storage: Storage) -> None:
+    """Completes an empty commit that is older than each batch, in a table of version 6 without a completed one.
+
+    Readers take files of an instant for committed if it is older than all that are completed. From version 8 on they go
+    by completion times. By its operation it is a compaction, which changes no row, so nobody takes it for a batch.
+    """
+    timeline = Timeline.load(storage)
+    if timeline.layout is not LAYOUT_1 or timeline.completed(*CHANGES):
+        return
+    meta = gateway.meta_client(hadoop_path(storage.uri))
+    begun, active = timeline.get(_FIRST), meta.getActiveTimeline()
+    requested = gateway.requested(meta, _FIRST, COMMIT_ACTION)
+    if begun is None:
+        active.createNewInstant(requested)
+    if begun is None or begun.phase is Phase.REQUESTED:
+        active.transitionRequestedToInflight(requested, gateway.hudi.common.util.Option.empty())
+    metadata = gateway.hudi.common.model.HoodieCommitMetadata()
+    metadata.setOperationType(gateway.hudi.common.model.WriteOperationType.COMPACT)
+    done = gateway.hudi.common.util.Option.of(metadata)
+    active.saveAsComplete(False, gateway.inflight(meta, _FIRST, COMMIT_ACTION), done)
 
 
 def name_ordering(storage: Storage, table: Table) -> None:
@@ -108,6 +147,10 @@ def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
     orders = [str(config.getString(name) or "") for name in _ORDERING]
     there = {field: str(config.getString(name) or "") for field, name in _PROPERTIES.items()}
     there[_ORDERED] = next(filter(None, orders), "")
+    if not there[_MODE]:
+        # Until version 8, Hudi told the merge mode by a class, and what deletes a row by its writers' options alone.
+        there[_MODE] = _MODES.get(str(config.getString(_PAYLOAD) or ""), "")
+        there[_DELETES] = there[_DELETES] or wanted.get(_DELETES, "")
     found = {field: there[field] for field in wanted}
     if found != wanted:
         differ = "; ".join(
@@ -128,10 +171,21 @@ def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
             f"`slshudi table version {pipeline.name} --to {table.version}`, or correct `table.version`",
             table=table.path,
         )
+    _require_of_version(table, int(version))
     if not all(orders):
         name_ordering(storage, table)
     Indexes.of(storage).require_kept(storage.uri)
     evolution.require_fit(storage, Timeline.load(storage), pipeline)
+    _begin(gateway, storage)
+
+
+def _require_of_version(table: Table, version: int) -> None:
+    """Raises TableMismatch if a table of this version cannot be what the pipeline's file describes."""
+    try:
+        Table.model_validate({**table.model_dump(), "version": version})
+    except ValidationError as error:
+        why = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise TableMismatch(f"{table.path} is of table version {version}: {why}", table=table.path) from None
 
 
 def _properties(table: Table) -> dict[str, str]:
@@ -140,14 +194,15 @@ def _properties(table: Table) -> dict[str, str]:
         "name": table.name,
         "type": table.type.upper(),
         "partition field": table.partition.name if table.partition else "",
+        **({_FOLDERS: "true"} if table.partition else {}),
     }
     if table.upsert is not None:
         wanted |= {
             "record key": ",".join(table.upsert.record_key),
             _ORDERED: table.upsert.ordering_field or "",
-            "merge mode": f"{table.upsert.mode.upper()}_ORDERING",
+            _MODE: f"{table.upsert.mode.upper()}_ORDERING",
             "partial update": "IGNORE_DEFAULTS" if table.upsert.partial_update else "",
-            "delete marker": table.upsert.delete_marker or "",
+            _DELETES: table.upsert.delete_marker or "",
         }
     return wanted
 

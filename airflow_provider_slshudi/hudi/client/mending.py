@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.hudi import evolution, properties, statistics
-from airflow_provider_slshudi.hudi.actions import CLUSTERING
 from airflow_provider_slshudi.hudi.client import clustering
 from airflow_provider_slshudi.hudi.client.basefiles import committed_files
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
@@ -22,6 +21,7 @@ from airflow_provider_slshudi.hudi.client.rewriting import owner
 from airflow_provider_slshudi.hudi.client.writer import client
 from airflow_provider_slshudi.hudi.files.parquet import FOOTER, leaves
 from airflow_provider_slshudi.hudi.files.slices import Slice
+from airflow_provider_slshudi.hudi.layout import CLUSTERING
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.notes.mending import Findings
@@ -48,7 +48,8 @@ def look(gateway: Gateway, pipeline: Pipeline) -> Findings:
     storage = Storage(pipeline.table.path)
     timeline = Timeline.load(storage)
     schema = evolution.schema_to_commit(storage, timeline) or avro_schema(pipeline)
-    indexes, wanted = statistics.Indexes.of(storage), statistics.wanted(pipeline, schema)
+    indexes = statistics.Indexes.of(storage)
+    wanted = statistics.wanted(pipeline, schema) if indexes.are_told else []
     files = committed_files(gateway, pipeline)
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         seen = list(pool.map(lambda file: _seen(storage, file.name), files))

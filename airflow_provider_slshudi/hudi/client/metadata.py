@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.exceptions import TableMismatch
 from airflow_provider_slshudi.hudi import leftovers
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.writer import client
+from airflow_provider_slshudi.hudi.layout import LAYOUT_1, METADATA_FOLDER, Phase
 from airflow_provider_slshudi.hudi.statistics import Indexes
-from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER, Phase, Timeline
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.notes.metadata import EXAMPLES, Comparison
 from airflow_provider_slshudi.objectstore import hadoop_path
 from airflow_provider_slshudi.storage import Storage
@@ -73,6 +75,27 @@ def rebuild(
         gateway.hudi.metadata.SparkHoodieBackedTableMetadataWriter.create(gateway.storage_conf, config, engine).close()
 
 
+def require_none_later(storage: Storage, instant: str) -> None:
+    """Lets no instant of a table of version 6 end that the metadata table has compacted past.
+
+    Readers of that version take a log file for a part of the newest compaction requested before it, so they would miss
+    the instant's files; Hudi refuses to roll such an instant back. Hudi 1.2.0 compacts past instants that are pending.
+
+    Raises:
+        TableMismatch: another client compacted the metadata table since the instant was opened.
+    """
+    metadata = Timeline.load(Storage(f"{storage.uri}/{METADATA_FOLDER}"))
+    later = [one.time for one in metadata.completed("commit") if one.time > instant]
+    if metadata.layout is LAYOUT_1 and later:
+        raise TableMismatch(
+            f"{storage.uri}: another client compacted the metadata table at {later[0]}, while instant {instant} was "
+            "pending, and readers of table version 6 would miss what comes before that: run `slshudi table "
+            "rebuild-metadata`, and the next run goes on",
+            table=storage.uri,
+            instant=instant,
+        )
+
+
 def sweep(storage: Storage) -> list[str]:
     """Lists the table and deletes the files of instants that were rolled back; returns them."""
     left = _sorted_out(Timeline.load(storage), [path for path, _ in storage.walk()]).leftovers
@@ -125,7 +148,7 @@ def _sorted_out(timeline: Timeline, paths: Iterable[str]) -> _Files:
 def _cut_completions(storage: Storage) -> list[str]:
     """Completions on the metadata table's timeline that cannot be read; each later commit would stop at them."""
     metadata = Storage(f"{storage.uri}/{METADATA_FOLDER}")
-    timeline = Timeline.load(metadata) if metadata.exists(FOLDER) else Timeline(metadata, {})
+    timeline = Timeline.load(metadata)
     completed = [instant for instant in timeline if instant.phase is Phase.COMPLETED]
     return [f"{METADATA_FOLDER}/{one.file}" for one in completed if not timeline.is_whole(one)]
 

@@ -17,6 +17,7 @@ from airflow_provider_slshudi.hudi.client.basefiles import committed_files
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.extra import PIPELINE_KEY, TRANSACTION_KEY
 from airflow_provider_slshudi.hudi.files.slices import Slice
+from airflow_provider_slshudi.hudi.layout import PROPERTIES
 from airflow_provider_slshudi.hudi.quarantine import (
     gone,
     is_completed,
@@ -27,7 +28,7 @@ from airflow_provider_slshudi.hudi.quarantine import (
     require_there,
     table_of,
 )
-from airflow_provider_slshudi.hudi.timeline import PROPERTIES, Timeline
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.storage import Storage
 

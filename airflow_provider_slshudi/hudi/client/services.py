@@ -15,7 +15,8 @@ from airflow_provider_slshudi.hudi.client.compaction import COMPACT_AFTER
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.instants import new_instant_time
 from airflow_provider_slshudi.hudi.client.writer import client
-from airflow_provider_slshudi.hudi.timeline import CHANGES, METADATA_FOLDER, Timeline
+from airflow_provider_slshudi.hudi.layout import LAYOUT_1, METADATA_FOLDER
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.storage import Storage
 
 # A table that only grows has nothing to clean. Without a clean once in a while each plan would look at all partitions.
@@ -53,12 +54,15 @@ def archive(gateway: Gateway, pipeline: Pipeline) -> None:
     """Moves the oldest instants from the active timeline into the archive, none from the oldest pending one on.
 
     Hudi archives only what the metadata table has compacted. It compacts when its client starts a commit, which ours
-    never does. So this compacts, cleans and archives the metadata table itself first.
+    never does. So this compacts, cleans and archives the metadata table itself first; in layout 1 only while nothing is
+    pending, see `metadata.require_none_later`.
     """
+    timeline = Timeline.load(Storage(pipeline.table.path))
     for table in (pipeline.table.path, f"{pipeline.table.path}/{METADATA_FOLDER}"):
         Timeline.load(Storage(table)).require_archive()
     with client(gateway, pipeline, _options(pipeline)) as writer:
-        _serve_metadata_table(gateway, writer)
+        if timeline.layout is not LAYOUT_1 or not timeline.pending():
+            _serve_metadata_table(gateway, writer)
         writer.archive()
 
 

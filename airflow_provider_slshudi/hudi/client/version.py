@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.table import FORMER_VERSION
 from airflow_provider_slshudi.hudi.client import instants, metadata
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.rewriting import by_todays_calendar
@@ -21,8 +22,8 @@ from airflow_provider_slshudi.storage import Storage
 def change(gateway: Gateway, pipeline: Pipeline, changed: Callable[[], None]) -> None:
     """Makes the table one of the version that `pipeline.table.version` says; calls `changed` after Hudi's own steps.
 
-    Hudi drops the bounds of columns on the way to version 8, so the metadata table is made anew with them. If this is
-    cut off, it may be repeated; `slshudi table mend` adds bounds that are lost then.
+    Hudi drops the bounds of columns on the way to version 8, so the metadata table is made anew with them; version 6
+    has none. If this is cut off, it may be repeated; `slshudi table mend` adds bounds that are lost then.
     """
     storage = Storage(pipeline.table.path)
     upgrade, versions = gateway.hudi.table.upgrade, gateway.hudi.common.table.HoodieTableVersion
@@ -36,5 +37,5 @@ def change(gateway: Gateway, pipeline: Pipeline, changed: Callable[[], None]) ->
         steps.run(versions.fromVersionCode(pipeline.table.version), None)
     changed()
     instants.name_ordering(storage, pipeline.table)
-    if Indexes.of(storage).bounded != bounded:
+    if Indexes.of(storage).bounded != bounded and pipeline.table.version != FORMER_VERSION:
         metadata.rebuild(gateway, pipeline, lambda: None, bounded)

@@ -16,6 +16,9 @@ from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.objectstore import hadoop_path
 from airflow_provider_slshudi.storage import Storage
 
+WRITE_VERSION = "hoodie.write.table.version"
+"""The table version that a client writes."""
+
 
 def upsert_options(upsert: Upsert) -> dict[str, str]:
     """A writer's options about keys and merging; the rest is in the table's own properties."""
@@ -62,7 +65,7 @@ def client(
     indexes = statistics.Indexes.of(storage, told)
     if bounded is None:
         indexes.require_kept(storage.uri)
-        bounded = indexes.bounded if timeline.completed(*CHANGES) else None
+        bounded = indexes.bounded if timeline.completed(*CHANGES) or not indexes.are_told else None
     else:
         bounded = [name for name in statistics.wanted(pipeline, schema) if name in bounded]
     options = {**table.options, **statistics.options(pipeline, schema, bounded), **(more or {}), **PROTOCOL_OPTIONS}
@@ -70,7 +73,7 @@ def client(
     options["hoodie.embed.timeline.server"] = "false"
     if properties.VERSION in told:
         # Hudi's default is its newest version, also for a table of an older one.
-        options["hoodie.write.table.version"] = told[properties.VERSION]
+        options[WRITE_VERSION] = told[properties.VERSION]
     if table.upsert is not None:
         options |= upsert_options(table.upsert)
     if table.partition is not None:

@@ -7,7 +7,8 @@ import uuid
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.exceptions import TableMismatch
-from airflow_provider_slshudi.hudi.timeline import Phase, Timeline
+from airflow_provider_slshudi.hudi.layout import Phase
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.storage import Storage
 
 # Hudi's bulk insert leaves the `-0` behind the UUID out.

@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER
+from airflow_provider_slshudi.hudi.layout import FOLDER, METADATA_FOLDER
 from airflow_provider_slshudi.operators.base import PipelineTask
 from airflow_provider_slshudi.operators.maintain import (
     SlsHudiArchiveOperator,

@@ -18,7 +18,8 @@ from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ClockBehind, TimelineUnreadable
 from airflow_provider_slshudi.hudi.client import clock, commit, instants, services
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.timeline import FOLDER, METADATA_FOLDER, Timeline
+from airflow_provider_slshudi.hudi.layout import FOLDER, METADATA_FOLDER
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.job import verbs
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.storage import Storage
