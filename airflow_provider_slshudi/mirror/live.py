@@ -15,7 +15,8 @@ from typing import Any
 
 from airflow_provider_slshudi.exceptions import TimelineUnreadable
 from airflow_provider_slshudi.hudi.extra import TRANSACTION_KEY
-from airflow_provider_slshudi.hudi.timeline import CHANGES, Instant, Phase, Timeline
+from airflow_provider_slshudi.hudi.layout import Instant, Phase
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.storage import Storage
 
 INSTANT_KEY = "slshudi.instant"

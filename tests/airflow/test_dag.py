@@ -189,7 +189,7 @@ def test_mirrors_follow_each_commit_and_each_clustering(pipelines: Path) -> None
     dag = tail_dag("ad_events")
     assert in_order(dag) == [f"batch.{step}" for step in (*STEPS, "mirror")]
     task = dag.get_task("batch.mirror")
-    assert task.retries == 2 and "MirrorFailed" in task.doc_md
+    assert task.retries == 2 and "MirrorFailed" in (task.doc_md or "")
     maintenance = maintenance_dag("ad_events")
     assert maintenance.get_task("mirror").upstream_task_ids == {"cluster"}
 
