@@ -260,6 +260,14 @@ class Table:
         return row
 
     def _append(self, rows: list[Row]) -> None:
+        instant, stats = self._write_files(rows)
+        commit.commit(self.gateway, self.pipeline, instant, stats, {})
+        self._rows |= {row["n"]: row for row in rows}
+        self.batches.append(rows)
+        self._done("append", instant)
+
+    def _write_files(self, rows: list[Row]) -> tuple[str, list[Any]]:
+        """Writes rows into base files of a new instant, which stays inflight; returns it and the files' stats."""
         instant, stats = self._opened(), []
         for part in self._cut(rows):
             self._tasks += 1
@@ -270,10 +278,7 @@ class Table:
                 coded = None if paths is None else paths.dictionary_encode()
                 writer.write(self.arrow(part), keys, name, coded)
                 stats += writer.close()
-        commit.commit(self.gateway, self.pipeline, instant, stats, {})
-        self._rows |= {row["n"]: row for row in rows}
-        self.batches.append(rows)
-        self._done("append", instant)
+        return instant, stats
 
     def _cut(self, rows: list[Row]) -> list[list[Row]]:
         at = self._rng.randrange(len(rows) + 1)

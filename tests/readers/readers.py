@@ -1,0 +1,177 @@
+"""The readers: what each is, in which form it reads tables, and what its process needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_slshudi.spark import pins
+from airflow_provider_slshudi.spark.packages import environment
+from tests.readers import fetch
+from tests.readers.mirrors import CATALOG
+from tests.readers.tables import DELTA, FORMS, HUDI, ICEBERG
+
+_BUNDLE = "org.apache.hudi:hudi-spark3.5-bundle_2.12"
+_ICEBERG_RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.9.2"
+_DELTA_SPARK = "io.delta:delta-spark_2.12:3.3.2"
+_POSTGRES_DRIVER = "org.postgresql:postgresql:42.7.5"
+_PYARROW = "pyarrow==26.0.1"
+_PYICEBERG, _DELTALAKE = "pyiceberg[sql-postgres,pyarrow]==0.12.0", "deltalake==1.6.6"
+_DUCKDB_EXTENSIONS = ("avro", "iceberg", "delta", "icu")
+
+
+@dataclass(frozen=True)
+class Services:
+    """The servers that this run started: the URL of the Iceberg catalog's database, Trino's, and an S3 store's.
+
+    Attributes:
+        trino: the address; empty: this run has no Trino.
+        store: the endpoint of the store that has copies of the Hudi tables; empty: this run has none.
+    """
+
+    database: str
+    trino: str = ""
+    store: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def jdbc(self) -> str:
+        """The database's URL as Java has it; the user is `postgres`."""
+        return f"jdbc:postgresql://{self.database.rpartition('@')[2]}"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A query engine in one version, with the libraries by which it reads one or more forms of tables.
+
+    Attributes:
+        key: the name on the command line.
+        engine: the module in `engines`.
+        settings: what the module is told.
+        requirements: packages of its virtual environment; none: it runs in this one.
+        variables: further variables of its process.
+    """
+
+    key: str
+    title: str
+    forms: tuple[str, ...]
+    engine: str
+    settings: Callable[[Services], Mapping[str, Any]]
+    requirements: tuple[str, ...] = ()
+    variables: Callable[[], Mapping[str, str]] = dict
+
+    def python(self) -> Path:
+        """The interpreter of its process; makes the environment where it is missing."""
+        return fetch.python(self.requirements)
+
+
+def _spark(coordinates: Sequence[str], conf: Callable[[Services], Mapping[str, str]]) -> Callable[[Services], Any]:
+    def settings(services: Services) -> Mapping[str, Any]:
+        jars = ",".join(str(jar) for coordinate in coordinates for jar in fetch.jars(coordinate))
+        given = {"spark.jars": jars, "spark.sql.session.timeZone": "UTC", **conf(services)}
+        return {"conf": given}
+
+    return settings
+
+
+def _hudi_conf(_: Services) -> Mapping[str, str]:
+    return {"spark.serializer": "org.apache.spark.serializer.KryoSerializer"}
+
+
+def _iceberg_conf(services: Services) -> Mapping[str, str]:
+    name = f"spark.sql.catalog.{CATALOG}"
+    return {
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        name: "org.apache.iceberg.spark.SparkCatalog",
+        f"{name}.type": "jdbc",
+        f"{name}.uri": services.jdbc,
+        f"{name}.jdbc.user": "postgres",
+        f"{name}.jdbc.schema-version": "V0",
+        f"{name}.warehouse": os.devnull,
+    }
+
+
+def _delta_conf(_: Services) -> Mapping[str, str]:
+    return {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    }
+
+
+def _spark_hudi(version: str) -> Reader:
+    coordinate = f"{_BUNDLE}:{version}"
+    return Reader(
+        f"spark-hudi-{version}",
+        f"Spark 3.5, Hudi {version}",
+        (HUDI,),
+        "spark",
+        _spark([coordinate], _hudi_conf),
+        variables=environment,
+    )
+
+
+def _named(engine: str, **more: Any) -> Callable[[Services], Mapping[str, Any]]:
+    return lambda _: {"engine": engine, **more}
+
+
+def _with_catalog(services: Services) -> Mapping[str, Any]:
+    return {"catalog": {"type": "sql", "uri": services.database, "name": CATALOG}}
+
+
+def _none(_: Services) -> Mapping[str, Any]:
+    return {}
+
+
+def _trino(catalog: str) -> Reader:
+    return Reader(
+        f"trino-{catalog}",
+        f"Trino {fetch.TRINO}, {catalog.capitalize()} connector",
+        (catalog,),
+        "trino",
+        lambda services: {"address": services.trino, "catalog": catalog},
+    )
+
+
+READERS: tuple[Reader, ...] = (
+    _spark_hudi(pins.HUDI_PACKAGE.rpartition(":")[2]),
+    _spark_hudi("1.0.2"),
+    _spark_hudi("0.15.0"),
+    Reader("hudi-rs", "hudi-rs 0.5.0", (HUDI,), "hudi_rs", _none),
+    Reader("hudi-rs-0.4", "hudi-rs 0.4.0", (HUDI,), "hudi_rs", _none, ("hudi==0.4.0",)),
+    Reader("datafusion", "DataFusion 54, hudi-rs 0.5.0", (HUDI,), "datafusion", _none, ("hudi[datafusion]==0.5.0",)),
+    Reader("daft", "Daft 0.7.26", FORMS, "daft", _none, ("daft==0.7.26", _PYICEBERG, _DELTALAKE, _PYARROW)),
+    Reader(
+        "ray",
+        "Ray 2.60",
+        FORMS,
+        "ray",
+        _with_catalog,
+        ("ray[data]==2.60.0", "hudi==0.4.0", _PYICEBERG, _DELTALAKE, "psycopg[binary]"),
+    ),
+    Reader("clickhouse", "ClickHouse 26.9 (chdb 4.4.0)", FORMS, "clickhouse", lambda services: services.store,
+           ("chdb==4.4.0", _PYARROW)),
+    Reader("pyiceberg", "pyiceberg 0.12.0", (ICEBERG,), "pythons", _named("pyiceberg")),
+    Reader("deltalake", "deltalake 1.6.6", (DELTA,), "pythons", _named("deltalake")),
+    Reader("polars", "Polars 2.1.0", (ICEBERG, DELTA), "pythons", _named("polars")),
+    Reader("duckdb", "DuckDB 2.0.0 over pyiceberg, deltalake", (ICEBERG, DELTA), "pythons",
+           _named("duckdb", extensions=[])),
+    Reader(
+        "duckdb-extensions",
+        "DuckDB 1.5.5, its own extensions",
+        (ICEBERG, DELTA),
+        "pythons",
+        _named("duckdb", extensions=_DUCKDB_EXTENSIONS),
+        ("duckdb==1.5.5", *(f"duckdb-extension-{name}==1.5.5" for name in _DUCKDB_EXTENSIONS), _PYARROW),
+    ),
+    Reader("spark-iceberg", "Spark 3.5, Iceberg 1.9.2", (ICEBERG,), "spark",
+           _spark([_ICEBERG_RUNTIME, _POSTGRES_DRIVER], _iceberg_conf), variables=environment),
+    Reader("spark-delta", "Spark 3.5, Delta 3.3.2", (DELTA,), "spark", _spark([_DELTA_SPARK], _delta_conf),
+           variables=environment),
+    _trino(ICEBERG),
+    _trino(DELTA),
+    _trino(HUDI),
+)  # fmt: skip
+BUILT_IN = ("spark-hudi-1.2.0", "hudi-rs", "pyiceberg", "deltalake", "duckdb", "polars")
+"""The readers that need nothing beyond what `make setup` brings."""

@@ -1,0 +1,98 @@
+"""One run: makes the tables, starts the servers that readers need, and asks one reader after the other."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from airflow_provider_slshudi.config.pipeline import Catalog
+from airflow_provider_slshudi.exceptions import RuntimeMissing
+from airflow_provider_slshudi.hudi.client import catalog
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from tests.databases import postgres
+from tests.readers import store, trinoserver
+from tests.readers.ask import ask
+from tests.readers.cells import NOT_RUN, RIGHT, Cell, compare
+from tests.readers.faults import unexplained
+from tests.readers.mirrors import NAMESPACE, Mirrors
+from tests.readers.readers import Reader, Services
+from tests.readers.tables import HUDI, KINDS, VERSIONS, ReaderTable, make
+from tests.services import hive_metastore
+from tests.sessions import start_spark
+
+
+@contextmanager
+def place(readers: Sequence[Reader], kinds: Sequence[str]) -> Iterator[tuple[list[ReaderTable], Services]]:
+    """The tables, and the servers that these readers need, for as long as the block."""
+    engines = {reader.engine for reader in readers}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slshudi-readers-")))
+        url = stack.enter_context(postgres())
+        with_hive = "trino" in engines and any(HUDI in reader.forms for reader in readers)
+        metastore = stack.enter_context(hive_metastore()) if with_hive else ""
+        services = Services(url)
+        tables = _make(folder, kinds, Mirrors(url), metastore)
+        if "clickhouse" in engines:
+            services = replace(services, store=stack.enter_context(store.copies(folder)))
+        if "trino" in engines:
+            address = stack.enter_context(trinoserver.running(folder, services.jdbc, metastore, tables))
+            services = replace(services, trino=address)
+        yield tables, services
+
+
+def _make(folder: Path, kinds: Sequence[str], mirrors: Mirrors, metastore: str) -> list[ReaderTable]:
+    """Makes the tables with a Spark of this process, which ends with the last of them."""
+    started = time.monotonic()
+    session = start_spark()
+    try:
+        gateway = Gateway.of(session.sparkContext)
+        tables: list[ReaderTable] = []
+        for written, forms in make(gateway, folder, kinds, VERSIONS, mirrors):
+            tables += forms
+            if metastore:
+                named = Catalog(metastore=metastore, database=NAMESPACE, table=forms[0].name)
+                catalog.sync(gateway, written.pipeline, named)
+            print(f"{time.monotonic() - started:5.0f} s  made {forms[0].name}", flush=True)
+        return tables
+    finally:
+        session.stop()
+
+
+def asked(readers: Sequence[Reader], tables: Sequence[ReaderTable], services: Services) -> Iterator[Cell]:
+    """The cells of all readers on the tables of their forms; prints each."""
+    for reader in readers:
+        mine = [table for table in tables if table.form in reader.forms]
+        started = time.monotonic()
+        try:
+            for table, answer in ask(reader, mine, services):
+                cell = compare(reader.key, table, answer)
+                print(f"  {reader.key}, {table.form}, {table.name}: {told(cell)}", flush=True)
+                yield cell
+        except RuntimeMissing as error:
+            print(f"  {reader.key}: {NOT_RUN}: {error}", flush=True)
+        print(f"{time.monotonic() - started:5.0f} s  asked {reader.title}", flush=True)
+
+
+def told(cell: Cell) -> str:
+    """One line on a cell."""
+    if cell.kind == RIGHT:
+        return f"{RIGHT} ({cell.seconds} s)"
+    new = unexplained(cell)
+    words = [f"WRONG {difference}" for difference in new]
+    words += [f"wrong {difference}" for difference in cell.differences if difference not in new]
+    words += [f"refused {query}: {said[:200]}" for query, said in cell.refused.items()]
+    return "; ".join(words)
+
+
+def kinds_of(names: str) -> list[str]:
+    """The kinds of tables in a list with commas; raises ValueError for a name that is none."""
+    chosen = names.split(",") if names else list(KINDS)
+    if unknown := set(chosen) - KINDS.keys():
+        raise ValueError(f"no tables are called {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
+    return chosen
+
+
