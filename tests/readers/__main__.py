@@ -3,29 +3,77 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from tests.readers import run
+from tests.readers import page, run
+from tests.readers.cells import Cell
+from tests.readers.faults import fault_of, unexplained
 from tests.readers.readers import READERS
+from tests.readers.tables import KINDS, VERSIONS
+
+FEWEST_READERS = 12
+"""So many readers have to read an appended table in at least one form, if all are asked."""
+
+
+def described(cell: Cell) -> dict[str, Any]:
+    """A cell as JSON can have it."""
+    faults = {str(one): fault.key if (fault := fault_of(cell, one)) else None for one in cell.differences}
+    table = cell.table
+    return {
+        "reader": cell.reader,
+        "table": table.kind,
+        "version": table.version,
+        "form": table.form,
+        "cell": cell.kind,
+        "refused": dict(cell.refused),
+        "differences": faults,
+        "seconds": cell.seconds,
+    }
 
 
 def main() -> int:
-    """Run it; the exit code is 1 if a reader is wrong without a known fault of its own."""
+    """Run it; the exit code is 1 if a reader is wrong without a known fault of its own, or too few read the tables."""
     parser = argparse.ArgumentParser(prog="python -m tests.readers", description=__doc__)
     parser.add_argument("--readers", default="", metavar="NAME,..", help=", ".join(one.key for one in READERS))
-    parser.add_argument("--tables", default="", metavar="NAME,..", help="kinds of tables; default: all")
+    parser.add_argument("--tables", default="", metavar="NAME,..", help=", ".join(KINDS))
     parser.add_argument("--json", metavar="FILE", help="write the cells there, too")
     arguments = parser.parse_args()
     chosen = arguments.readers.split(",") if arguments.readers else [one.key for one in READERS]
-    if unknown := set(chosen) - {one.key for one in READERS}:
-        parser.error(f"no readers are called {', '.join(sorted(unknown))}")
+    kinds = arguments.tables.split(",") if arguments.tables else list(KINDS)
+    if unknown := {*chosen, *kinds} - {one.key for one in READERS} - KINDS.keys():
+        parser.error(f"no readers or tables are called {', '.join(sorted(unknown))}")
     started = time.monotonic()
     readers = [one for one in READERS if one.key in chosen]
-    with run.place(readers, run.kinds_of(arguments.tables)) as (tables, services):
+    with run.place(readers, kinds) as (tables, services):
         cells = list(run.asked(readers, tables, services))
-    print(len(cells), time.monotonic() - started)
-    return 0
+    missing = sum(table.form in one.forms for one in readers for table in tables) - len(cells)
+    is_whole = len(readers) == len(READERS) and len(kinds) == len(KINDS)
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps([described(cell) for cell in cells], indent=1), encoding="utf-8")
+    if is_whole and not missing:
+        page.write(cells, VERSIONS)
+    print(page.matrix(cells, VERSIONS, notes := page.Notes()), *notes.lines(), sep="\n")
+    print(f"{time.monotonic() - started:.0f} s")
+    return verdict(cells, missing, FEWEST_READERS if is_whole else 0)
+
+
+def verdict(cells: Sequence[Cell], missing: int, fewest: int) -> int:
+    """Prints what has to be looked into, and the counts as the last line; returns the exit code."""
+    wrong = [
+        f"{cell.reader}, {cell.table.form}, {cell.table.name}: {one}" for cell in cells for one in unexplained(cell)
+    ]
+    for line in wrong:
+        print(f"without a known fault: {line}")
+    readable = page.readers_of_appends(cells)
+    if len(readable) < fewest:
+        print(f"only {len(readable)} readers read appended tables, at least {fewest} have to")
+    print(page.counts(cells, missing))
+    return 1 if wrong or len(readable) < fewest else 0
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -30,6 +30,11 @@ def text_of(type_: str, value: Any) -> str | None:
     return _SCALARS[type_](value)
 
 
+def texts_of(types: Sequence[str], row: Iterable[Any]) -> list[str | None]:
+    """The texts of a row whose values have these types."""
+    return [text_of(type_, value) for type_, value in zip(types, row, strict=True)]
+
+
 def value_of(type_: str, text: str) -> Any:
     """The value of a scalar's text."""
     if type_.startswith("decimal"):
@@ -41,15 +46,13 @@ def micros(value: Any) -> int:
     """Microseconds since 1970 of a time; one without a zone counts as UTC."""
     if isinstance(value, int):
         return value
-    since = (value if value.tzinfo else value.replace(tzinfo=timezone.utc)) - _EPOCH
+    since: timedelta = (value if value.tzinfo else value.replace(tzinfo=timezone.utc)) - _EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def _pairs(entries: Iterable[Any]) -> list[tuple[Any, Any]]:
     """A map's entries, which some engines give as structs of key and value."""
-    return [
-        (entry["key"], entry["value"]) if isinstance(entry, Mapping) else (entry[0], entry[1]) for entry in entries
-    ]
+    return [(entry["key"], entry["value"]) if isinstance(entry, Mapping) else (entry[0], entry[1]) for entry in entries]
 
 
 def _fields(value: Any) -> list[str | None]:
@@ -72,7 +75,7 @@ def _bytes(value: Any) -> str:
     return (value.encode("utf-8", "surrogateescape") if isinstance(value, str) else bytes(value)).hex()
 
 
-_SCALARS = {
+_SCALARS: dict[str, Callable[[Any], str]] = {
     "string": str,
     "binary": _bytes,
     "float": _float,
@@ -83,7 +86,7 @@ _SCALARS = {
     "timestamp": lambda value: str(micros(value)),
     "boolean": lambda value: str(bool(value)).lower(),
 }
-_VALUES = {
+_VALUES: dict[str, Callable[[str], Any]] = {
     "string": str,
     "binary": bytes.fromhex,
     "float": float,

@@ -72,9 +72,7 @@ def _valued(table: ReaderTable, answer: Mapping[str, Any]) -> list[Difference]:
         return []
     names = list(table.types)
     place = names.index("n")
-    expected = {
-        str(row["n"]): [text_of(table.types[name], row[name]) for name in names] for row in table.rows
-    }
+    expected = {str(row["n"]): [text_of(table.types[name], row[name]) for name in names] for row in table.rows}
     numbers = Counter(str(row[place]) for row in answer["rows"])
     if numbers != Counter(list(expected)):
         return [Difference("rows", "", _listed(list(numbers.elements())), _listed(list(expected)))]

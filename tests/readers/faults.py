@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.readers.cells import Cell, Difference
+from tests.readers.tables import DELTA, HUDI
+
+_UNCOMMITTED = ("pending", "clustered", "archived", "mor")
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,48 @@ class Fault:
     shows: Callable[[Cell, Difference], bool]
 
 
-FAULTS: tuple[Fault, ...] = ()
+def _null_nested(_: Cell, difference: Difference) -> bool:
+    """All values that are wrong are empty ones in place of NULL."""
+    is_nested = difference.type.startswith(("array", "map", "struct"))
+    empty = ("[]", "[null, null, null]")
+    return is_nested and bool(difference.values) and all(value in empty for value in difference.values)
+
+
+def _no_timeline(cell: Cell, _: Difference) -> bool:
+    return cell.table.form == HUDI and cell.table.kind in _UNCOMMITTED
+
+
+def _milliseconds(cell: Cell, difference: Difference) -> bool:
+    """All times that are wrong are whole milliseconds."""
+    is_time = difference.type == "timestamp"
+    is_rounded = all(value is not None and value.endswith("000") for value in difference.values)
+    return cell.table.form == DELTA and is_time and bool(difference.values) and is_rounded
+
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        "NULL as an empty value",
+        "clickhouse",
+        "ClickHouse has no NULL for arrays, maps and tuples, and gives an empty one "
+        "(clickhouse.com/docs/sql-reference/data-types/nullable)",
+        _null_nested,
+    ),
+    Fault(
+        "no timeline",
+        "clickhouse",
+        "ClickHouse's `hudi()` reads no timeline: it takes the newest base file of each file id, so it counts batches "
+        "that are not committed, files that a clustering replaced and files of the archive, and no log files "
+        "(clickhouse.com/docs/engines/table-engines/integrations/hudi)",
+        _no_timeline,
+    ),
+    Fault(
+        "milliseconds",
+        "trino-delta",
+        "Trino's Delta connector reads times as `timestamp(3) with time zone`, rounded to milliseconds "
+        "(trino.io/docs/476/connector/delta-lake.html)",
+        _milliseconds,
+    ),
+)
 
 
 def fault_of(cell: Cell, difference: Difference) -> Fault | None:

@@ -84,7 +84,10 @@ def java_of_trino() -> Path:
 
 
 def _archive(coordinate: str, ending: str, work: Path) -> Path:
-    """Has Ivy, which Spark brings, fetch a Maven artifact that is no jar (ant.apache.org/ivy/history/2.5.3/standalone.html)."""
+    """Has Ivy, which Spark brings, fetch a Maven artifact that is no jar.
+
+    Its options: ant.apache.org/ivy/history/2.5.3/standalone.html.
+    """
     group, name, version = coordinate.split(":")
     described = work / "ivy.xml"
     described.write_text(_IVY.format(group=group, name=name, version=version, ending=ending), encoding="utf-8")

@@ -13,14 +13,18 @@ from airflow_provider_slshudi.spark.packages import environment
 from tests.readers import fetch
 from tests.readers.mirrors import CATALOG
 from tests.readers.tables import DELTA, FORMS, HUDI, ICEBERG
+from tests.sessions import java_options
 
 _BUNDLE = "org.apache.hudi:hudi-spark3.5-bundle_2.12"
-_ICEBERG_RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.9.2"
+_ICEBERG_RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12"
 _DELTA_SPARK = "io.delta:delta-spark_2.12:3.3.2"
 _POSTGRES_DRIVER = "org.postgresql:postgresql:42.7.5"
 _PYARROW = "pyarrow==26.0.1"
 _PYICEBERG, _DELTALAKE = "pyiceberg[sql-postgres,pyarrow]==0.12.0", "deltalake==1.6.6"
 _DUCKDB_EXTENSIONS = ("avro", "iceberg", "delta", "icu")
+
+
+TRINO = f"trino-{fetch.TRINO}"
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class Reader:
         settings: what the module is told.
         requirements: packages of its virtual environment; none: it runs in this one.
         variables: further variables of its process.
+        engine_family: what several readers of one engine count as together; empty: each counts by itself.
     """
 
     key: str
@@ -61,6 +66,12 @@ class Reader:
     settings: Callable[[Services], Mapping[str, Any]]
     requirements: tuple[str, ...] = ()
     variables: Callable[[], Mapping[str, str]] = dict
+    engine_family: str = ""
+
+    @property
+    def family(self) -> str:
+        """What counts as one reader."""
+        return self.engine_family or self.key
 
     def python(self) -> Path:
         """The interpreter of its process; makes the environment where it is missing."""
@@ -70,7 +81,13 @@ class Reader:
 def _spark(coordinates: Sequence[str], conf: Callable[[Services], Mapping[str, str]]) -> Callable[[Services], Any]:
     def settings(services: Services) -> Mapping[str, Any]:
         jars = ",".join(str(jar) for coordinate in coordinates for jar in fetch.jars(coordinate))
-        given = {"spark.jars": jars, "spark.sql.session.timeZone": "UTC", **conf(services)}
+        given = {
+            "spark.jars": jars,
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": "1",
+            "spark.driver.extraJavaOptions": java_options(),
+            **conf(services),
+        }
         return {"conf": given}
 
     return settings
@@ -97,6 +114,8 @@ def _delta_conf(_: Services) -> Mapping[str, str]:
     return {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # The log of such a table would make fifty tasks.
+        "spark.databricks.delta.snapshotPartitions": "1",
     }
 
 
@@ -109,6 +128,22 @@ def _spark_hudi(version: str) -> Reader:
         "spark",
         _spark([coordinate], _hudi_conf),
         variables=environment,
+    )
+
+
+def _spark_iceberg(version: str, is_vectorized: bool = True) -> Reader:
+    def conf(services: Services) -> Mapping[str, str]:
+        told = _iceberg_conf(services)
+        return told if is_vectorized else {**told, "spark.sql.iceberg.vectorization.enabled": "false"}
+
+    return Reader(
+        f"spark-iceberg-{version}{'' if is_vectorized else '-rows'}",
+        f"Spark 3.5, Iceberg {version}{'' if is_vectorized else ', vectorization off'}",
+        (ICEBERG,),
+        "spark",
+        _spark([f"{_ICEBERG_RUNTIME}:{version}", _POSTGRES_DRIVER], conf),
+        variables=environment,
+        engine_family=f"spark-iceberg-{version}",
     )
 
 
@@ -131,6 +166,7 @@ def _trino(catalog: str) -> Reader:
         (catalog,),
         "trino",
         lambda services: {"address": services.trino, "catalog": catalog},
+        engine_family=TRINO,
     )
 
 
@@ -141,7 +177,7 @@ READERS: tuple[Reader, ...] = (
     Reader("hudi-rs", "hudi-rs 0.5.0", (HUDI,), "hudi_rs", _none),
     Reader("hudi-rs-0.4", "hudi-rs 0.4.0", (HUDI,), "hudi_rs", _none, ("hudi==0.4.0",)),
     Reader("datafusion", "DataFusion 54, hudi-rs 0.5.0", (HUDI,), "datafusion", _none, ("hudi[datafusion]==0.5.0",)),
-    Reader("daft", "Daft 0.7.26", FORMS, "daft", _none, ("daft==0.7.26", _PYICEBERG, _DELTALAKE, _PYARROW)),
+    Reader("daft", "Daft 0.7.26", FORMS, "daft", _none, ("daft==0.7.26", "sortedcontainers", _PYICEBERG, _DELTALAKE)),
     Reader(
         "ray",
         "Ray 2.60",
@@ -165,8 +201,9 @@ READERS: tuple[Reader, ...] = (
         _named("duckdb", extensions=_DUCKDB_EXTENSIONS),
         ("duckdb==1.5.5", *(f"duckdb-extension-{name}==1.5.5" for name in _DUCKDB_EXTENSIONS), _PYARROW),
     ),
-    Reader("spark-iceberg", "Spark 3.5, Iceberg 1.9.2", (ICEBERG,), "spark",
-           _spark([_ICEBERG_RUNTIME, _POSTGRES_DRIVER], _iceberg_conf), variables=environment),
+    _spark_iceberg("1.9.2"),
+    _spark_iceberg("1.9.2", is_vectorized=False),
+    _spark_iceberg("1.10.1"),
     Reader("spark-delta", "Spark 3.5, Delta 3.3.2", (DELTA,), "spark", _spark([_DELTA_SPARK], _delta_conf),
            variables=environment),
     _trino(ICEBERG),

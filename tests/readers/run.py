@@ -20,7 +20,7 @@ from tests.readers.cells import NOT_RUN, RIGHT, Cell, compare
 from tests.readers.faults import unexplained
 from tests.readers.mirrors import NAMESPACE, Mirrors
 from tests.readers.readers import Reader, Services
-from tests.readers.tables import HUDI, KINDS, VERSIONS, ReaderTable, make
+from tests.readers.tables import HUDI, VERSIONS, ReaderTable, make
 from tests.services import hive_metastore
 from tests.sessions import start_spark
 
@@ -86,13 +86,3 @@ def told(cell: Cell) -> str:
     words += [f"wrong {difference}" for difference in cell.differences if difference not in new]
     words += [f"refused {query}: {said[:200]}" for query, said in cell.refused.items()]
     return "; ".join(words)
-
-
-def kinds_of(names: str) -> list[str]:
-    """The kinds of tables in a list with commas; raises ValueError for a name that is none."""
-    chosen = names.split(",") if names else list(KINDS)
-    if unknown := set(chosen) - KINDS.keys():
-        raise ValueError(f"no tables are called {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
-    return chosen
-
-

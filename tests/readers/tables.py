@@ -181,5 +181,3 @@ def _in_form(table: WrittenTable, kind: str, version: int, form: str) -> ReaderT
     value = next(text for text in KINDS[kind].partitions if text is not None)
     questions = questions_of(newest.types, PARTITION, value)
     return ReaderTable(kind, version, form, dict(newest.types), rows, table.storage.full(""), questions)
-
-

@@ -82,7 +82,7 @@ def running(folder: Path, jdbc: str, metastore: str, tables: Sequence[ReaderTabl
         "discovery.uri": f"http://127.0.0.1:{port}",
         "query.max-memory-per-node": "400MB",
         "plugin.dir": str(_plugins(folder / "trino", home)),
-        "catalog.management": "static",
+        "catalog.config-dir": str(etc / "catalog"),
     }
     _write(etc / "config.properties", server)
     _write(etc / "log.properties", {"io.trino": "WARN"})
@@ -116,7 +116,7 @@ def _write(file: Path, properties: dict[str, str]) -> None:
 
 def _is_ready(address: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{address}/v1/info", timeout=5) as answer:
+        with urllib.request.urlopen(f"{address}/v1/info", timeout=5) as answer:  # noqa: S310
             return json.load(answer)["starting"] is False
     except OSError:
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from chdb import session
 
-from tests.readers.canonical import text_of
+from tests.readers.canonical import texts_of
 from tests.readers.engines import literals
 from tests.readers.engines.harness import Asked, Rows
 from tests.readers.questions import Question
@@ -27,8 +28,10 @@ class ClickHouse:
         listed = ", ".join(_plain(name, asked.types[name]) for name in columns)
         condition = literals.where(question, literals.clickhouse)
         types = [asked.types[name] for name in columns]
-        answer = self._ask(f"SELECT {listed} FROM {self._source(asked)} AS t{condition.replace(' WHERE ', ' WHERE t.')}")
-        return [[text_of(type_, value) for type_, value in zip(types, row, strict=True)] for row in answer]
+        answer = self._ask(
+            f"SELECT {listed} FROM {self._source(asked)} AS t{condition.replace(' WHERE ', ' WHERE t.')}"
+        )
+        return [texts_of(types, map(_value, types, row)) for row in answer]
 
     def _source(self, asked: Asked) -> str:
         """The table function; that of Hudi reaches object stores alone."""
@@ -40,24 +43,26 @@ class ClickHouse:
         return f"icebergLocal('{Path(asked.metadata.removeprefix('file://')).parents[1]}')"
 
     def _ask(self, query: str) -> list[list[Any]]:
-        said = str(self._database.query(query, "JSONCompactEachRow"))
-        return [[_value(item) for item in json.loads(line)] for line in said.splitlines() if line]
+        said = str(
+            self._database.query(f"{query} SETTINGS output_format_json_quote_denormals = 1", "JSONCompactEachRow")
+        )
+        return [json.loads(line) for line in said.splitlines() if line]
 
 
-def _value(item: Any) -> Any:
-    return {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}.get(item, item) if isinstance(
-        item, str
-    ) else item
+def _value(type_: str, value: Any) -> Any:
+    return bytes.fromhex(value) if type_ == "binary" and value is not None else value
 
 
 def _plain(name: str, type_: str) -> str:
     if type_ == "timestamp":
         return f"toUnixTimestamp64Micro(t.{name})"
-    if type_ in ("date", "decimal", "bigint") or type_.startswith("decimal"):
+    if type_.startswith(("date", "decimal", "bigint")):
         return f"toString(t.{name})"
     return f"hex(t.{name})" if type_ == "binary" else f"t.{name}"
 
 
 @contextmanager
 def opened(settings: Mapping[str, Any]) -> Iterator[ClickHouse]:
+    # Functions of local files read none outside of the working folder.
+    os.chdir("/")
     yield ClickHouse(session.Session(), settings)

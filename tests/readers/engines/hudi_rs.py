@@ -20,7 +20,7 @@ class HudiRs(ArrowEngine):
     leaves_rows_in = True
 
     def scan(self, asked: Asked, columns: Sequence[str], question: Question | None) -> Any:
-        table = hudi.HudiTableBuilder.from_base_uri(Path(asked.path).as_uri()).build()
+        table: Any = hudi.HudiTableBuilder.from_base_uri(Path(asked.path).as_uri()).build()
         filters = [] if question is None else [(question.column, question.how, _literal(question))]
         if hasattr(hudi, "HudiReadOptions"):
             batches = table.read(hudi.HudiReadOptions(filters=filters) if filters else hudi.HudiReadOptions())

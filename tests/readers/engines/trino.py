@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from tests.readers.canonical import micros, text_of
+from tests.readers.canonical import micros, texts_of
 from tests.readers.engines import literals
 from tests.readers.engines.harness import Asked, Rows
 from tests.readers.questions import Question
 
 _NAMESPACE = "lake"
+_DAYS_OF_400_YEARS = 146_097
 _ENTRIES = "array_sort(transform(map_entries({column}), e -> CAST(e AS ROW(key varchar, value double))))"
 
 
@@ -31,7 +32,7 @@ class Trino:
         listed = ", ".join(_plain(name, type_) for name, type_ in zip(columns, types, strict=True))
         condition = literals.where(question, literals.trino)
         answer = query(self._address, f"SELECT {listed} FROM {self._name(asked)}{condition}")
-        return [[text_of(type_, _value(type_, value)) for type_, value in zip(types, row, strict=True)] for row in answer]
+        return [texts_of(types, map(_value, types, row)) for row in answer]
 
     def _name(self, asked: Asked) -> str:
         return f"{self._catalog}.{_NAMESPACE}.{asked.name}"
@@ -39,17 +40,17 @@ class Trino:
 
 def query(address: str, text: str) -> list[list[Any]]:
     """The rows of a statement's result; raises RuntimeError with Trino's words."""
-    request = urllib.request.Request(f"{address}/v1/statement", text.encode(), {"X-Trino-User": "readers"})  # noqa: S310
+    request = urllib.request.Request(f"{address}/v1/statement", text.encode(), {"X-Trino-User": "readers"})
     rows: list[list[Any]] = []
     while True:
-        with urllib.request.urlopen(request, timeout=300) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=300) as answer:
             page = json.load(answer)
         if "error" in page:
             raise RuntimeError(_innermost(page["error"]))
         rows += page.get("data", [])
         if "nextUri" not in page:
             return rows
-        request = urllib.request.Request(page["nextUri"])  # noqa: S310
+        request = urllib.request.Request(page["nextUri"])
 
 
 def _innermost(error: Mapping[str, Any]) -> str:
@@ -79,8 +80,11 @@ def _value(type_: str, value: Any) -> Any:
 
 
 def _micros(text: str) -> int:
-    """Microseconds since 1970 of `2026-01-01 00:00:00.000000 UTC`."""
-    return micros(datetime.strptime(text.removesuffix(" UTC"), "%Y-%m-%d %H:%M:%S.%f"))
+    """Microseconds since 1970 of `2026-01-01 00:00:00.000000 UTC`, of years beyond 9999, too."""
+    year, rest = text.removesuffix(" UTC").lstrip("+").split("-", 1)
+    later = max(0, -(-(int(year) - 9999) // 400))
+    moment = datetime.strptime(f"{int(year) - 400 * later:04}-{rest}", "%Y-%m-%d %H:%M:%S.%f")
+    return micros(moment) + later * _DAYS_OF_400_YEARS * 86_400_000_000
 
 
 @contextmanager

@@ -1,0 +1,138 @@
+"""The matrix of cells: as Markdown for docs/engines.md, which this module writes, and as counts for the last line."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from tests.machine import ROOT
+from tests.readers.cells import NOT_RUN, REFUSED, RIGHT, WRONG, Cell
+from tests.readers.faults import fault_of
+from tests.readers.readers import READERS, Reader
+from tests.readers.tables import DELTA, HUDI, ICEBERG, KINDS
+from tests.readers.unrun import UNRUN
+
+PAGE = ROOT / "docs" / "engines.md"
+COMMAND = "make readers"
+_TITLES = {ICEBERG: "Iceberg mirrors", DELTA: "Delta mirrors"}
+_PATH = re.compile(r"(?:file:|s3a?:)?/+(?:[\w.=%+ -]+/)+[^\s,;)']*")
+_LONGEST = 160
+_INTRODUCTION = f"""# Which engines read the tables
+`{COMMAND}` makes this page. It has the package write a table of each kind, with every type of column, NULL, emoji and
+days before 1582, and mirrors it. Then it asks each reader for the number of rows, for every value of every row, and for
+one filter on each scalar type and one on the partition, and compares the answers with the rows that were written.
+
+- `right`: all answers are those of the rows.
+- `refused`: the reader stopped with an error, at the table or at some of the queries.
+- `wrong`: an answer differs and the reader reported no error. Each is a fault of the reader itself, named below.
+- `{NOT_RUN}`: the reader could not be fetched or started where this page was made.
+
+A number leads to the reader's words, or to the fault. [Versions](pipeline.md#versions-of-hudis-tables) and
+[mirrors](pipeline.md#mirror) are settings of a pipeline.
+"""
+
+
+class Notes:
+    """The numbered sentences under the matrix; the same sentence has one number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, sentence: str) -> int:
+        """The number of a sentence."""
+        return self._numbers.setdefault(sentence, len(self._numbers) + 1)
+
+    def lines(self) -> list[str]:
+        """The sentences as a numbered list."""
+        return [f"{number}. {sentence}" for sentence, number in self._numbers.items()]
+
+
+def matrix(cells: Sequence[Cell], versions: Sequence[int], notes: Notes) -> str:
+    """The tables of the page: Hudi's form by version, then the mirrors."""
+    parts = []
+    for version in versions:
+        mine = [cell for cell in cells if cell.table.form == HUDI and cell.table.version == version]
+        parts.append(f"## Hudi tables of version {version}\n{_table(mine, HUDI, notes)}")
+    for form, title in _TITLES.items():
+        mine = [cell for cell in cells if cell.table.form == form]
+        parts.append(f"## {title}\n{_table(mine, form, notes)}")
+    return "\n\n".join(parts)
+
+
+def write(cells: Sequence[Cell], versions: Sequence[int], page: Path = PAGE) -> None:
+    """Writes the page."""
+    notes = Notes()
+    tables = matrix(cells, versions, notes)
+    unrun = ["| engine | what it ships | source |", "|---|---|---|"]
+    unrun += [f"| {one.engine} | {one.ships} | [{one.source}]({one.address}) |" for one in UNRUN]
+    remarks = (
+        "A mirror of a merge-on-read table shows what is compacted, and is compared with that. Mirrors of tables of "
+        "each version are alike; where a result differs, the cell names the version."
+    )
+    text = "\n\n".join(
+        [
+            _INTRODUCTION.strip(),
+            tables,
+            remarks,
+            "## Words and faults\n" + "\n".join(notes.lines()),
+            "## Not run\nNo run shows these; their sources say which Hudi they ship. Hudi 1.0 reads version 8 at most, "
+            "Hudi 0.15 reads neither.\n\n" + "\n".join(unrun),
+        ]
+    )
+    page.write_text(f"{text}\n", encoding="utf-8")
+
+
+def counts(cells: Iterable[Cell], unrun: int) -> str:
+    """The last line: how many cells are of which kind, and how many readers read an appended table in some form."""
+    told = list(cells)
+    kinds = Counter(cell.kind for cell in told)
+    kinds[NOT_RUN] = unrun
+    listed = ", ".join(f"{kinds[kind]} {kind}" for kind in (RIGHT, REFUSED, WRONG, NOT_RUN))
+    return f"readers: {len(told) + unrun} cells: {listed}; {len(readers_of_appends(told))} readers read appended tables"
+
+
+def readers_of_appends(cells: Iterable[Cell]) -> set[str]:
+    """The readers that are right on an appended table in at least one form; Trino's connectors are one reader."""
+    families = {reader.key: reader.family for reader in READERS}
+    return {families[cell.reader] for cell in cells if cell.table.kind == "append" and cell.kind == RIGHT}
+
+
+def _table(cells: Sequence[Cell], form: str, notes: Notes) -> str:
+    kinds = [kind for kind in KINDS if any(cell.table.kind == kind for cell in cells)]
+    asked = [reader for reader in READERS if form in reader.forms]
+    lines = [f"| reader | {' | '.join(KINDS[kind].title for kind in kinds)} |", f"|---|{'---|' * len(kinds)}"]
+    for reader in asked:
+        row = [_shown(reader, [one for one in cells if one.table.kind == kind], notes) for kind in kinds]
+        lines.append(f"| {reader.title} | {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+def _shown(reader: Reader, cells: Sequence[Cell], notes: Notes) -> str:
+    """A cell's text: one for all versions where they agree."""
+    mine = [cell for cell in cells if cell.reader == reader.key]
+    texts: Mapping[int, str] = {cell.table.version: _text(reader, cell, notes) for cell in mine}
+    if not texts:
+        return NOT_RUN
+    if len(set(texts.values())) == 1:
+        return next(iter(texts.values()))
+    return ", ".join(f"{version}: {text}" for version, text in texts.items())
+
+
+def _text(reader: Reader, cell: Cell, notes: Notes) -> str:
+    sentences = []
+    for difference in cell.differences:
+        fault = fault_of(cell, difference)
+        sentences.append(f"Wrong: {fault.reason}." if fault else f"Wrong: {reader.title}: {difference}.")
+    for words in cell.refused.values():
+        sentences.append(f"Refused by {reader.title}: `{shortened(words)}`.")
+    numbers = sorted({notes.number(sentence) for sentence in sentences})
+    return " ".join([cell.kind, *(f"[{number}]" for number in numbers)])
+
+
+def shortened(words: str) -> str:
+    """A reader's words without the paths and times of one run."""
+    plain = re.sub(r"\d{17}", "<time>", _PATH.sub("<path>", words))
+    plain = " ".join(plain.replace("`", "'").replace("|", "/").split())
+    return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]}..."
