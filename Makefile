@@ -3,7 +3,7 @@ VENV := .venv
 # Many tests wait for processes that they start, so three files go on at a time on two cores; the longest come first.
 TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos topology hosts outage starts kubernetes crash-matrix crash-matrix-s3 crash-matrix-hdfs canary histories worlds disks differential fuzz bench bench-fixed bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
+.PHONY: help setup demo test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos topology hosts outage starts kubernetes crash-matrix crash-matrix-s3 crash-matrix-hdfs canary histories worlds disks differential readers fuzz bench bench-fixed bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -93,6 +93,9 @@ disks: setup ## Each step on a disk that is full at each page, and each file tha
 differential: setup ## Three hundred random tables asked by Spark, hudi-rs, DuckDB and Polars; then twelve planted lies
 	@$(VENV)/bin/python -m tests.differential --tables 300 $(if $(SEED),--seed $(SEED))
 	@$(VENV)/bin/python -m tests.differential --lies
+
+readers: setup ## Query engines asked for tables of each kind, value by value, a real Trino among them: docs/engines.md
+	@$(VENV)/bin/python -m tests.readers
 
 fuzz: setup ## Mutated requests to the local server, mutated answers to the client
 	@$(VENV)/bin/python -m tests.fuzz.requests --count 200000

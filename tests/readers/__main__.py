@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.readers import page, run
+from tests.readers import hostile, page, run
 from tests.readers.cells import Cell
 from tests.readers.faults import fault_of, unexplained
 from tests.readers.readers import READERS
@@ -42,6 +42,7 @@ def main() -> int:
     parser.add_argument("--readers", default="", metavar="NAME,..", help=", ".join(one.key for one in READERS))
     parser.add_argument("--tables", default="", metavar="NAME,..", help=", ".join(KINDS))
     parser.add_argument("--json", metavar="FILE", help="write the cells there, too")
+    parser.add_argument("--no-maintenance", action="store_true", help="leave out other engines' clean-ups of mirrors")
     arguments = parser.parse_args()
     chosen = arguments.readers.split(",") if arguments.readers else [one.key for one in READERS]
     kinds = arguments.tables.split(",") if arguments.tables else list(KINDS)
@@ -49,8 +50,13 @@ def main() -> int:
         parser.error(f"no readers or tables are called {', '.join(sorted(unknown))}")
     started = time.monotonic()
     readers = [one for one in READERS if one.key in chosen]
-    with run.place(readers, kinds) as (tables, services):
-        cells = list(run.asked(readers, tables, services))
+    outcomes: list[hostile.Outcome] = []
+    with run.place(readers, kinds) as place:
+        cells = list(run.asked(readers, place.tables, place.services))
+        if place.services.trino and hostile.KIND in kinds and not arguments.no_maintenance:
+            print("maintenance of mirrors by other engines:", flush=True)
+            outcomes = hostile.run(place)
+    tables = place.tables
     missing = sum(table.form in one.forms for one in readers for table in tables) - len(cells)
     is_whole = len(readers) == len(READERS) and len(kinds) == len(KINDS)
     if arguments.json:
@@ -59,7 +65,10 @@ def main() -> int:
         page.write(cells, VERSIONS)
     print(page.matrix(cells, VERSIONS, notes := page.Notes()), *notes.lines(), sep="\n")
     print(f"{time.monotonic() - started:.0f} s")
-    return verdict(cells, missing, FEWEST_READERS if is_whole else 0)
+    damage = [outcome for outcome in outcomes if not outcome.is_harmless]
+    for outcome in damage:
+        print(f"damage: {outcome}")
+    return verdict(cells, missing, FEWEST_READERS if is_whole else 0) or int(bool(damage))
 
 
 def verdict(cells: Sequence[Cell], missing: int, fewest: int) -> int:

@@ -88,7 +88,7 @@ def _valued(table: ReaderTable, answer: Mapping[str, Any]) -> list[Difference]:
             number, found, text = wrong[0]
             query = f"{VALUES} of {name}"
             shown = f"{_short(found)} (n={number}, {len(wrong)} rows)"
-            values = tuple(one for _, _, one in wrong)
+            values = tuple(text for _, text, _ in wrong)
             differences.append(Difference(query, table.types[name], shown, _short(text), values))
     return differences
 
@@ -103,8 +103,13 @@ def _filtered(table: ReaderTable, answer: Mapping[str, Any]) -> list[Difference]
 
 
 def _listed(numbers: list[Any]) -> str:
-    shown = ", ".join(str(number) for number in sorted(numbers, key=int)[:8])
+    shown = ", ".join(str(number) for number in sorted(numbers, key=_place)[:8])
     return f"{len(numbers)} rows [{shown}{', ...' if len(numbers) > 8 else ''}]"
+
+
+def _place(number: Any) -> int:
+    """Rows without a number, which are none of the table's, come first."""
+    return -1 if number in (None, "None") else int(number)
 
 
 def _short(text: str | None) -> str:

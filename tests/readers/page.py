@@ -16,7 +16,7 @@ from tests.readers.unrun import UNRUN
 
 PAGE = ROOT / "docs" / "engines.md"
 COMMAND = "make readers"
-_TITLES = {ICEBERG: "Iceberg mirrors", DELTA: "Delta mirrors"}
+_MIRRORS = (("Iceberg mirrors", ICEBERG), ("Delta mirrors", DELTA))
 _PATH = re.compile(r"(?:file:|s3a?:)?/+(?:[\w.=%+ -]+/)+[^\s,;)']*")
 _LONGEST = 160
 _INTRODUCTION = f"""# Which engines read the tables
@@ -49,14 +49,18 @@ class Notes:
         return [f"{number}. {sentence}" for sentence, number in self._numbers.items()]
 
 
+def sections(versions: Sequence[int]) -> list[tuple[str, str]]:
+    """The headings of the page's tables, each with the form that it is about: Hudi's by version, then the mirrors."""
+    return [*((f"Hudi tables of version {version}", HUDI) for version in versions), *_MIRRORS]
+
+
 def matrix(cells: Sequence[Cell], versions: Sequence[int], notes: Notes) -> str:
-    """The tables of the page: Hudi's form by version, then the mirrors."""
+    """The tables of the page."""
     parts = []
-    for version in versions:
-        mine = [cell for cell in cells if cell.table.form == HUDI and cell.table.version == version]
-        parts.append(f"## Hudi tables of version {version}\n{_table(mine, HUDI, notes)}")
-    for form, title in _TITLES.items():
+    for title, form in sections(versions):
         mine = [cell for cell in cells if cell.table.form == form]
+        if form == HUDI:
+            mine = [cell for cell in mine if title.endswith(f" {cell.table.version}")]
         parts.append(f"## {title}\n{_table(mine, form, notes)}")
     return "\n\n".join(parts)
 

@@ -55,6 +55,9 @@ def running(folder: Path, jdbc: str, metastore: str, tables: Sequence[ReaderTabl
             "iceberg.jdbc-catalog.connection-password": "none",
             "iceberg.jdbc-catalog.default-warehouse-dir": f"file://{folder}/trino/warehouse",
             "iceberg.jdbc-catalog.schema-version": "V0",
+            # Clean-ups by other engines are tried without the days that they would wait.
+            "iceberg.expire-snapshots.min-retention": "0s",
+            "iceberg.remove-orphan-files.min-retention": "0s",
             "fs.hadoop.enabled": "true",
         },
         DELTA: {
@@ -62,6 +65,7 @@ def running(folder: Path, jdbc: str, metastore: str, tables: Sequence[ReaderTabl
             "hive.metastore": "file",
             "hive.metastore.catalog.dir": f"file://{folder}/trino/metastore",
             "delta.register-table-procedure.enabled": "true",
+            "delta.vacuum.min-retention": "0s",
             "fs.hadoop.enabled": "true",
         },
     }

@@ -78,7 +78,7 @@ def answer(engine: Engine, asked: Asked) -> dict[str, Any]:
             elif isinstance(query, Question):
                 said["numbers"][name] = sorted(int(row[0] or 0) for row in engine.rows(asked, ["n"], query))
         except Exception as error:
-            said["refused"][name] = _words(error)
+            said["refused"][name] = words_of(error)
             if query == VALUES:
                 # Its other answers would be the same error.
                 break
@@ -86,11 +86,20 @@ def answer(engine: Engine, asked: Asked) -> dict[str, Any]:
     return said
 
 
-def _words(error: Exception) -> str:
+def words_of(error: Exception) -> str:
     """The most telling lines of an error: the first, and the innermost cause of a Java one."""
     lines = [line.strip() for line in f"{type(error).__name__}: {error}".splitlines() if line.strip()]
+    if str(error) == "None":
+        # PySpark's error of a Java exception without a message.
+        lines[0] += f" {_first_call(error)}"
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by:")]
     return (causes[-1] if causes else " ".join(lines[:3]))[:_LONGEST_WORDS]
+
+
+def _first_call(error: Exception) -> str:
+    """The innermost call of a Java exception that is not a check's own."""
+    calls = [line.strip() for line in str(getattr(error, "_stackTrace", "")).splitlines() if "at " in line]
+    return next((call for call in calls if "ValidationUtils" not in call), "")
 
 
 def main() -> None:

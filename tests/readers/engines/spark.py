@@ -75,8 +75,8 @@ def _plain(name: str, type_: str) -> str:
     return f"cast(`{name}` AS string)" if type_ == "date" else f"`{name}`"
 
 
-@contextmanager
-def opened(settings: Mapping[str, Any]) -> Iterator[Spark]:
+def session_of(settings: Mapping[str, Any]) -> Any:
+    """A session with the settings' configuration, which logs nothing."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
@@ -84,6 +84,12 @@ def opened(settings: Mapping[str, Any]) -> Iterator[Spark]:
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+@contextmanager
+def opened(settings: Mapping[str, Any]) -> Iterator[Spark]:
+    session = session_of(settings)
     try:
         yield Spark(session)
     finally:
