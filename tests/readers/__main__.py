@@ -41,7 +41,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.readers", description=__doc__)
     parser.add_argument("--readers", default="", metavar="NAME,..", help=", ".join(one.key for one in READERS))
     parser.add_argument("--tables", default="", metavar="NAME,..", help=", ".join(KINDS))
-    parser.add_argument("--json", metavar="FILE", help="write the cells there, too")
+    parser.add_argument(
+        "--json", nargs="?", const="-", metavar="FILE", help="print the cells as JSON, or write them there"
+    )
     parser.add_argument("--no-maintenance", action="store_true", help="leave out other engines' clean-ups of mirrors")
     arguments = parser.parse_args()
     chosen = arguments.readers.split(",") if arguments.readers else [one.key for one in READERS]
@@ -56,19 +58,21 @@ def main() -> int:
         if place.services.trino and hostile.KIND in kinds and not arguments.no_maintenance:
             print("maintenance of mirrors by other engines:", flush=True)
             outcomes = hostile.run(place)
-    tables = place.tables
-    missing = sum(table.form in one.forms for one in readers for table in tables) - len(cells)
+    missing = sum(table.form in one.forms for one in readers for table in place.tables) - len(cells)
     is_whole = len(readers) == len(READERS) and len(kinds) == len(KINDS)
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps([described(cell) for cell in cells], indent=1), encoding="utf-8")
-    if is_whole and not missing:
-        page.write(cells, VERSIONS)
-    print(page.matrix(cells, VERSIONS, notes := page.Notes()), *notes.lines(), sep="\n")
+    as_json = json.dumps([described(cell) for cell in cells], indent=1)
+    if arguments.json == "-":
+        print(as_json)
+    elif arguments.json:
+        Path(arguments.json).write_text(as_json, encoding="utf-8")
+    if is_whole and outcomes:
+        page.write(cells, outcomes, VERSIONS)
+    print(page.matrix(cells, readers, VERSIONS, notes := page.Notes()), *notes.lines(), sep="\n")
     print(f"{time.monotonic() - started:.0f} s")
-    damage = [outcome for outcome in outcomes if not outcome.is_harmless]
-    for outcome in damage:
-        print(f"damage: {outcome}")
-    return verdict(cells, missing, FEWEST_READERS if is_whole else 0) or int(bool(damage))
+    unknown_damage = [outcome for outcome in outcomes if not outcome.is_as_known]
+    for outcome in unknown_damage:
+        print(f"not as known: {outcome}")
+    return verdict(cells, missing, FEWEST_READERS if is_whole else 0) or int(bool(unknown_damage))
 
 
 def verdict(cells: Sequence[Cell], missing: int, fewest: int) -> int:

@@ -42,7 +42,7 @@ def _no_timeline(cell: Cell, _: Difference) -> bool:
 def _milliseconds(cell: Cell, difference: Difference) -> bool:
     """All times that are wrong are whole milliseconds."""
     is_time = difference.type == "timestamp"
-    is_rounded = all(value is not None and value.endswith("000") for value in difference.values)
+    is_rounded = all(value is not None and int(value) % 1000 == 0 for value in difference.values)
     return cell.table.form == DELTA and is_time and bool(difference.values) and is_rounded
 
 

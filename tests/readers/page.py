@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.machine import ROOT
 from tests.readers.cells import NOT_RUN, REFUSED, RIGHT, WRONG, Cell
 from tests.readers.faults import fault_of
+from tests.readers.hostile import Outcome
 from tests.readers.readers import READERS, Reader
 from tests.readers.tables import DELTA, HUDI, ICEBERG, KINDS
 from tests.readers.unrun import UNRUN
@@ -54,21 +55,22 @@ def sections(versions: Sequence[int]) -> list[tuple[str, str]]:
     return [*((f"Hudi tables of version {version}", HUDI) for version in versions), *_MIRRORS]
 
 
-def matrix(cells: Sequence[Cell], versions: Sequence[int], notes: Notes) -> str:
-    """The tables of the page."""
+def matrix(cells: Sequence[Cell], readers: Sequence[Reader], versions: Sequence[int], notes: Notes) -> str:
+    """The tables of the page, with a line for each of these readers."""
     parts = []
     for title, form in sections(versions):
         mine = [cell for cell in cells if cell.table.form == form]
         if form == HUDI:
             mine = [cell for cell in mine if title.endswith(f" {cell.table.version}")]
-        parts.append(f"## {title}\n{_table(mine, form, notes)}")
+        able = [reader for reader in readers if form in reader.forms]
+        parts.append(f"## {title}\n{_table(mine, able, notes)}")
     return "\n\n".join(parts)
 
 
-def write(cells: Sequence[Cell], versions: Sequence[int], page: Path = PAGE) -> None:
+def write(cells: Sequence[Cell], outcomes: Sequence[Outcome], versions: Sequence[int], page: Path = PAGE) -> None:
     """Writes the page."""
     notes = Notes()
-    tables = matrix(cells, versions, notes)
+    tables = matrix(cells, READERS, versions, notes)
     unrun = ["| engine | what it ships | source |", "|---|---|---|"]
     unrun += [f"| {one.engine} | {one.ships} | [{one.source}]({one.address}) |" for one in UNRUN]
     remarks = (
@@ -80,12 +82,32 @@ def write(cells: Sequence[Cell], versions: Sequence[int], page: Path = PAGE) -> 
             _INTRODUCTION.strip(),
             tables,
             remarks,
+            _clean_ups(outcomes),
             "## Words and faults\n" + "\n".join(notes.lines()),
             "## Not run\nNo run shows these; their sources say which Hudi they ship. Hudi 1.0 reads version 8 at most, "
             "Hudi 0.15 reads neither.\n\n" + "\n".join(unrun),
         ]
     )
     page.write_text(f"{text}\n", encoding="utf-8")
+
+
+def _clean_ups(outcomes: Sequence[Outcome]) -> str:
+    """What clean-ups of mirrors by other engines did."""
+    lines = [
+        "| engine | on the mirror in | statement | answer | the Hudi table | the next mirror run |",
+        "|---|---|---|---|---|---|",
+    ]
+    for outcome in outcomes:
+        act = outcome.act
+        mended = "the mirror is right" if outcome.mended else "has no table to mirror"
+        for text, answer in zip(act.statements, outcome.answers, strict=True):
+            shown = f"`{shortened(text)}` | {shortened(answer)} | {outcome.damage} | {mended}"
+            lines.append(f"| {act.engine} | {act.form.capitalize()} | {shown} |")
+    return (
+        "## Clean-ups by other engines\nThe same run has engines clean up the mirrors of a table with a pending batch "
+        "whose files are fourteen days old, and compares the files of the Hudi table before and after.\n\n"
+        + "\n".join(lines)
+    )
 
 
 def counts(cells: Iterable[Cell], unrun: int) -> str:
@@ -103,11 +125,10 @@ def readers_of_appends(cells: Iterable[Cell]) -> set[str]:
     return {families[cell.reader] for cell in cells if cell.table.kind == "append" and cell.kind == RIGHT}
 
 
-def _table(cells: Sequence[Cell], form: str, notes: Notes) -> str:
+def _table(cells: Sequence[Cell], readers: Sequence[Reader], notes: Notes) -> str:
     kinds = [kind for kind in KINDS if any(cell.table.kind == kind for cell in cells)]
-    asked = [reader for reader in READERS if form in reader.forms]
     lines = [f"| reader | {' | '.join(KINDS[kind].title for kind in kinds)} |", f"|---|{'---|' * len(kinds)}"]
-    for reader in asked:
+    for reader in readers:
         row = [_shown(reader, [one for one in cells if one.table.kind == kind], notes) for kind in kinds]
         lines.append(f"| {reader.title} | {' | '.join(row)} |")
     return "\n".join(lines)

@@ -24,6 +24,8 @@ from tests.readers.tables import HUDI, VERSIONS, ReaderTable, make
 from tests.services import hive_metastore
 from tests.sessions import start_spark
 
+_LONGEST_LINE = 240
+
 
 @dataclass(frozen=True)
 class Place:
@@ -104,7 +106,7 @@ def told(cell: Cell) -> str:
     if cell.kind == RIGHT:
         return f"{RIGHT} ({cell.seconds} s)"
     new = unexplained(cell)
-    words = [f"WRONG {difference}" for difference in new]
-    words += [f"wrong {difference}" for difference in cell.differences if difference not in new]
-    words += [f"refused {query}: {said[:200]}" for query, said in cell.refused.items()]
-    return "; ".join(words)
+    words = [f"{'WRONG' if one in new else 'wrong'} {one}" for one in sorted(cell.differences, key=new.__contains__)]
+    words += [f"refused {query}: {said}" for query, said in cell.refused.items()]
+    more = f"; {len(words) - 1} more" if len(words) > 1 else ""
+    return f"{words[-1 if new else 0][:_LONGEST_LINE]}{more}"

@@ -55,7 +55,7 @@ def running(folder: Path, jdbc: str, metastore: str, tables: Sequence[ReaderTabl
             "iceberg.jdbc-catalog.connection-password": "none",
             "iceberg.jdbc-catalog.default-warehouse-dir": f"file://{folder}/trino/warehouse",
             "iceberg.jdbc-catalog.schema-version": "V0",
-            # Clean-ups by other engines are tried without the days that they would wait.
+            # Clean-ups are tried without the days that they would wait.
             "iceberg.expire-snapshots.min-retention": "0s",
             "iceberg.remove-orphan-files.min-retention": "0s",
             "fs.hadoop.enabled": "true",
@@ -65,7 +65,6 @@ def running(folder: Path, jdbc: str, metastore: str, tables: Sequence[ReaderTabl
             "hive.metastore": "file",
             "hive.metastore.catalog.dir": f"file://{folder}/trino/metastore",
             "delta.register-table-procedure.enabled": "true",
-            "delta.vacuum.min-retention": "0s",
             "fs.hadoop.enabled": "true",
         },
     }
@@ -99,9 +98,14 @@ def running(folder: Path, jdbc: str, metastore: str, tables: Sequence[ReaderTabl
         query(address, f"CREATE SCHEMA {DELTA}.{NAMESPACE}")
         for table in tables:
             if table.form == DELTA:
-                told = f"'{NAMESPACE}', '{table.name}', 'file://{table.hudi_path.rstrip('/')}'"
-                query(address, f"CALL {DELTA}.system.register_table({told})")
+                query(address, register_delta(table))
         yield address
+
+
+def register_delta(table: ReaderTable) -> str:
+    """The statement that names a Delta mirror in Trino's catalog."""
+    place = f"file://{table.hudi_path.rstrip('/')}"
+    return f"CALL {DELTA}.system.register_table('{NAMESPACE}', '{table.name}', '{place}')"
 
 
 def _plugins(folder: Path, home: Path) -> Path:

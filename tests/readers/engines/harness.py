@@ -92,6 +92,9 @@ def words_of(error: Exception) -> str:
     if str(error) == "None":
         # PySpark's error of a Java exception without a message.
         lines[0] += f" {_first_call(error)}"
+    if "An error occurred while calling" in lines[0] and len(lines) > 1:
+        # Py4J's error of a Java exception.
+        lines = [lines[1].lstrip(": "), *lines[2:]]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by:")]
     return (causes[-1] if causes else " ".join(lines[:3]))[:_LONGEST_WORDS]
 
