@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.readers import hostile, page, run
+from tests.readers import hostile, page, run, twins
 from tests.readers.cells import Cell
 from tests.readers.faults import fault_of, unexplained
+from tests.readers.place import place
 from tests.readers.readers import READERS
-from tests.readers.tables import KINDS, VERSIONS
+from tests.readers.tables import HUDI, KINDS, VERSIONS
 
 FEWEST_READERS = 12
 """So many readers have to read an appended table in at least one form, if all are asked."""
@@ -53,12 +54,14 @@ def main() -> int:
     started = time.monotonic()
     readers = [one for one in READERS if one.key in chosen]
     outcomes: list[hostile.Outcome] = []
-    with run.place(readers, kinds) as place:
-        cells = list(run.asked(readers, place.tables, place.services))
-        if place.services.trino and hostile.KIND in kinds and not arguments.no_maintenance:
+    with place(readers, kinds) as here:
+        cells = list(run.asked(readers, here.made.tables, here.services))
+        faulty = {cell.reader for cell in cells if cell.table.form == HUDI and cell.differences}
+        on_twins = list(run.asked([one for one in readers if one.key in faulty], here.made.twins, here.services))
+        if here.services.trino and hostile.KIND in kinds and not arguments.no_maintenance:
             print("maintenance of mirrors by other engines:", flush=True)
-            outcomes = hostile.run(place)
-    missing = sum(table.form in one.forms for one in readers for table in place.tables) - len(cells)
+            outcomes = hostile.run(here)
+    missing = sum(table.form in one.forms for one in readers for table in here.made.tables) - len(cells)
     is_whole = len(readers) == len(READERS) and len(kinds) == len(KINDS)
     as_json = json.dumps([described(cell) for cell in cells], indent=1)
     if arguments.json == "-":
@@ -68,6 +71,8 @@ def main() -> int:
     if is_whole and outcomes:
         page.write(cells, outcomes, VERSIONS)
     print(page.matrix(cells, readers, VERSIONS, notes := page.Notes()), *notes.lines(), sep="\n")
+    for line in twins.shown(cells, on_twins):
+        print(f"on a table by Hudi's own writer: {line}")
     print(f"{time.monotonic() - started:.0f} s")
     unknown_damage = [outcome for outcome in outcomes if not outcome.is_as_known]
     for outcome in unknown_damage:

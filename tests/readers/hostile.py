@@ -22,8 +22,8 @@ from tests.readers.cells import RIGHT, compare
 from tests.readers.engines.harness import ANSWER
 from tests.readers.engines.trino import query
 from tests.readers.mirrors import CATALOG, NAMESPACE, with_mirrors
+from tests.readers.place import Place
 from tests.readers.readers import READERS, Reader, Services
-from tests.readers.run import Place
 from tests.readers.tables import DELTA, ICEBERG, VERSIONS, ReaderTable
 from tests.readers.trinoserver import register_delta
 
@@ -100,7 +100,7 @@ def acts(table: ReaderTable) -> list[Act]:
 
 def run(place: Place) -> list[Outcome]:
     """Carries out all acts on one table, with a mirror run behind each; prints what became of each."""
-    mirrors = {one.form: one for one in place.tables if one.kind == KIND and one.version == VERSIONS[-1]}
+    mirrors = {one.form: one for one in place.made.tables if one.kind == KIND and one.version == VERSIONS[-1]}
     outcomes = []
     for act in acts(mirrors[ICEBERG]):
         outcome = _carried_out(act, place, mirrors[act.form])
@@ -115,7 +115,7 @@ def _carried_out(act: Act, place: Place, table: ReaderTable) -> Outcome:
     before = _files(folder)
     answers = _TELLERS[act.engine](act, place.services)
     lost = sorted(before - _files(folder))
-    place.mirrors.follow(with_mirrors(place.pipelines[table.name], table.name))
+    place.mirrors.follow(with_mirrors(place.made.pipelines[table.name], table.name))
     by_client = _reader("pyiceberg" if act.form == ICEBERG else "deltalake")
     [(_, answer)] = ask(by_client, [table], place.services)
     return Outcome(act, answers, lost, compare(by_client.key, table, answer).kind == RIGHT)

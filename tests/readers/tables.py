@@ -39,6 +39,7 @@ class ReaderTable:
         types: the columns' types by their names.
         rows: the rows, each with `n` as its number.
         hudi_path: the folder of the Hudi table.
+        suffix: what a table beside the one of its kind has at the end of its name.
     """
 
     kind: str
@@ -48,11 +49,12 @@ class ReaderTable:
     rows: list[Row]
     hudi_path: str
     questions: list[Question]
+    suffix: str = ""
 
     @property
     def name(self) -> str:
         """The name in catalogs, which is the same in each form."""
-        return f"v{self.version}_{self.kind.replace('-', '_')}"
+        return f"v{self.version}_{self.kind}{self.suffix}"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -22,47 +23,52 @@ def where(question: Question | None, literal: Literal, quote: str = '"') -> str:
     return f" WHERE {quote}{question.column}{quote} {question.how} {literal(question.type, question.value)}"
 
 
-def trino(type_: str, value: Any) -> str:
-    """A literal of Trino's SQL."""
-    if isinstance(value, datetime):
-        return f"from_unixtime_nanos({micros(value)}000)"
-    if isinstance(value, float):
-        return f"{'REAL' if type_ == 'float' else 'DOUBLE'} '{value}'"
-    return _common(type_, value)
+@dataclass(frozen=True)
+class Dialect:
+    """How one dialect of SQL writes literals; each field is a format of a literal's text.
 
+    Attributes:
+        moment: of a time's microseconds since 1970.
+        day: of a day as ISO has it.
+        octets: of bytes in hexadecimal digits.
+        real, double: of floating-point numbers.
+    """
 
-def datafusion(type_: str, value: Any) -> str:
-    """A literal of DataFusion's SQL."""
-    if isinstance(value, datetime):
-        return f"""arrow_cast({micros(value)}, 'Timestamp(Microsecond, Some("UTC"))')"""
-    if isinstance(value, float):
-        return f"CAST({value} AS {type_})"
-    return _common(type_, value)
+    moment: str
+    day: str
+    octets: str
+    real: str
+    double: str
 
-
-def clickhouse(type_: str, value: Any) -> str:
-    """A literal of ClickHouse's SQL."""
-    if isinstance(value, datetime):
-        return f"fromUnixTimestamp64Micro(toInt64({micros(value)}), 'UTC')"
-    if isinstance(value, date):
-        return f"toDate32('{value}')"
-    if isinstance(value, bytes):
-        return f"unhex('{value.hex()}')"
-    if isinstance(value, float):
-        return f"to{'Float32' if type_ == 'float' else 'Float64'}({value})"
-    return _common(type_, value)
-
-
-def _common(type_: str, value: Any) -> str:
-    """A literal as the SQL standard has it."""
-    if isinstance(value, bytes):
-        return f"X'{value.hex()}'"
-    if isinstance(value, bool):
+    def __call__(self, type_: str, value: Any) -> str:
+        """The literal of a value; a `datetime` is a `date`, and a `bool` an `int`, to Python."""
+        if isinstance(value, datetime):
+            return self.moment.format(micros(value))
+        if isinstance(value, date):
+            return self.day.format(value)
+        if isinstance(value, bytes):
+            return self.octets.format(value.hex())
+        if isinstance(value, float):
+            return (self.real if type_ == "float" else self.double).format(value)
+        if isinstance(value, Decimal):
+            return f"CAST({value} AS {type_})"
+        if isinstance(value, str):
+            return f"'{value}'"
         return str(value).lower()
-    if isinstance(value, Decimal):
-        return f"CAST({value} AS {type_})"
-    if isinstance(value, date):
-        return f"DATE '{value}'"
-    if isinstance(value, str):
-        return f"'{value}'"
-    return str(value)
+
+
+trino = Dialect("from_unixtime_nanos({}000)", "DATE '{}'", "X'{}'", "REAL '{}'", "DOUBLE '{}'")
+datafusion = Dialect(
+    """arrow_cast({}, 'Timestamp(Microsecond, Some("UTC"))')""",
+    "DATE '{}'",
+    "X'{}'",
+    "CAST({} AS float)",
+    "CAST({} AS double)",
+)
+clickhouse = Dialect(
+    "fromUnixTimestamp64Micro(toInt64({}), 'UTC')",
+    "toDate32('{}')",
+    "unhex('{}')",
+    "toFloat32({})",
+    "toFloat64({})",
+)
