@@ -69,7 +69,7 @@ def main() -> int:
     elif arguments.json:
         Path(arguments.json).write_text(as_json, encoding="utf-8")
     if is_whole and outcomes:
-        page.write(cells, outcomes, VERSIONS)
+        page.write(cells, twins.shown(cells, on_twins), outcomes, VERSIONS)
     print(page.matrix(cells, readers, VERSIONS, notes := page.Notes()), *notes.lines(), sep="\n")
     for line in twins.shown(cells, on_twins):
         print(f"on a table by Hudi's own writer: {line}")

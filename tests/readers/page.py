@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,8 +19,9 @@ from tests.readers.unrun import UNRUN
 PAGE = ROOT / "docs" / "engines.md"
 COMMAND = "make readers"
 _MIRRORS = (("Iceberg mirrors", ICEBERG), ("Delta mirrors", DELTA))
-_PATH = re.compile(r"(?:file:|s3a?:)?/+(?:[\w.=%+ -]+/)+[^\s,;)']*")
-_LONGEST = 160
+_PATH = re.compile(r"(?:file:|s3a?:)?/+(?:[\w.=%+ -]+/)+[^\s,;)'`]*")
+_TIME = re.compile(r"\d{17}|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+_LONGEST, _WIDTH = 160, 120
 _INTRODUCTION = f"""# Which engines read the tables
 `{COMMAND}` makes this page. It has the package write a table of each kind, with every type of column, NULL, emoji and
 days before 1582, and mirrors it. Then it asks each reader for the number of rows, for every value of every row, and for
@@ -67,23 +69,39 @@ def matrix(cells: Sequence[Cell], readers: Sequence[Reader], versions: Sequence[
     return "\n\n".join(parts)
 
 
-def write(cells: Sequence[Cell], outcomes: Sequence[Outcome], versions: Sequence[int], page: Path = PAGE) -> None:
-    """Writes the page."""
+def write(
+    cells: Sequence[Cell],
+    on_twins: Sequence[str],
+    outcomes: Sequence[Outcome],
+    versions: Sequence[int],
+    page: Path = PAGE,
+) -> None:
+    """Writes the page.
+
+    Args:
+        cells: all cells of a whole run.
+        on_twins: a line for each cell on a table by Hudi's own writer.
+        outcomes: what clean-ups by other engines did.
+        versions: the versions of Hudi's tables.
+        page: the file.
+    """
     notes = Notes()
     tables = matrix(cells, READERS, versions, notes)
     unrun = ["| engine | what it ships | source |", "|---|---|---|"]
     unrun += [f"| {one.engine} | {one.ships} | [{one.source}]({one.address}) |" for one in UNRUN]
     remarks = (
-        "A mirror of a merge-on-read table shows what is compacted, and is compared with that. Mirrors of tables of "
-        "each version are alike; where a result differs, the cell names the version."
+        "A mirror of a merge-on-read table shows what is compacted, and is compared with that. Where a result differs "
+        "by the table's version, the cell names it."
     )
+    proofs = [f"- {line}" for line in on_twins]
     text = "\n\n".join(
         [
             _INTRODUCTION.strip(),
             tables,
-            remarks,
+            textwrap.fill(remarks, _WIDTH),
             _clean_ups(outcomes),
             "## Words and faults\n" + "\n".join(notes.lines()),
+            "Whether faults show on a table of the same rows by Hudi's own writer, too:\n\n" + "\n".join(proofs),
             "## Not run\nNo run shows these; their sources say which Hudi they ship. Hudi 1.0 reads version 8 at most, "
             "Hudi 0.15 reads neither.\n\n" + "\n".join(unrun),
         ]
@@ -99,15 +117,17 @@ def _clean_ups(outcomes: Sequence[Outcome]) -> str:
     ]
     for outcome in outcomes:
         act = outcome.act
-        mended = "the mirror is right" if outcome.mended else "has no table to mirror"
+        mended = "the mirror is right" if outcome.mended else "the mirror is not right"
+        mended = "there is no Hudi table to follow" if outcome.lost else mended
         for text, answer in zip(act.statements, outcome.answers, strict=True):
             shown = f"`{shortened(text)}` | {shortened(answer)} | {outcome.damage} | {mended}"
             lines.append(f"| {act.engine} | {act.form.capitalize()} | {shown} |")
-    return (
-        "## Clean-ups by other engines\nThe same run has engines clean up the mirrors of a table with a pending batch "
-        "whose files are fourteen days old, and compares the files of the Hudi table before and after.\n\n"
-        + "\n".join(lines)
+    introduction = (
+        "The same run has engines clean up the mirrors of a table with a pending batch, whose files are fourteen days "
+        "old, and compares the files of the Hudi table before and after. The last statement is one that no setting of "
+        "a mirror prevents."
     )
+    return f"## Clean-ups by other engines\n{textwrap.fill(introduction, _WIDTH)}\n\n" + "\n".join(lines)
 
 
 def counts(cells: Iterable[Cell], unrun: int) -> str:
@@ -158,6 +178,6 @@ def _text(reader: Reader, cell: Cell, notes: Notes) -> str:
 
 def shortened(words: str) -> str:
     """A reader's words without the paths and times of one run."""
-    plain = re.sub(r"\d{17}", "<time>", _PATH.sub("<path>", words))
+    plain = _TIME.sub("<time>", _PATH.sub("<path>", words))
     plain = " ".join(plain.replace("`", "'").replace("|", "/").split())
     return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]}..."

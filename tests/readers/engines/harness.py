@@ -101,7 +101,7 @@ def words_of(error: Exception) -> str:
 
 def _first_call(error: Exception) -> str:
     """The innermost call of a Java exception that is not a check's own."""
-    calls = [line.strip() for line in str(getattr(error, "_stackTrace", "")).splitlines() if "at " in line]
+    calls = [line.strip() for line in str(getattr(error, "stackTrace", "")).splitlines() if "at " in line]
     return next((call for call in calls if "ValidationUtils" not in call), "")
 
 
