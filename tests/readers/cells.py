@@ -27,12 +27,12 @@ class Difference:
 
     query: str
     type: str
-    found: str
+    answered: str
     expected: str
     values: tuple[str | None, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.query}: {self.found}, and not {self.expected}"
+        return f"{self.query}: {self.answered}, and not {self.expected}"
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ def _valued(table: ReaderTable, answer: Mapping[str, Any]) -> list[Difference]:
             if rows[number][column] != texts[column]
         ]
         if wrong:
-            number, found, text = wrong[0]
+            number, answered, text = wrong[0]
             query = f"{VALUES} of {name}"
-            shown = f"{_short(found)} (n={number}, {len(wrong)} rows)"
+            shown = f"{_short(answered)} (n={number}, {len(wrong)} rows)"
             values = tuple(text for _, text, _ in wrong)
             differences.append(Difference(query, table.types[name], shown, _short(text), values))
     return differences
@@ -96,9 +96,9 @@ def _valued(table: ReaderTable, answer: Mapping[str, Any]) -> list[Difference]:
 def _filtered(table: ReaderTable, answer: Mapping[str, Any]) -> list[Difference]:
     differences = []
     for question in table.questions:
-        found, expected = answer["numbers"].get(question.name), question.numbers(table.rows)
-        if found is not None and found != expected:
-            differences.append(Difference(question.name, question.type, _listed(found), _listed(expected)))
+        answered, expected = answer["numbers"].get(question.name), question.numbers(table.rows)
+        if answered is not None and answered != expected:
+            differences.append(Difference(question.name, question.type, _listed(answered), _listed(expected)))
     return differences
 
 

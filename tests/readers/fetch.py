@@ -28,12 +28,6 @@ def home() -> Path:
     return packages.cache_dir() / "readers"
 
 
-def jar(coordinate: str) -> Path:
-    """The jar of a Maven coordinate that stands for a single one."""
-    name, version = coordinate.split(":")[1:]
-    return next(path for path in packages._package(coordinate) if path.name.endswith(f"_{name}-{version}.jar"))
-
-
 def jars(coordinate: str) -> list[Path]:
     """A Maven package's jars, those that it depends on among them."""
     return packages._package(coordinate)

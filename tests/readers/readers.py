@@ -180,19 +180,26 @@ READERS: tuple[Reader, ...] = (
     Reader("daft", "Daft 0.7.26", FORMS, "daft", _none, ("daft==0.7.26", "sortedcontainers", _PYICEBERG, _DELTALAKE)),
     Reader(
         "ray",
-        "Ray 2.60",
+        "Ray 2.60 (hudi-rs 0.4.0)",
         FORMS,
         "ray",
         _with_catalog,
         ("ray[data]==2.60.0", "hudi==0.4.0", _PYICEBERG, _DELTALAKE, "psycopg[binary]"),
     ),
-    Reader("clickhouse", "ClickHouse 26.9 (chdb 4.4.0)", FORMS, "clickhouse", lambda services: services.store,
-           ("chdb==4.4.0", _PYARROW)),
+    Reader(
+        "clickhouse",
+        "ClickHouse 26.9 (chdb 4.4.0)",
+        FORMS,
+        "clickhouse",
+        lambda services: services.store,
+        ("chdb==4.4.0", _PYARROW),
+    ),
     Reader("pyiceberg", "pyiceberg 0.12.0", (ICEBERG,), "pythons", _named("pyiceberg")),
     Reader("deltalake", "deltalake 1.6.6", (DELTA,), "pythons", _named("deltalake")),
     Reader("polars", "Polars 2.1.0", (ICEBERG, DELTA), "pythons", _named("polars")),
-    Reader("duckdb", "DuckDB 2.0.0 over pyiceberg, deltalake", (ICEBERG, DELTA), "pythons",
-           _named("duckdb", extensions=[])),
+    Reader(
+        "duckdb", "DuckDB 2.0.0 over pyiceberg, deltalake", (ICEBERG, DELTA), "pythons", _named("duckdb", extensions=[])
+    ),
     Reader(
         "duckdb-extensions",
         "DuckDB 1.5.5, its own extensions",
@@ -204,11 +211,17 @@ READERS: tuple[Reader, ...] = (
     _spark_iceberg("1.9.2"),
     _spark_iceberg("1.9.2", is_vectorized=False),
     _spark_iceberg("1.10.1"),
-    Reader("spark-delta", "Spark 3.5, Delta 3.3.2", (DELTA,), "spark", _spark([_DELTA_SPARK], _delta_conf),
-           variables=environment),
+    Reader(
+        "spark-delta",
+        "Spark 3.5, Delta 3.3.2",
+        (DELTA,),
+        "spark",
+        _spark([_DELTA_SPARK], _delta_conf),
+        variables=environment,
+    ),
     _trino(ICEBERG),
     _trino(DELTA),
     _trino(HUDI),
-)  # fmt: skip
+)
 BUILT_IN = ("spark-hudi-1.2.0", "hudi-rs", "pyiceberg", "deltalake", "duckdb", "polars")
 """The readers that need nothing beyond what `make setup` brings."""

@@ -44,36 +44,7 @@ def running(folder: Path, jdbc: str, metastore: str, tables: Sequence[ReaderTabl
     """
     home, port = fetch.trino(), free_port()
     etc = folder / "trino" / "etc"
-    catalogs = {
-        ICEBERG: {
-            "connector.name": "iceberg",
-            "iceberg.catalog.type": "jdbc",
-            "iceberg.jdbc-catalog.catalog-name": CATALOG,
-            "iceberg.jdbc-catalog.driver-class": "org.postgresql.Driver",
-            "iceberg.jdbc-catalog.connection-url": jdbc,
-            "iceberg.jdbc-catalog.connection-user": "postgres",
-            "iceberg.jdbc-catalog.connection-password": "none",
-            "iceberg.jdbc-catalog.default-warehouse-dir": f"file://{folder}/trino/warehouse",
-            "iceberg.jdbc-catalog.schema-version": "V0",
-            # Clean-ups are tried without the days that they would wait.
-            "iceberg.expire-snapshots.min-retention": "0s",
-            "iceberg.remove-orphan-files.min-retention": "0s",
-            "fs.hadoop.enabled": "true",
-        },
-        DELTA: {
-            "connector.name": "delta_lake",
-            "hive.metastore": "file",
-            "hive.metastore.catalog.dir": f"file://{folder}/trino/metastore",
-            "delta.register-table-procedure.enabled": "true",
-            "fs.hadoop.enabled": "true",
-        },
-    }
-    if metastore:
-        catalogs[HUDI] = {
-            "connector.name": "hudi",
-            "hive.metastore.uri": metastore,
-            "fs.hadoop.enabled": "true",
-        }
+    catalogs = _catalogs(folder / "trino", jdbc, metastore)
     for name, properties in catalogs.items():
         _write(etc / "catalog" / f"{name}.properties", properties)
     node = {"node.environment": "readers", "node.id": "readers", "node.data-dir": f"{folder}/trino/data"}
@@ -100,6 +71,41 @@ def running(folder: Path, jdbc: str, metastore: str, tables: Sequence[ReaderTabl
             if table.form == DELTA:
                 query(address, register_delta(table))
         yield address
+
+
+def _catalogs(folder: Path, jdbc: str, metastore: str) -> dict[str, dict[str, str]]:
+    """The properties of each catalog, whose own files are in a folder."""
+    catalogs = {
+        ICEBERG: {
+            "connector.name": "iceberg",
+            "iceberg.catalog.type": "jdbc",
+            "iceberg.jdbc-catalog.catalog-name": CATALOG,
+            "iceberg.jdbc-catalog.driver-class": "org.postgresql.Driver",
+            "iceberg.jdbc-catalog.connection-url": jdbc,
+            "iceberg.jdbc-catalog.connection-user": "postgres",
+            "iceberg.jdbc-catalog.connection-password": "none",
+            "iceberg.jdbc-catalog.default-warehouse-dir": f"file://{folder}/warehouse",
+            "iceberg.jdbc-catalog.schema-version": "V0",
+            # Clean-ups are tried without the days that they would wait.
+            "iceberg.expire-snapshots.min-retention": "0s",
+            "iceberg.remove-orphan-files.min-retention": "0s",
+            "fs.hadoop.enabled": "true",
+        },
+        DELTA: {
+            "connector.name": "delta_lake",
+            "hive.metastore": "file",
+            "hive.metastore.catalog.dir": f"file://{folder}/metastore",
+            "delta.register-table-procedure.enabled": "true",
+            "fs.hadoop.enabled": "true",
+        },
+    }
+    if metastore:
+        catalogs[HUDI] = {
+            "connector.name": "hudi",
+            "hive.metastore.uri": metastore,
+            "fs.hadoop.enabled": "true",
+        }
+    return catalogs
 
 
 def register_delta(table: ReaderTable) -> str:

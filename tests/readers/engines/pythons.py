@@ -103,9 +103,9 @@ def _extension(name: str) -> str:
     from importlib.util import find_spec
     from pathlib import Path
 
-    found = find_spec(f"duckdb_extension_{name}")
-    assert found is not None and found.submodule_search_locations is not None
-    folder = Path(next(iter(found.submodule_search_locations)))
+    package = find_spec(f"duckdb_extension_{name}")
+    assert package is not None and package.submodule_search_locations is not None
+    folder = Path(next(iter(package.submodule_search_locations)))
     return str(next(folder.rglob("*.duckdb_extension")))
 
 
