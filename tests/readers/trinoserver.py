@@ -55,6 +55,8 @@ def running(folder: Path, jdbc: str, metastore: str, tables: Sequence[ReaderTabl
         "http-server.http.port": str(port),
         "discovery.uri": f"http://127.0.0.1:{port}",
         "query.max-memory-per-node": "400MB",
+        # It would go into the working folder.
+        "http-server.log.enabled": "false",
         "plugin.dir": str(_plugins(folder / "trino", home)),
         "catalog.config-dir": str(etc / "catalog"),
     }
