@@ -46,6 +46,11 @@ def _milliseconds(cell: Cell, difference: Difference) -> bool:
     return cell.table.form == DELTA and is_time and bool(difference.values) and is_rounded
 
 
+def _null_partition(cell: Cell, difference: Difference) -> bool:
+    """All partitions that are wrong are Hive's mark of NULL in text files."""
+    return cell.table.form == HUDI and bool(difference.values) and all(value == "\\N" for value in difference.values)
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault(
         "NULL as an empty value",
@@ -61,6 +66,13 @@ FAULTS: tuple[Fault, ...] = (
         "that are not committed, files that a clustering replaced and files of the archive, and no log files "
         "(clickhouse.com/docs/engines/table-engines/integrations/hudi)",
         _no_timeline,
+    ),
+    Fault(
+        "NULL as a partition",
+        "trino-hudi",
+        "Trino's Hudi connector gives the text `\\N` for the partition of rows without one "
+        "(trino.io/docs/476/connector/hudi.html)",
+        _null_partition,
     ),
     Fault(
         "milliseconds",

@@ -102,8 +102,8 @@ def write(
             _clean_ups(outcomes),
             "## Words and faults\n" + "\n".join(notes.lines()),
             "Whether faults show on a table of the same rows by Hudi's own writer, too:\n\n" + "\n".join(proofs),
-            "## Not run\nNo run shows these; their sources say which Hudi they ship. Hudi 1.0 reads version 8 at most, "
-            "Hudi 0.15 reads neither.\n\n" + "\n".join(unrun),
+            "## Not run\nNo run shows these; their sources say which Hudi they ship. Hudi 1.0 reads versions "
+            "6 and 8, Hudi 0.14 and 0.15 version 6.\n\n" + "\n".join(unrun),
         ]
     )
     page.write_text(f"{text}\n", encoding="utf-8")

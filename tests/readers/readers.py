@@ -131,17 +131,13 @@ def _spark_hudi(version: str) -> Reader:
     )
 
 
-def _spark_iceberg(version: str, is_vectorized: bool = True) -> Reader:
-    def conf(services: Services) -> Mapping[str, str]:
-        told = _iceberg_conf(services)
-        return told if is_vectorized else {**told, "spark.sql.iceberg.vectorization.enabled": "false"}
-
+def _spark_iceberg(version: str) -> Reader:
     return Reader(
-        f"spark-iceberg-{version}{'' if is_vectorized else '-rows'}",
-        f"Spark 3.5, Iceberg {version}{'' if is_vectorized else ', vectorization off'}",
+        f"spark-iceberg-{version}",
+        f"Spark 3.5, Iceberg {version}",
         (ICEBERG,),
         "spark",
-        _spark([f"{_ICEBERG_RUNTIME}:{version}", _POSTGRES_DRIVER], conf),
+        _spark([f"{_ICEBERG_RUNTIME}:{version}", _POSTGRES_DRIVER], _iceberg_conf),
         variables=environment,
         engine_family=f"spark-iceberg-{version}",
     )
@@ -209,7 +205,6 @@ READERS: tuple[Reader, ...] = (
         ("duckdb==1.5.5", *(f"duckdb-extension-{name}==1.5.5" for name in _DUCKDB_EXTENSIONS), _PYARROW),
     ),
     _spark_iceberg("1.9.2"),
-    _spark_iceberg("1.9.2", is_vectorized=False),
     _spark_iceberg("1.10.1"),
     Reader(
         "spark-delta",
