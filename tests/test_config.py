@@ -310,6 +310,32 @@ def test_tables_that_are_appended_to_are_copy_on_write() -> None:
     assert "are only appended need no merging" in str(refused(changed("table.type", "merge_on_read")))
 
 
+def test_the_version_of_the_table_is_one_of_three() -> None:
+    assert [
+        parse_pipeline(changed("table.version", version), "clicks.yaml").table.version for version in (6, 8, 9)
+    ] == [6, 8, 9]
+
+
+@pytest.mark.parametrize(
+    ("version", "table", "told"),
+    [
+        (6, {"type": "merge_on_read"}, "version 6 has other log files"),
+        (6, {"upsert": {"partial_update": True, "delete_marker": None}}, "version 6 has no partial_update"),
+        (8, {"upsert": {"partial_update": True, "delete_marker": None}}, "version 8 has no partial_update"),
+        (7, {}, "Input should be 6, 8 or 9"),
+        (
+            6,
+            {"type": "copy_on_write", "options": {"hoodie.metadata.index.column.stats.enable": "true"}},
+            "which columns have bounds",
+        ),
+    ],
+)
+def test_what_a_version_of_the_table_cannot_have_is_refused(version: int, table: dict[str, Any], told: str) -> None:
+    data = yaml.safe_load(SMALL.replace("columns:\n", UPSERT))
+    data["table"] |= {"version": version, **table, "upsert": {**data["table"]["upsert"], **table.get("upsert", {})}}
+    assert told in str(refused(yaml.safe_dump(data, sort_keys=False)))
+
+
 def test_what_the_upsert_says_is_no_option() -> None:
     told = "option hoodie.index.type may not be set"
     assert told in str(refused(changed("table.options", {"hoodie.index.type": "BLOOM"})))

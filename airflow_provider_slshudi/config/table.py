@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from airflow_provider_slshudi.config.options import BOUNDS, require_allowed
 from airflow_provider_slshudi.config.values import (
@@ -25,6 +25,14 @@ NEWEST_VERSION = 9
 """What Hudi 1.2.0 makes tables of."""
 MOST_BUCKETS = 10_000
 """The most buckets of a partition; each has at least one file."""
+
+
+def _number(value: object) -> object:
+    """A file's values come as texts, of which pydantic makes no literal number."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+Version = Annotated[Literal[6, 8, 9], BeforeValidator(_number)]
 
 
 class Bounds(Model):
@@ -130,7 +138,7 @@ class Table(Model):
     type: Literal["copy_on_write", "merge_on_read"] = "copy_on_write"
     partition: Partition | None = None
     upsert: Upsert | None = None
-    version: Literal[6, 8, 9] | None = None
+    version: Version | None = None
     options: dict[str, str] = Field(default_factory=dict)
 
     @property
