@@ -171,7 +171,8 @@ def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
             f"`slshudi table version {pipeline.name} --to {table.version}`, or correct `table.version`",
             table=table.path,
         )
-    _require_of_version(table, int(version))
+    if version.isdecimal():
+        _require_of_version(table, int(version))
     if not all(orders):
         name_ordering(storage, table)
     Indexes.of(storage).require_kept(storage.uri)
