@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.browser.errors import buttons, outside, passing, shared
+from tests.browser.errors import buttons, mirrors, outside, passing, shared
 from tests.browser.errors.play import Scenario
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -12,6 +12,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     **passing.SCENARIOS,
     **outside.SCENARIOS,
     **shared.SCENARIOS,
+    **mirrors.SCENARIOS,
 }
 NOT_YET: Mapping[str, str] = {
     "TableSilent": "a mount that never answers takes root and FUSE; tests/airflow/test_fleet.py makes one",
