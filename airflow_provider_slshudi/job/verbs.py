@@ -69,7 +69,8 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
             "whether it is mounted, and whether this machine's settings lead to the right store",
             table=storage.uri,
         )
-    _require_no_other_upsert(pipeline, Timeline.load(storage))
+    if pipeline.table.upsert is not None:
+        _require_no_other_upsert(pipeline, Timeline.load(storage))
     if order.duties:
         duties.write(storage, pipeline.name, order.duties)
     instant = instants.new_instant_time(gateway, storage.uri)
@@ -101,7 +102,7 @@ def _forgotten_unless_requested(storage: Storage, instant: str) -> Iterator[None
 
 def _require_no_other_upsert(pipeline: Pipeline, timeline: Timeline) -> None:
     """Layout 1 has no completion times, by which a commit tells that another write was completed after it began."""
-    if pipeline.table.upsert is None or timeline.layout is not LAYOUT_1:
+    if timeline.layout is not LAYOUT_1:
         return
     for instant in timeline.pending():
         if instant.action in CHANGES or instant.action == CLUSTERING:

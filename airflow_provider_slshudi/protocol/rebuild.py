@@ -16,7 +16,7 @@ from airflow_provider_slshudi.hudi.extra import (
     TRANSACTION_KEY,
     ranges_of,
 )
-from airflow_provider_slshudi.hudi.layout import LAYOUT_1, PROPERTIES
+from airflow_provider_slshudi.hudi.layout import LAYOUT_1, PROPERTIES, REPLACE
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Commit, Timeline
 from airflow_provider_slshudi.ledger.records import CommittedBatch, Duties, RangeTotals
 from airflow_provider_slshudi.ledger.states import Kind
@@ -88,13 +88,14 @@ def rebuild(work: Work, table_is_gone: bool = False) -> Rebuilt:
 def _require_no_foreign_pending(work: Work, timeline: Timeline) -> None:
     """Layout 1 has no completion times, by which a write that is completed later would be told from accepted ones.
 
-    Where rows are only appended, such a write takes nothing away from a batch.
+    Where rows are only appended, one that replaces no file takes nothing away from a batch.
     """
-    if work.pipeline.table.upsert is None or timeline.layout is not LAYOUT_1:
+    if timeline.layout is not LAYOUT_1:
         return
+    able = CHANGES if work.pipeline.table.upsert is not None else (REPLACE,)
     ours = {instant for instant, _ in pending_of(work)}
     for instant in timeline.pending():
-        if instant.action in CHANGES and instant.time not in ours:
+        if instant.action in able and instant.time not in ours:
             raise TableError(
                 f"{work.storage.uri}: {instant.action} {instant.time} of another client is {instant.phase.value}, and "
                 "a table of version 6 does not tell afterwards when it was completed: have that client finish it or "

@@ -56,7 +56,7 @@ def verify(work: Work, source: bool = False) -> Proof:
     decided = {item.instant for item in recorded if item.state is State.COMMITTED}
     undecided = [instant for instant in pending if instant not in decided]
     # The table's own: in layout 1 no completion time tells that one of them was completed later.
-    undecided += [item.time for item in timeline.pending()]
+    undecided += [item.time for item in timeline.pending() if item.time not in decided]
     recorded = [item for item in recorded if item.instant not in undecided and _is_compared(item, as_of, completed)]
     replays = _replays(work)
     secrets: Mapping[str, str] = {}

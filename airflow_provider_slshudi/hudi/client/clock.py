@@ -22,8 +22,8 @@ from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ClockBehind, TimelineUnreadable
 from airflow_provider_slshudi.hudi import properties
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER
-from airflow_provider_slshudi.hudi.timeline import files_of, is_metadata_table
+from airflow_provider_slshudi.hudi.layout import LAYOUT_1, LAYOUT_2, METADATA_FOLDER
+from airflow_provider_slshudi.hudi.timeline import is_metadata_table
 from airflow_provider_slshudi.storage import Storage
 
 WAIT_SECONDS = 10.0
@@ -135,13 +135,19 @@ def _newest(tables: Sequence[Storage]) -> Newest | None:
     found = (
         Newest(digits[:17].ljust(17, "9"), table.uri)
         for table in tables
-        for name in files_of(table)[1]
+        for name in _names(table)
         if (match := _TIMES.match(name)) is not None
         for digits in match.groups()
         # The metadata table's first requests have times that count from nought.
         if digits and not digits.startswith("0")
     )
     return max(found, default=None)
+
+
+def _names(table: Storage) -> list[str]:
+    """The names of a timeline's files, whatever else is beside them."""
+    names = table.names(LAYOUT_2.folder) or []
+    return names if any(map(_TIMES.match, names)) else table.names(LAYOUT_1.folder) or []
 
 
 def _ahead(gateway: Gateway, newest: Newest, tables: Sequence[Storage]) -> int:

@@ -16,7 +16,7 @@ from airflow_provider_slshudi.hudi import evolution, properties
 from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION
 from airflow_provider_slshudi.hudi.client import clock
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.layout import LAYOUT_1, Phase
+from airflow_provider_slshudi.hudi.layout import Phase
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.hudi.statistics import Indexes
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
@@ -78,7 +78,7 @@ def create_table(gateway: Gateway, pipeline: Pipeline) -> None:
     if table.version_of_new == FORMER_VERSION:
         # Hudi 1.2.0 writes its newer name for it alone, which Daft does not know.
         properties.put(storage, "hoodie.table.keygenerator.class", key_generator(table))
-    _begin(gateway, storage)
+        _begin(gateway, storage)
 
 
 def _begin(gateway: Gateway, storage: Storage) -> None:
@@ -88,7 +88,7 @@ def _begin(gateway: Gateway, storage: Storage) -> None:
     by completion times. By its operation it is a compaction, which changes no row, so nobody takes it for a batch.
     """
     timeline = Timeline.load(storage)
-    if timeline.layout is not LAYOUT_1 or timeline.completed(*CHANGES):
+    if timeline.completed(*CHANGES):
         return
     meta = gateway.meta_client(hadoop_path(storage.uri))
     begun, active = timeline.get(_FIRST), meta.getActiveTimeline()
@@ -101,6 +101,7 @@ def _begin(gateway: Gateway, storage: Storage) -> None:
     metadata.setOperationType(gateway.hudi.common.model.WriteOperationType.COMPACT)
     done = gateway.hudi.common.util.Option.of(metadata)
     active.saveAsComplete(False, gateway.inflight(meta, _FIRST, COMMIT_ACTION), done)
+    storage.sync()
 
 
 def name_ordering(storage: Storage, table: Table) -> None:
@@ -177,7 +178,8 @@ def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
         name_ordering(storage, table)
     Indexes.of(storage).require_kept(storage.uri)
     evolution.require_fit(storage, Timeline.load(storage), pipeline)
-    _begin(gateway, storage)
+    if version == str(FORMER_VERSION):
+        _begin(gateway, storage)
 
 
 def _require_of_version(table: Table, version: int) -> None:

@@ -68,10 +68,11 @@ def archive(gateway: Gateway, pipeline: Pipeline) -> None:
 
 def _serve_metadata_table(gateway: Gateway, writer: Any) -> None:
     config, engine = writer.getConfig(), writer.getEngineContext()
-    table = gateway.hudi.table.HoodieSparkTable.create(config, engine)
-    if not config.isMetadataTableEnabled() or not table.getMetaClient().getTableConfig().isMetadataTableAvailable():
+    told = gateway.hudi.table.HoodieSparkTable.create(config, engine).getMetaClient().getTableConfig()
+    if not config.isMetadataTableEnabled() or not told.isMetadataTableAvailable():
         return
-    metadata = gateway.hudi.metadata.SparkHoodieBackedTableMetadataWriter.create(gateway.storage_conf, config, engine)
+    # The class goes by the table's version: that of version 6 compacts at the time of its newest entry, not of now.
+    metadata = gateway.hudi.metadata.SparkMetadataWriterFactory.create(gateway.storage_conf, config, engine, told)
     try:
         metadata.performTableServices(gateway.hudi.common.util.Option.empty(), True)
     finally:
