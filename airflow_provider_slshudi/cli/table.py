@@ -59,7 +59,7 @@ def add_to(commands: Commands) -> None:
         "pipeline's DAGs. May be cut off and repeated.",
     )
     add_pipeline(version)
-    version.add_argument("--to", type=int, metavar="N", help="the version that the table is to have: 8 or 9")
+    version.add_argument("--to", type=int, metavar="N", help="the version that the table is to have: 6, 8 or 9")
     add_json(version)
     version.set_defaults(run=_version)
 

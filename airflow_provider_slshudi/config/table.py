@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from airflow_provider_slshudi.config.options import BOUNDS, require_allowed
 from airflow_provider_slshudi.config.values import (
@@ -145,6 +145,14 @@ class Table(Model):
     def version_of_new(self) -> int:
         """The version of which the table is made if there is none."""
         return self.version or NEWEST_VERSION
+
+    def refusal_of(self, version: int) -> str:
+        """Why a table of this version cannot be what the file describes; empty if it can."""
+        try:
+            Table.model_validate({**self.model_dump(), "version": version})
+        except ValidationError as error:
+            return error.errors()[0]["msg"].removeprefix("Value error, ")
+        return ""
 
     @model_validator(mode="after")
     def _version_has_what_is_asked(self) -> Table:

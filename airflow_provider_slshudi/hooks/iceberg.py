@@ -10,7 +10,7 @@ from airflow_provider_slshudi.exceptions import ConfigError, SlsHudiError
 from airflow_provider_slshudi.hooks.lookup import find_connection
 
 TYPES = ("sql", "rest", "hive", "glue")
-_ADDRESS = {"sql": "uri", "rest": "uri", "hive": "uri"}
+_WITH_ADDRESS = ("sql", "rest", "hive")
 
 
 class IcebergHook(BaseHook):
@@ -43,7 +43,7 @@ class IcebergHook(BaseHook):
         kind, address, login, password = extra.get("type"), found.host or "", found.login or "", found.password or ""
         if kind not in TYPES:
             raise self._wrong("extra type", f"extra `type` is one of {', '.join(TYPES)}")
-        if kind in _ADDRESS and not address:
+        if kind in _WITH_ADDRESS and not address:
             raise self._wrong("host", f"a {kind} catalog needs its address in `host`")
         if kind == "sql":
             address, login, password = self._with_password(address, login, password), "", ""

@@ -31,12 +31,17 @@ _RECORDS = {
 
 @dataclass(frozen=True)
 class Archived:
-    """A completed instant of the archive; `record` is what its committer wrote, empty where it was not asked for."""
+    """A completed instant of the archive; `written` is its record, or the content that has it, None if not read."""
 
     time: str
     completion: str
     action: str
-    record: Mapping[str, Any]
+    written: bytes | Mapping[str, Any] | None
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """What the committer wrote; empty where it was not asked for."""
+        return record_of(self.written) if isinstance(self.written, bytes) else self.written or {}
 
     @property
     def extra(self) -> dict[str, str]:
@@ -92,9 +97,7 @@ class _History:
         except ArrowInvalid as error:
             raise _cut_off(self._storage, f"{LAYOUT_2.archive}/{file}", content, error) from error
         for row in rows:
-            metadata = row.get("metadata")
-            record = record_of(metadata) if metadata else {}
-            yield Archived(row["instantTime"], row["completionTime"], row["action"], record)
+            yield Archived(row["instantTime"], row["completionTime"], row["action"], row.get("metadata") or None)
 
     def _files(self) -> list[str]:
         version = self._version()

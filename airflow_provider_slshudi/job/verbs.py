@@ -79,7 +79,7 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
     reach(Point.OPEN_TABLE_READY)
     owner = Owner(order.transaction, pipeline.name, order.token, pipeline.quarantine_path)
     with _forgotten_unless_requested(storage, instant):
-        # The owner first: a crash in between leaves no instant that nobody knows.
+        # The owner first: a crash in between leaves no instant without an owner.
         handover.write_owner(storage, instant, owner)
         reach(Point.OPEN_OWNED)
         instants.request(gateway, storage.uri, instant, action(pipeline.table))

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from airflow_provider_slshudi import objectstore
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.exceptions import MirrorFailed, MirrorRefused, SlsHudiError
 from airflow_provider_slshudi.mirror.columns import Columns
-from airflow_provider_slshudi.mirror.following import PLACE_KEY
+from airflow_provider_slshudi.mirror.following import PLACE_KEY, Telling
 from airflow_provider_slshudi.mirror.live import BaseFile, Change, Place, group_of
 from airflow_provider_slshudi.storage import DELTA_LOG, Storage
 from airflow_provider_slshudi.types.arrow import arrow_type
@@ -37,11 +35,12 @@ CONFIGURATION = {
 }
 
 
-class DeltaMirror:
+class DeltaMirror(Telling):
     """The Delta table of one pipeline."""
 
     def __init__(self, pipeline: Pipeline, storage: Storage) -> None:
         self._pipeline, self._storage = pipeline, storage
+        super().__init__(pipeline.name, "delta", f"{self._uri}: its Delta mirror")
         self._table: DeltaTable | None = None
         self._version, self._is_behind = 0, False
 
@@ -203,22 +202,6 @@ class DeltaMirror:
             "aws_allow_http": str(str(options["endpoint_override"]).startswith("http://")).lower(),
         }
         return told
-
-    @contextmanager
-    def _asked(self) -> Iterator[None]:
-        """Makes deltalake's errors ours."""
-        try:
-            yield
-        except SlsHudiError:
-            raise
-        except Exception as error:  # its errors have no common base
-            raise self._failed(f"{type(error).__name__}: {' '.join(str(error).split())[:500]}") from error
-
-    def _failed(self, why: str) -> MirrorFailed:
-        return MirrorFailed(f"{self._uri}: its Delta mirror: {why}", pipeline=self._pipeline.name, mirror="delta")
-
-    def _refused(self, why: str) -> MirrorRefused:
-        return MirrorRefused(f"{self._uri}: its Delta mirror: {why}", pipeline=self._pipeline.name, mirror="delta")
 
 
 def _partitions(columns: Columns) -> list[str]:

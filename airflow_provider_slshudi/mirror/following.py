@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from airflow_provider_slshudi.exceptions import MirrorFailed, MirrorRefused, SlsHudiError
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.mirror.columns import Columns
 from airflow_provider_slshudi.mirror.live import (
@@ -58,6 +60,36 @@ class Mirror(Protocol):
         """
 
 
+class Telling:
+    """Makes the errors of a table format's client the mirror's own.
+
+    Args:
+        pipeline: the pipeline's name.
+        mirror: iceberg or delta.
+        title: how messages name the mirror.
+    """
+
+    def __init__(self, pipeline: str, mirror: str, title: str) -> None:
+        self._told = {"pipeline": pipeline, "mirror": mirror}
+        self._title = title
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        """Makes errors of the client, which have no common base, ours."""
+        try:
+            yield
+        except SlsHudiError:
+            raise
+        except Exception as error:
+            raise self._failed(f"{type(error).__name__}: {' '.join(str(error).split())[:500]}") from error
+
+    def _failed(self, why: str) -> MirrorFailed:
+        return MirrorFailed(f"{self._title}: {why}", **self._told)
+
+    def _refused(self, why: str) -> MirrorRefused:
+        return MirrorRefused(f"{self._title}: {why}", **self._told)
+
+
 def follow(mirror: Mirror, storage: Storage, timeline: Timeline, columns: Columns, rows: str) -> Followed:
     """Mirrors the completed instants that the mirror lacks: one snapshot for each, in the order of their completion.
 
@@ -72,7 +104,7 @@ def follow(mirror: Mirror, storage: Storage, timeline: Timeline, columns: Column
         rows: what the snapshots' summaries say of the rows that are shown; empty if it is all of them.
 
     Raises:
-        MirrorFailed: the mirror did not change, or nobody knows whether it did; repeat it.
+        MirrorFailed: the mirror did not change, or its answer was lost; repeat it.
         MirrorRefused: the mirror cannot show the table.
         TimelineUnreadable: the table cannot be read.
     """

@@ -7,16 +7,14 @@ engines refuse to delete files that snapshots name (iceberg.apache.org/docs/late
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi import objectstore
 from airflow_provider_slshudi.config.mirror import IcebergMirror as Settings
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.exceptions import MirrorFailed, MirrorRefused, SlsHudiError
 from airflow_provider_slshudi.mirror.columns import Columns
-from airflow_provider_slshudi.mirror.following import PLACE_KEY
+from airflow_provider_slshudi.mirror.following import PLACE_KEY, Telling
 from airflow_provider_slshudi.mirror.icebergtypes import name_mapping, partition_value, schema_of, spec_of
 from airflow_provider_slshudi.mirror.live import BaseFile, Change, Place, group_of
 from airflow_provider_slshudi.mirror.replacing import replacing
@@ -48,7 +46,7 @@ PROPERTIES = {
 """Properties of the Iceberg table on which the mirror rests; each run puts them back."""
 
 
-class IcebergMirror:
+class IcebergMirror(Telling):
     """The Iceberg table of one pipeline. Close it after use.
 
     Args:
@@ -59,6 +57,7 @@ class IcebergMirror:
     """
 
     def __init__(self, pipeline: Pipeline, settings: Settings, storage: Storage, catalog: Mapping[str, str]) -> None:
+        super().__init__(pipeline.name, "iceberg", f"Iceberg table {settings.table}")
         self._pipeline, self._settings, self._storage = pipeline, settings, storage
         self._properties = dict(catalog)
         self._table: Table | None = None
@@ -277,26 +276,6 @@ class IcebergMirror:
         )
         made.spec_id = metadata.default_spec_id
         return made
-
-    @contextmanager
-    def _asked(self) -> Iterator[None]:
-        """Makes pyiceberg's errors, its catalogs' and their clients' ours."""
-        try:
-            yield
-        except SlsHudiError:
-            raise
-        except Exception as error:  # the clients of catalogs raise all sorts of errors
-            raise self._failed(f"{type(error).__name__}: {' '.join(str(error).split())[:500]}") from error
-
-    def _failed(self, why: str) -> MirrorFailed:
-        return MirrorFailed(
-            f"Iceberg table {self._settings.table}: {why}", pipeline=self._pipeline.name, mirror="iceberg"
-        )
-
-    def _refused(self, why: str) -> MirrorRefused:
-        return MirrorRefused(
-            f"Iceberg table {self._settings.table}: {why}", pipeline=self._pipeline.name, mirror="iceberg"
-        )
 
 
 def _place(snapshot: Snapshot) -> Place | None:

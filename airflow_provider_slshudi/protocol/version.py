@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pydantic import ValidationError
-
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import BatchUnderWay, ConfigError, TableError
 from airflow_provider_slshudi.hudi import properties
@@ -76,11 +74,8 @@ def change(work: Work, to: int) -> None:
 
 def _of_version(pipeline: Pipeline, to: int) -> Pipeline:
     table = pipeline.table
-    try:
-        wanted = type(table).model_validate({**table.model_dump(), "version": to})
-    except ValidationError as error:
-        why = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise ConfigError(why, source=pipeline.name, field="table.version", value=to) from None
+    if why := table.refusal_of(to):
+        raise ConfigError(why, source=pipeline.name, field="table.version", value=to)
     if table.version not in (None, to):
         raise ConfigError(
             f"the file of pipeline {pipeline.name} says `version: {table.version}`: write {to} there first, or batches "
@@ -89,7 +84,7 @@ def _of_version(pipeline: Pipeline, to: int) -> Pipeline:
             field="table.version",
             value=table.version,
         )
-    return _with(pipeline, table=wanted)
+    return _with(pipeline, table=table.model_copy(update={"version": to}))
 
 
 def _with(pipeline: Pipeline, **changes: object) -> Pipeline:

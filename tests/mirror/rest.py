@@ -107,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
                 stand_in = SimpleNamespace(name=lambda: (namespace, name))
                 done = catalog.commit_table(stand_in, change.requirements, change.updates)
                 return str(done.model_dump_json(by_alias=True))
-        raise NotImplementedError(f"{self.command} {parts}")
+        raise LookupError(f"this catalog answers no {self.command} {parts}")
 
 
 def _table(metadata: Any, location: str | None) -> str:

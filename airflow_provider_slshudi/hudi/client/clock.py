@@ -145,7 +145,7 @@ def _newest(tables: Sequence[Storage]) -> Newest | None:
 
 
 def _names(table: Storage) -> list[str]:
-    """The names of a timeline's files, whatever else is beside them."""
+    """The names in the folder of a table's timeline, those of other files among them."""
     names = table.names(LAYOUT_2.folder) or []
     return names if any(map(_TIMES.match, names)) else table.names(LAYOUT_1.folder) or []
 

@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.config.table import FORMER_VERSION
 from airflow_provider_slshudi.hudi import evolution
 from airflow_provider_slshudi.hudi.actions import action
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.metadata import require_none_later
-from airflow_provider_slshudi.hudi.client.writer import WRITE_VERSION, client, operation_of
+from airflow_provider_slshudi.hudi.client.writer import client, operation_of
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.storage import Storage
@@ -98,8 +97,7 @@ def completing(
     """
     config, engine = writer.getConfig(), writer.getEngineContext()
     table = gateway.hudi.table.HoodieSparkTable.create(config, engine)
-    if str(config.getString(WRITE_VERSION)) == str(FORMER_VERSION):
-        require_none_later(storage, instant)
+    require_none_later(writer, storage, instant)
     in_time()
     table.finalizeWrite(engine, instant, metadata.getWriteStats())
     metadata_writer = table.getMetadataWriter(instant)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import ValidationError
-
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.table import FORMER_VERSION, Table, Upsert
 from airflow_provider_slshudi.exceptions import TableError, TableMismatch
@@ -85,7 +83,7 @@ def _begin(gateway: Gateway, storage: Storage) -> None:
     """Completes an empty commit that is older than each batch, in a table of version 6 without a completed one.
 
     Readers take files of an instant for committed if it is older than all that are completed. From version 8 on they go
-    by completion times. By its operation it is a compaction, which changes no row, so nobody takes it for a batch.
+    by completion times. By its operation it is a compaction, which changes no row, so no step takes it for a batch.
     """
     timeline = Timeline.load(storage)
     if timeline.completed(*CHANGES):
@@ -172,23 +170,14 @@ def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
             f"`slshudi table version {pipeline.name} --to {table.version}`, or correct `table.version`",
             table=table.path,
         )
-    if version.isdecimal():
-        _require_of_version(table, int(version))
+    if version.isdecimal() and (why := table.refusal_of(int(version))):
+        raise TableMismatch(f"{table.path} is of table version {version}: {why}", table=table.path)
     if not all(orders):
         name_ordering(storage, table)
     Indexes.of(storage).require_kept(storage.uri)
     evolution.require_fit(storage, Timeline.load(storage), pipeline)
     if version == str(FORMER_VERSION):
         _begin(gateway, storage)
-
-
-def _require_of_version(table: Table, version: int) -> None:
-    """Raises TableMismatch if a table of this version cannot be what the pipeline's file describes."""
-    try:
-        Table.model_validate({**table.model_dump(), "version": version})
-    except ValidationError as error:
-        why = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise TableMismatch(f"{table.path} is of table version {version}: {why}", table=table.path) from None
 
 
 def _properties(table: Table) -> dict[str, str]:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.table import FORMER_VERSION
 from airflow_provider_slshudi.exceptions import TableMismatch
 from airflow_provider_slshudi.hudi import leftovers
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.client.writer import client
-from airflow_provider_slshudi.hudi.layout import LAYOUT_1, METADATA_FOLDER, Phase
+from airflow_provider_slshudi.hudi.client.writer import WRITE_VERSION, client
+from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER, Phase
 from airflow_provider_slshudi.hudi.statistics import Indexes
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.notes.metadata import EXAMPLES, Comparison
@@ -75,8 +77,8 @@ def rebuild(
         gateway.hudi.metadata.SparkHoodieBackedTableMetadataWriter.create(gateway.storage_conf, config, engine).close()
 
 
-def require_none_later(storage: Storage, instant: str) -> None:
-    """Lets no instant of a table of version 6 end that the metadata table has compacted past.
+def require_none_later(writer: Any, storage: Storage, instant: str) -> None:
+    """Lets no instant of a table of version 6 end that the metadata table has compacted past; `writer` is its client.
 
     Readers of that version take a log file for a part of the newest compaction requested before it, so they would miss
     the instant's files; Hudi refuses to roll such an instant back. Hudi 1.2.0 compacts past instants that are pending.
@@ -84,9 +86,11 @@ def require_none_later(storage: Storage, instant: str) -> None:
     Raises:
         TableMismatch: another client compacted the metadata table since the instant was opened.
     """
+    if str(writer.getConfig().getString(WRITE_VERSION)) != str(FORMER_VERSION):
+        return
     metadata = Timeline.load(Storage(f"{storage.uri}/{METADATA_FOLDER}"))
     later = [one.time for one in metadata.completed("commit") if one.time > instant]
-    if metadata.layout is LAYOUT_1 and later:
+    if later:
         raise TableMismatch(
             f"{storage.uri}: another client compacted the metadata table at {later[0]}, while instant {instant} was "
             "pending, and readers of table version 6 would miss what comes before that: run `slshudi table "

@@ -10,15 +10,11 @@ from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.metadata import require_none_later
 from airflow_provider_slshudi.hudi.client.writer import client
-from airflow_provider_slshudi.hudi.layout import LAYOUT_1
-from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.storage import Storage
 
 
 def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
     """Takes a pending instant off the timeline and deletes the files that its markers name."""
-    storage = Storage(pipeline.table.path)
-    if Timeline.load(storage).layout is LAYOUT_1:
-        require_none_later(storage, instant)
     with client(gateway, pipeline) as writer:
+        require_none_later(writer, Storage(pipeline.table.path), instant)
         writer.rollback(instant)

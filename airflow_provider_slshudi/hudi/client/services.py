@@ -57,9 +57,10 @@ def archive(gateway: Gateway, pipeline: Pipeline) -> None:
     never does. So this compacts, cleans and archives the metadata table itself first; in layout 1 only while nothing is
     pending, see `metadata.require_none_later`.
     """
-    timeline = Timeline.load(Storage(pipeline.table.path))
-    for table in (pipeline.table.path, f"{pipeline.table.path}/{METADATA_FOLDER}"):
-        Timeline.load(Storage(table)).require_archive()
+    tables = pipeline.table.path, f"{pipeline.table.path}/{METADATA_FOLDER}"
+    timeline, of_metadata = (Timeline.load(Storage(table)) for table in tables)
+    for one in (timeline, of_metadata):
+        one.require_archive()
     with client(gateway, pipeline, _options(pipeline)) as writer:
         if timeline.layout is not LAYOUT_1 or not timeline.pending():
             _serve_metadata_table(gateway, writer)
