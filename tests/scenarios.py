@@ -22,7 +22,7 @@ from airflow_provider_slshudi.points import FOLDER as POINTS
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import plan, steps
 from airflow_provider_slshudi.protocol.settle import settle
-from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.spark.launch import Launcher, SubprocessLauncher
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Scenario:
 
     def by(self, run_id: str, **changes: Any) -> Work:
         """The same pipeline worked on by another run."""
-        return replace(self.work, run=Run("tail", run_id), **changes)
+        return replace(self.work, run=replace(self.work.run, run_id=run_id), **changes)
 
     def prepare(self, work: Work) -> Transaction:
         """A batch up to PREPARED."""

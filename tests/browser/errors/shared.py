@@ -95,7 +95,7 @@ def clock_ahead(stage: Stage) -> str:
 
 def _page_says(stage: Stage, error: str) -> None:
     """The ledger cannot tell of failures, so the page itself says what is wrong, and what to do."""
-    page = stage.window.pipeline(stage.name)
+    page = stage.window.pipeline(stage.name, 503)
     shown = page.inner_text("main")
     assert error in shown and "The ledger could not be read" in shown, shown
     assert f"What to do: {advice(error).text}" in shown, shown

@@ -23,14 +23,18 @@ class Window:
     def __init__(self, page: Page, airflow: LocalAirflow) -> None:
         self.page, self._url = page, f"{airflow.url}{PREFIX}"
 
-    def open(self, path: str) -> Page:
-        """Shows a page of the plugin."""
-        self.page.goto(f"{self._url}{path}", wait_until="load")
-        return self.page
+    def open(self, path: str, code: int = 200) -> Page:
+        """Shows a page of the plugin, which answers with `code`; again while Airflow's own database is locked."""
+        for _ in range(_PRESSES):
+            answer = self.page.goto(f"{self._url}{path}", wait_until="load")
+            assert answer is not None
+            if answer.status == code:
+                return self.page
+        raise AssertionError(f"{path}: {answer.status}: {self.page.inner_text('body')}")
 
-    def pipeline(self, name: str) -> Page:
+    def pipeline(self, name: str, code: int = 200) -> Page:
         """Shows a pipeline's page."""
-        return self.open(f"/pipelines/{name}")
+        return self.open(f"/pipelines/{name}", code)
 
     @property
     def need(self) -> str:
@@ -68,10 +72,11 @@ class Window:
 
     def _answered(self, method: str, button: str, within: Locator | None = None) -> dict[str, Any]:
         """Presses a button, and again while Airflow's own database is locked, which the page then says."""
-        place = within or self.page.locator("main")
+        place = (within or self.page.locator("main")).get_by_role("button", name=button, exact=True).first
+        assert place.count(), f"{self.page.url} has no button {button!r}: {self.page.inner_text('body')}"
         for _ in range(_PRESSES):
             with self.page.expect_response(lambda found: found.request.method == method) as waited:
-                place.get_by_role("button", name=button, exact=True).first.click()
+                place.click()
             if (answer := waited.value).ok:
                 found: dict[str, Any] = answer.json()
                 return found
