@@ -25,6 +25,8 @@ FOLDER = ".hoodie/timeline"
 """The folder of a timeline of layout 2."""
 HISTORY = f"{FOLDER}/history"
 """The folder of its archive."""
+MOVING = f"{FOLDER}/slshudi.moving"
+"""Is there while a timeline moves into or out of this folder, see `hudi.moving`. Each look lists this folder first."""
 CLUSTERING = "clustering"
 REPLACE = "replacecommit"
 # A savepoint has the time of the commit that it keeps, but is no commit.

@@ -20,6 +20,8 @@ from airflow_provider_slshudi.hudi.layout import (
     LAYOUT_1,
     LAYOUT_2,
     METADATA_FOLDER,
+    MOVING,
+    PROPERTIES,
     REPLACE,
     Instant,
     Layout,
@@ -71,13 +73,16 @@ class Timeline:
         self.layout = layout
 
     @classmethod
-    def load(cls, storage: Storage) -> Timeline:
+    def load(cls, storage: Storage, moving: bool = False) -> Timeline:
         """Reads the timeline; it is empty if the table does not exist.
 
+        Only who moves a timeline into another layout reads it while it is `moving`.
+
         Raises:
-            TimelineUnreadable: the storage did not answer, or the table's version is not one that we know.
+            TimelineUnreadable: the storage did not answer, the timeline is moving, or the table's version is not one
+                that we know.
         """
-        layout, names = files_of(storage)
+        layout, names = files_of(storage, moving)
         furthest: dict[tuple[str, str], Instant] = {}
         completed: list[Instant] = []
         for instant in filter(None, map(layout.instant, sorted(names))):
@@ -364,27 +369,37 @@ def _kind(instant: Instant) -> str:
     return "write" if instant.action in _WRITES else instant.action
 
 
-def files_of(storage: Storage) -> tuple[Layout, list[str]]:
+def files_of(storage: Storage, moving: bool = False) -> tuple[Layout, list[str]]:
     """The layout of a table's timeline, and the names of the files in its folder; empty if there is no table.
 
     Raises:
-        TimelineUnreadable: the storage did not answer, or the table's version is not one that we know.
+        TimelineUnreadable: as `Timeline.load`.
     """
-    names = storage.names(LAYOUT_2.folder)
-    if any(map(LAYOUT_2.instant, names or [])):
-        return LAYOUT_2, names or []
+    there = storage.names(LAYOUT_2.folder)
+    if not moving and MOVING.rpartition("/")[2] in (there or []):
+        raise TimelineUnreadable(
+            f"{storage.uri}: Hudi's version of the table is being changed, or a change was cut off. If no `slshudi "
+            "table version` is running, run it again: it puts the timeline back first. Until then the timeline does "
+            "not tell what is committed",
+            table=storage.uri,
+        )
+    if any(map(LAYOUT_2.instant, there or [])):
+        return LAYOUT_2, there or []
     told = properties.read(storage)
     version = (told or {}).get(properties.VERSION, "")
-    if names is not None and version != str(FORMER_VERSION):
-        return LAYOUT_2, names
+    if there is not None and version not in ("", str(FORMER_VERSION)):
+        return LAYOUT_2, there
     names, is_metadata = storage.names(LAYOUT_1.folder) or [], is_metadata_table(storage)
     has_former = any(map(LAYOUT_1.instant, names))
     if version == str(FORMER_VERSION) or (is_metadata and told is None and has_former):
         return LAYOUT_1, names
+    if there is not None and not has_former:
+        return LAYOUT_2, there
     # Hudi deletes metadata tables file by file, and makes them anew.
     if (told is not None or has_former) and not is_metadata:
         raise TimelineUnreadable(
-            f"{storage.uri} has no {LAYOUT_2.folder}: it is not of table version 6, 8 or 9, upgrade it with Hudi first",
+            f"{storage.uri} is not of table version 6, 8 or 9, or a file is missing: {PROPERTIES} names version "
+            f"{version or 'none'}, whose timeline is not there. Upgrade the table with Hudi, or put the file back",
             table=storage.uri,
         )
     return LAYOUT_2, []

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import BatchUnderWay, ConfigError, TableError
-from airflow_provider_slshudi.hudi import properties
+from airflow_provider_slshudi.hudi import moving, properties
 from airflow_provider_slshudi.hudi.properties import VERSION
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.protocol.dangling import is_quiet
-from airflow_provider_slshudi.protocol.maintain import fit, require_table, tables_of
+from airflow_provider_slshudi.protocol.maintain import aside_of, fit, require_table, tables_of
 from airflow_provider_slshudi.protocol.metadata import compared
 from airflow_provider_slshudi.protocol.rewrite import compact
 from airflow_provider_slshudi.protocol.settle import register, settle
@@ -43,6 +43,7 @@ def change(work: Work, to: int) -> None:
     """
     wanted = _of_version(work.pipeline, to)
     register(work)
+    _put_back_what_was_cut_off(work)
     settle(work, lambda run: None)
     require_table(work)
     merged = _deltacommits(work)
@@ -70,6 +71,17 @@ def change(work: Work, to: int) -> None:
                     f"{each.storage.uri}: the job ended well, but the table is of version {there}, not {to}",
                     table=each.storage.uri,
                 )
+
+
+def _put_back_what_was_cut_off(work: Work) -> None:
+    """Undoes a change that was cut off while Hudi moved the timeline, of the table and then of its quarantine."""
+    for find in (lambda: work, lambda: aside_of(work)):
+        with work.lease() as lease:
+            each = find()
+            if each is None or not moving.is_cut_off(each.storage):
+                continue
+            moving.put_back(each.storage)
+            each.change(lease, Verb.REBUILD_METADATA, each.order())
 
 
 def _of_version(pipeline: Pipeline, to: int) -> Pipeline:

@@ -1,0 +1,114 @@
+"""Changes of version that are cut off while Hudi moves the timeline: each is put back, and made whole by the next."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from airflow_provider_slshudi.exceptions import JobFailed, TableError, TimelineUnreadable
+from airflow_provider_slshudi.hudi import moving
+from airflow_provider_slshudi.hudi.layout import LAYOUT_1, LAYOUT_2, MOVING, PROPERTIES
+from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.notes import ROOT
+from airflow_provider_slshudi.points import Point
+from airflow_provider_slshudi.protocol import maintain, metadata
+from airflow_provider_slshudi.protocol.rebuild import rebuild
+from airflow_provider_slshudi.protocol.rewrite import cluster
+from airflow_provider_slshudi.protocol.verify import verify
+from airflow_provider_slshudi.protocol.version import change, versions
+from airflow_provider_slshudi.storage import Storage
+from tests.protocol.quarantined import assert_each_once, of_version, rows_of
+from tests.protocol.served import batches, served
+from tests.scenarios import DyingLauncher, Scenario
+
+Make = Callable[..., Scenario]
+ASIDE = f"{ROOT}/timeline/"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Archival does not wait for a moment between two batches."""
+    monkeypatch.setattr(maintain, "_LOOKS", 0)
+
+
+def scatter(storage: Storage, seed: int) -> None:
+    """Of a moved timeline: some files are where they were, some are where they go, some are at both places."""
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    kept = [path.removeprefix(ASIDE) for path in storage.files(ASIDE.rstrip("/"))]
+    gone = [path for path in moving._files(storage) if path not in kept]
+    assert len(kept) > 20 and len(gone) > 10
+    for path in chance.sample(gone, len(gone) // 2):
+        storage.delete(path)
+    for path in {PROPERTIES, *chance.sample(kept, len(kept) // 2)}:
+        storage.write(path, storage.read(f"{ASIDE}{path}") or b"", via=ROOT)
+
+
+@pytest.mark.parametrize(("first", "to"), [(6, 9), (9, 6)])
+def test_a_timeline_that_was_moved_in_part_is_put_back_and_then_moved(scenario: Make, first: int, to: int) -> None:
+    pipeline = of_version(served(scenario), first)
+    batches(pipeline, 3)
+    assert cluster(pipeline.by("cluster")).files
+    batches(pipeline, 3, first=30)
+    assert maintain.clean(pipeline.by("clean")).files
+    assert maintain.archive(pipeline.by("archive")).instants
+    storage = pipeline.work.storage
+    before = moving.changes(pipeline.work.timeline())
+    pipeline = of_version(pipeline, to)
+    with pytest.raises(JobFailed):
+        change(pipeline.by("change", launcher=DyingLauncher(Point.VERSION_CHANGED)), to)
+    scatter(storage, random.randrange(1 << 32))
+    pipeline.put(10, first=60)
+    for act in (lambda: pipeline.batch("run-7"), lambda: rebuild(pipeline.by("rebuild")), pipeline.work.timeline):
+        with pytest.raises(TimelineUnreadable, match=r"a change was cut off.*run it again"):
+            act()
+    change(pipeline.by("change"), to)
+    assert list(versions(pipeline.work).values()) == [str(to)]
+    assert moving.changes(pipeline.work.timeline()) >= before
+    pipeline.batch("run-7")
+    assert metadata.check(pipeline.by("check")).ok and verify(pipeline.work, True).ok
+    assert sorted(row["event_id"] for row in rows_of(storage.uri)) == sorted(f"event-{number}" for number in range(70))
+    assert not storage.exists(MOVING) and not storage.exists(ASIDE)
+
+
+def test_a_quarantine_that_was_moved_in_part_is_put_back_too(scenario: Make) -> None:
+    pipeline = scenario(shards=1, misfits="quarantine")
+    batches(pipeline, 2)
+    change(pipeline.by("change"), 6)
+    aside = maintain.aside_of(pipeline.work)
+    assert aside is not None
+    moving.begin(aside.storage)
+    [*_, last] = sorted(name for name in aside.storage.names(LAYOUT_1.folder) or [] if name.endswith(".commit"))
+    aside.storage.delete(f"{LAYOUT_1.folder}/{last}")
+    with pytest.raises(TimelineUnreadable, match="a change was cut off"):
+        batches(pipeline, 1, first=20)
+    change(pipeline.by("change"), 8)
+    assert list(versions(pipeline.work).values()) == ["8", "8"]
+    pipeline.batch("run-again")
+    assert verify(pipeline.work, True).ok
+    assert_each_once(pipeline, 30, 3)
+
+
+def test_a_move_that_lost_a_change_does_not_end(scenario: Make) -> None:
+    pipeline = scenario(shards=1)
+    batches(pipeline, 1)
+    storage = pipeline.work.storage
+    before = moving.changes(pipeline.work.timeline())
+    moving.begin(storage)
+    with pytest.raises(TableError, match="without 1 of its changes, of 20200101000000000 first"):
+        moving.end(storage, {*before, "20200101000000000"})
+    assert moving.is_cut_off(storage)
+    moving.end(storage, before)
+    assert not moving.is_cut_off(storage) and any(Timeline.load(storage))
+
+
+def test_a_table_whose_properties_name_no_version_is_not_taken_for_an_empty_one(scenario: Make) -> None:
+    pipeline = of_version(scenario(shards=1), 6)
+    batches(pipeline, 1)
+    storage = pipeline.work.storage
+    storage.make_folder(LAYOUT_2.folder)
+    storage.write(PROPERTIES, b"hoodie.table.name=ad_events\n")
+    with pytest.raises(TimelineUnreadable, match="names version none"):
+        Timeline.load(storage)
