@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.cli.ask import answer, of_type, on_terminal, say
 from airflow_provider_slshudi.cli.common import service_of
+from airflow_provider_slshudi.cli.engines import ENGINES, USUAL
 from airflow_provider_slshudi.exceptions import ConfigError, SourceRefused
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ def add_options(command: argparse.ArgumentParser) -> None:
         ("--buckets", f"with --key: file groups of a partition, for good (default: {_BUCKETS})"),
         ("--partition", "a column: of a time, for a folder a day, or of a text, whole number or date, for one a value; "
          "or none (default: the logs' time; with --key none)"),
+        ("--engines", f"that will query, with commas between: {', '.join(ENGINES)} (default: {USUAL}, with Hudi 1.1 or "
+         "later)"),
+        ("--catalog", "of an Iceberg mirror, where an engine needs one: Airflow's connection of type slshudi_iceberg"),
         ("--folder", "of the DAG file (default: Airflow's folder of DAGs)"),
     ):  # fmt: skip
         command.add_argument(option, help=described)
@@ -59,7 +63,7 @@ def logstore(options: argparse.Namespace) -> tuple[str, LogService]:
     from airflow_provider_slshudi.hooks.lookup import find_connection
     from airflow_provider_slshudi.hooks.sls import SlsHook
 
-    connection = _connection(options.connection, SlsHook.conn_type, SlsHook.default_conn_name)
+    connection = _connection("--connection", options.connection, SlsHook.conn_type, SlsHook.default_conn_name)
     extra = find_connection(connection, SlsHook.conn_type).extra_dejson
     tested = {field: str(extra.get(field) or "") for field in ("project", "logstore")}
     project = answer("--project", "Project", options.project, tested["project"], str)
@@ -116,6 +120,30 @@ def table(options: argparse.Namespace, name: str, types: Mapping[str, str]) -> d
     return {field: value for field, value in given.items() if value is not None}
 
 
+def engines(options: argparse.Namespace, name: str) -> tuple[dict[str, int], dict[str, Any]]:
+    """What the file's `table` says of Hudi's version, and the file's `mirror`; empty where the usual table will do."""
+    from airflow_provider_slshudi.cli.draft import name_of
+    from airflow_provider_slshudi.cli.engines import chosen, mirror
+    from airflow_provider_slshudi.hooks.iceberg import IcebergHook
+    from airflow_provider_slshudi.hooks.lookup import find_connection
+
+    def check(text: str) -> list[str]:
+        named = [part.strip() for part in text.split(",")]
+        if unknown := [each for each in named if each not in ENGINES]:
+            raise ValueError(f"expected some of {', '.join(ENGINES)}, not {_listed(unknown)}")
+        return named
+
+    version, formats = chosen(answer("--engines", "Engines that will query", options.engines, USUAL, check))
+    catalog = ""
+    if "iceberg" in formats:
+        say("one of these engines needs an Iceberg mirror, in a catalog")
+        catalog = _connection("--catalog", options.catalog, IcebergHook.conn_type, IcebergHook.default_conn_name)
+        find_connection(catalog, IcebergHook.conn_type)
+    elif options.catalog is not None:
+        raise ConfigError("--catalog is for --engines that need Iceberg", source="slshudi init", field="catalog")
+    return ({} if version is None else {"version": version}), mirror(formats, catalog, name_of(name))
+
+
 def _upsert(options: argparse.Namespace, types: Mapping[str, str]) -> dict[str, Any] | None:
     from airflow_provider_slshudi.config.pipeline import KEY_TYPES, ORDERING_TYPES
     from airflow_provider_slshudi.config.table import MOST_BUCKETS
@@ -145,7 +173,7 @@ def _upsert(options: argparse.Namespace, types: Mapping[str, str]) -> dict[str, 
     return {**upsert, "buckets": answer("--buckets", asked, options.buckets, _BUCKETS, buckets)}
 
 
-def _connection(given: str | None, conn_type: str, usual: str) -> str:
+def _connection(option: str, given: str | None, conn_type: str, usual: str) -> str:
     from airflow_provider_slshudi.hooks.lookup import connection_ids
 
     known = connection_ids(conn_type) if given is None else []
@@ -154,7 +182,7 @@ def _connection(given: str | None, conn_type: str, usual: str) -> str:
         return known[0]
     # A secrets backend may have the usual one, and lists none.
     default = usual if usual in known or not known else None
-    return answer("--connection", f"Connection ({_listed(known) or 'Airflow lists none'})", given, default, str)
+    return answer(option, f"Connection ({_listed(known) or 'Airflow lists none'})", given, default, str)
 
 
 def _logstores(connection: str, project: str) -> list[str]:

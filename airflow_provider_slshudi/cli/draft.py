@@ -74,12 +74,13 @@ def pipeline(
     found: Sequence[Suggestion],
     looked: str,
     more: int = 0,
+    mirror: dict[str, Any] | None = None,
 ) -> str:
     """A pipeline file.
 
     Args:
         name: the pipeline's.
-        source, table: these fields, as the file has them.
+        source, table, mirror: these fields, as the file has them.
         found: the columns.
         looked: what they were made of, for the first line.
         more: how many keys have no column.
@@ -99,6 +100,7 @@ def pipeline(
         f"source: {flow(source)}",
         "table:",
         *(f"  {field}: {flow(value)}{_COMMENTS.get(field, '')}" for field, value in table.items()),
+        *([f"mirror: {flow(mirror)} # for engines that read no Hudi table"] if mirror else []),
         f"columns: # each type takes all values that were seen{also}",
         *(columns(found, RARE) if found else [f"  - {flow(ONLY_TIME)}"]),
         f"rest_column: {free_name('rest', used)} # keeps every key that no column names",
@@ -108,6 +110,7 @@ def pipeline(
 
 
 _COMMENTS = {
+    "version": " # Hudi's, the newest that all engines read which were named",
     "upsert": " # a log without a value for key or ordering field fails its batch; missing_key: drop leaves it out",
 }
 

@@ -65,8 +65,10 @@ def _run(options: argparse.Namespace) -> int:
     source = {"connection": connection, "project": service.project, "logstore": service.logstore}
     types = {item.name: item.type for item in found if item.share >= draft.RARE}
     table = choices.table(options, name, types or {draft.ONLY_TIME["name"]: draft.ONLY_TIME["type"]})
+    version, mirror = choices.engines(options, name)
     looked = f"{sampled.logs.num_rows} logs looked at"
-    text = draft.pipeline(name, {**source, "start": choices.start(options)}, table, found, looked, more)
+    source = {**source, "start": choices.start(options)}
+    text = draft.pipeline(name, source, table | version, found, looked, more, mirror)
     pipeline = parse_pipeline(text, source=str(file))
     ledger = _known_ledger(pipeline)
     files.write_new({file: text, dag_file: draft.dag_file(name, pipeline.table.upsert is not None)})

@@ -195,6 +195,9 @@ def test_without_a_terminal_an_error_names_the_option_that_is_missing(
         ("--key", "nothing", "expected a column of type string, int, bigint"),
         ("--buckets", "4", "--buckets is for --key"),
         ("--folder", "/no/such/folder", "there is no such folder"),
+        ("--engines", "trino, athena", "expected some of spark, spark-hudi-1.0, "),
+        ("--engines", "pyiceberg", "Airflow has no connection 'slshudi_iceberg'"),
+        ("--catalog", "lake", "--catalog is for --engines that need Iceberg"),
         ("--connection", "sls_other", "Airflow has no connection 'sls_other'"),
     ],
 )
@@ -210,6 +213,26 @@ def test_a_wrong_option_says_what_is_expected(
     assert init(*given(filled([log(1)]), tmp_path), option, value) == 1
     assert said in capsys.readouterr().err
     assert left(dags) == []
+
+
+def test_the_engines_that_will_query_choose_the_version_and_the_mirrors(
+    filled: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = given(filled([log(1)]), tmp_path)
+    assert init(*options, "--engines", "spark-hudi-1.0,daft") == 0
+    made = settings.pipeline("clicks")
+    assert made.table.version == 8 and made.mirror is not None and made.mirror.iceberg is None
+    extra = {"type": "sql", "name": "lake"}
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_LAKE", connection("slshudi_iceberg", host=f"sqlite:///{tmp_path}/c.db", extra=extra)
+    )
+    assert (
+        init(*options[:-1], f"file://{tmp_path}/lake/views", "--engines", "trino,pyiceberg,duckdb", name="views") == 0
+    )
+    made = settings.pipeline("views")
+    assert made.table.version is None and made.mirror is not None and made.mirror.delta is None
+    assert made.mirror.iceberg is not None
+    assert (made.mirror.iceberg.catalog, made.mirror.iceberg.table) == ("lake", "lake.views")
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "x.yaml", "..", "x" * 101])
@@ -236,7 +259,7 @@ def test_on_a_terminal_it_asks_for_what_cannot_be_known_and_again_after_a_wrong_
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     logstore = filled([log(number) for number in range(30)])
-    answers = [PROJECT, "no-such-logstore", logstore, "/lake", f"file://{tmp_path}/lake", "", "ts", "end"]
+    answers = [PROJECT, "no-such-logstore", logstore, "/lake", f"file://{tmp_path}/lake", "", "ts", "trino", "end"]
     terminal("".join(f"{line}\n" for line in answers))
     assert init() == 0
     shown = capsys.readouterr()
@@ -244,6 +267,7 @@ def test_on_a_terminal_it_asks_for_what_cannot_be_known_and_again_after_a_wrong_
     assert (pipeline.source.logstore, pipeline.source.start) == (logstore, "end")
     assert pipeline.table.path == f"file://{tmp_path}/lake" and pipeline.table.upsert is None
     assert pipeline.table.partition is not None and pipeline.table.partition.column == "ts"
+    assert (pipeline.table.version, pipeline.mirror) == (6, None)
     assert "the project has no such logstore" in shown.err and "expected a URI" in shown.err
     assert "connection sls_default: the only one" in shown.err
     assert "begins where the shards end" in shown.out
