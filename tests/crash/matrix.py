@@ -31,6 +31,7 @@ def run_case(worlds: Callable[[Step], World], case: Case) -> str:
             code = crash(line, case, step)
         finally:
             step.kill()
+        line.require_mirrors()
         if case.step in SERVICES:
             line.maintained()
         decided = line.ends_well()
@@ -48,7 +49,7 @@ def each_its_own(
     @cache
     def made(upserts: bool) -> World:
         name = "upserts" if upserts else "lines"
-        return World(folder / name, spark, server, name, upserts, lake, resident=resident)
+        return World(folder / name, spark, server, name, upserts, lake, resident=resident, mirrors=not lake)
 
     return lambda step: made(step is Step.COMPACT)
 

@@ -1,7 +1,7 @@
 """`python -m tests.crash.step SETUP`: one step of the protocol in a process of its own, the task process of a case.
 
-SETUP is JSON: pipeline, ledger, run, step, and for most steps transaction and token; `resident` where a process that
-stays may do its job. The log service's keys come from the environment.
+SETUP is JSON: pipeline, ledger, catalog, run, step, and for most steps transaction and token; `resident` where a
+process that stays may do its job. The log service's keys come from the environment.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def main(setup: dict[str, Any]) -> None:
         launch.SubprocessLauncher(say=lambda line: print(line, flush=True), resident=resident),
         lambda: LogService(SlsConnection.from_env(os.environ), source.project, source.logstore, patience=Patience(10)),
         work.Run("tail", setup["run"]),
+        lambda _: dict(setup["catalog"]),
     )
     STEPS[Step(setup["step"])](working, setup.get("transaction", ""), setup.get("token", 0))
 

@@ -31,6 +31,7 @@ from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.storage import Storage
+from tests.crash import mirrored
 from tests.crash.cases import Step
 from tests.crash.counts import faults, tables
 from tests.crash.held import HeldStep, Holds
@@ -102,6 +103,7 @@ class Line:
     def held(self, step: Step, holds: Holds, run: str = "run-1", **more: Any) -> HeldStep:
         """Starts a step in a process of its own."""
         setup = {
+            "catalog": mirrored.catalog_in(self.folder),
             "pipeline": self.work.pipeline.model_dump(mode="json"),
             "ledger": self.ledger_url,
             "run": run,
@@ -144,6 +146,7 @@ class Line:
             AssertionError: something is not as it should be.
         """
         decided = self.next_run("run-2")
+        self.require_mirrors()
         assert self.work.ledger.live(self.work.pipeline.name) == []
         self.put(10)
         assert self.next_run("run-3") == [], "the healthy run had something to decide"
@@ -151,7 +154,14 @@ class Line:
         assert newest is not None and (newest.run_id, newest.rows, newest.state) == ("run-3", 10, State.COMMITTED)
         found = [*faults(self.work, self.world.logs), *self.world.spark_faults(self.work)]
         assert found == [], "; ".join(found)
+        self.require_mirrors()
         return decided
+
+    def require_mirrors(self) -> None:
+        """The mirrors, once they have followed, show the rows that are committed."""
+        if self.work.pipeline.mirror is not None:
+            found = mirrored.faults(self.work, self.world.spark)
+            assert found == [], "; ".join(found)
 
 
 _REWRITING: dict[Step, tuple[Callable[[Work], Rewritten], Point, str]] = {
@@ -164,7 +174,8 @@ class World:
     """A log service, a Spark session for what is healthy, and a template of a pipeline to copy.
 
     A tenth of the logs does not fit: unless rows have keys, every case is one of two tables. Tables lie in `folder`, or
-    below `lake` in an object store; ledgers in files, or in databases of the server of the URL `database`.
+    below `lake` in an object store; ledgers in files, or in databases of the server of the URL `database`. `mirrors`
+    are in both formats.
     Held steps let a `resident` process do their jobs, where one can.
     """
 
@@ -178,9 +189,11 @@ class World:
         lake: str = "",
         database: str = "",
         resident: bool = False,
+        mirrors: bool = False,
     ) -> None:
         self.folder, self.server, self.logs, self._lake, self._database = folder, server, 0, lake, database
-        self._spark, self._logstore, self._upserts, self.resident = spark, logstore, upserts, resident
+        self._mirrors = mirrors
+        self.spark, self._logstore, self._upserts, self.resident = spark, logstore, upserts, resident
         client = by_ip(server.connection())
         client.create_logstore(PROJECT, logstore, ttl=7, shard_count=2)
         if database:
@@ -208,6 +221,7 @@ class World:
             shutil.copy(self._template.folder / "ledger.db", folder / "ledger.db")
         with self._line(name) as line:
             self.put(_LOGS)
+            line.require_mirrors()
             yield line
             for table in tables(line.work):
                 table.delete_folder("")
@@ -215,7 +229,7 @@ class World:
 
     def spark_faults(self, work: Work) -> list[str]:
         """What Spark counts differently than logs were put, in both tables together."""
-        spark, paths = self._spark, [hadoop_path(table.uri) for table in tables(work)]
+        spark, paths = self.spark, [hadoop_path(table.uri) for table in tables(work)]
         rows = [row for path in paths for row in spark.read.format("hudi").load(path).select(_KEY).collect()]
         found = len(rows), len({row[0] for row in rows})
         return [] if found == (self.logs, self.logs) else [f"Spark reads {found} rows, keys; {self.logs} were put"]
@@ -250,15 +264,18 @@ class World:
             pipeline = upserted_often(table, source=source)
         else:
             pipeline = served_often(table, source=source, misfits="quarantine")
+        if self._mirrors:
+            pipeline = mirrored.with_mirrors(pipeline)
         engine = open_engine(url)
         migrate(engine)
         _move(engine, pipeline.table.path)
         work = Work(
             pipeline,
             Ledger(engine),
-            SessionLauncher(self._spark),
+            SessionLauncher(self.spark),
             lambda: LogService(self.server.connection(), PROJECT, self._logstore, patience=Patience(10)),
             Run("tail", "run-0"),
+            lambda _: mirrored.catalog_in(folder),
         )
         try:
             yield Line(self, folder, Scenario(work, by_ip(self.server.connection())), url)

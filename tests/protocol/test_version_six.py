@@ -198,3 +198,67 @@ def test_a_lake_of_hudi_0_15_is_continued_without_a_rewrite_and_its_writer_goes_
     batches(pipeline, 1, first=20)
     assert metadata.check(pipeline.by("check")).ok
     assert ask(HUDI_0_15, (storage.full(""), "SELECT count(*) AS n FROM t"))[0] == [{"n": 230}]
+
+
+_CUSTOMERS = """
+rows = [(f"k{n}", n + given["more"], given["at"], None, None, None, f"r{n % 10}") for n in given["keys"]]
+frame = spark.createDataFrame(rows, given["ddl"])
+options = {
+    "hoodie.table.name": given["name"],
+    "hoodie.datasource.write.operation": "upsert",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.precombine.field": "updated_at",
+    "hoodie.datasource.write.partitionpath.field": "region",
+    "hoodie.datasource.write.hive_style_partitioning": "true",
+    "hoodie.index.type": "BUCKET",
+    "hoodie.bucket.index.num.buckets": str(given["buckets"]),
+    "hoodie.bucket.index.hash.field": "id",
+    "hoodie.upsert.shuffle.parallelism": "1",
+    "hoodie.cleaner.policy.failed.writes": "LAZY",
+}
+frame.write.format("hudi").options(**options).mode("append").save(given["path"])
+found = spark.read.format("hudi").load(given["path"])
+told = sorted([row.id, row.number] for row in found.select("id", "number").collect())
+"""
+
+
+@pytest.mark.long
+def test_a_lake_of_copy_on_write_upserts_of_hudi_0_15_is_continued_and_its_writer_goes_on(
+    spark: SparkSession, upserts: Make
+) -> None:
+    pipeline = of_version(upserts("copy_on_write", delete_marker=None), 6)
+    table, storage = pipeline.work.pipeline.table, pipeline.work.storage
+    assert table.upsert is not None
+    ddl = ", ".join(f"{name} {type_}" for name, type_ in table_columns(pipeline.work.pipeline))
+    lake = {"ddl": ddl, "name": table.name, "path": storage.full(""), "buckets": table.upsert.buckets}
+
+    def written(keys: list[int], at: int, more: int) -> list[list[Any]]:
+        return run(HUDI_0_15, _CUSTOMERS, {**lake, "keys": keys, "at": at, "more": more})
+
+    def changed(*changes: tuple[int, int, int]) -> None:
+        logs = [Change(f"k{key}", at, f"r{key % 10}", number) for key, at, number in changes]
+        put(pipeline.client, pipeline.work.pipeline, logs)
+
+    expected = {f"k{key}": key for key in range(40)}
+    assert written(list(range(40)), 10, 0) == sorted([key, number] for key, number in expected.items())
+    before = dict(storage.walk())
+    changed((0, 20, 1_000), (1, 5, 1_001), (40, 20, 1_040))
+    with pytest.raises(ForeignWrite):
+        settle(pipeline.by("run-1"), lambda run: True)
+    rebuild(pipeline.by("rebuild"))
+    pipeline.batch("run-1")
+    expected |= {"k0": 1_000, "k40": 1_040}
+    assert before.items() <= dict(storage.walk()).items()
+    assert versions(pipeline.work) == {storage.uri: "6"}
+
+    expected |= {f"k{key}": key + 2_000 for key in (0, 1, 40)}
+    assert written([0, 1, 40], 30, 2_000) == sorted([key, number] for key, number in expected.items())
+    rebuild(pipeline.by("rebuild"))
+    changed((1, 40, 3_001), (2, 40, 3_002))
+    pipeline.batch("run-2")
+    expected |= {"k1": 3_001, "k2": 3_002}
+    rows = spark.read.format("hudi").load(storage.full("")).select("id", "number").collect()
+    assert {row.id: row.number for row in rows} == expected and len(rows) == len(expected)
+    former = ask(HUDI_0_15, (storage.full(""), "SELECT id, number FROM t"))[0]
+    assert {row["id"]: row["number"] for row in former} == expected and len(former) == len(expected)
+    assert metadata.check(pipeline.by("check")).ok

@@ -147,8 +147,11 @@ def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
     there = {field: str(config.getString(name) or "") for field, name in _PROPERTIES.items()}
     there[_ORDERED] = next(filter(None, orders), "")
     if not there[_MODE]:
-        # Until version 8, Hudi told the merge mode by a class, and what deletes a row by its writers' options alone.
-        there[_MODE] = _MODES.get(str(config.getString(_PAYLOAD) or ""), "")
+        # Until version 8, Hudi told the merge mode by a class, and what deletes a row by its writers' options alone; of
+        # a copy-on-write table, whose readers merge nothing, also the class.
+        payload = str(config.getString(_PAYLOAD) or "")
+        is_merged = payload or wanted["type"] == "MERGE_ON_READ"
+        there[_MODE] = _MODES.get(payload, "") if is_merged else wanted.get(_MODE, "")
         there[_DELETES] = there[_DELETES] or wanted.get(_DELETES, "")
     found = {field: there[field] for field in wanted}
     if found != wanted:

@@ -1,0 +1,54 @@
+"""The mirrors of a pipeline of the matrix: they follow whatever the table became, and show its rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.objectstore import hadoop_path
+from airflow_provider_slshudi.protocol.mirror import mirror
+from airflow_provider_slshudi.protocol.work import Work
+from tests.readers.mirrors import CATALOG, NAMESPACE
+from tests.readers.mirrors import with_mirrors as _with_mirrors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TABLE = "mirrored"
+
+
+def with_mirrors(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with a mirror in each format."""
+    return _with_mirrors(pipeline, _TABLE)
+
+
+def catalog_in(folder: Path) -> dict[str, str]:
+    """The catalog of the Iceberg mirror, in a database of a folder."""
+    return {"type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}", "name": CATALOG}
+
+
+def faults(work: Work, spark: SparkSession) -> list[str]:
+    """Has the mirrors follow; says where a client of theirs reads other rows than Spark does of the Hudi table.
+
+    Of a Merge-On-Read table a mirror has what is compacted, as a read-optimized query.
+    """
+    from deltalake import DeltaTable
+    from pyiceberg.catalog import load_catalog
+
+    mirror(work)
+    column = "event_id" if any(each.name == "event_id" for each in work.pipeline.columns) else "id"
+    options = {"hoodie.datasource.query.type": "read_optimized"}
+    read = spark.read.format("hudi").options(**options).load(hadoop_path(work.storage.uri))
+    expected = Counter(row[0] for row in read.select(column).collect())
+    iceberg = load_catalog(**work.iceberg_catalog(CATALOG)).load_table(f"{NAMESPACE}.{_TABLE}")
+    seen = {
+        "Iceberg": iceberg.scan(selected_fields=(column,)).to_arrow()[column].to_pylist(),
+        "Delta": DeltaTable(work.storage.full("")).to_pyarrow_table(columns=[column])[column].to_pylist(),
+    }
+    return [
+        f"the {name} mirror has {len(rows)} rows, {len(set(rows))} different ones; Spark reads {expected.total()}"
+        for name, rows in seen.items()
+        if Counter(rows) != expected
+    ]
