@@ -18,7 +18,8 @@ from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.local import LocalSls
 from tests.airflows import SupervisedAirflow
 from tests.local.sdk import by_ip
-from tests.machine import environment, event, write_pipeline
+from tests.machine import connection, environment, event, write_pipeline
+from tests.readers.mirrors import CATALOG, NAMESPACE
 
 PROJECT = "chaos"
 SHARDS = 2
@@ -50,13 +51,15 @@ QUICK = {
 class Line:
     """One pipeline, its logstore of the same name, and its table; `log` is what the numbered logs are.
 
-    `fleet` is the DAG that it shares with others; empty where it has a tail of its own.
+    `fleet` is the DAG that it shares with others; empty where it has a tail of its own. `catalog` is the database's URL
+    of its Iceberg mirror; empty where it has no mirrors.
     """
 
     name: str
     table: str
     log: Callable[[int], list[tuple[str, str]]] = event
     fleet: str = ""
+    catalog: str = ""
 
     @property
     def dags(self) -> tuple[str, str]:
@@ -167,6 +170,8 @@ def write_line(line: Line, pipelines: Path, dags: Path, **changes: object) -> No
     """The files of a pipeline and its DAGs."""
     source = {"project": PROJECT, "logstore": line.name, "start": "begin", "on_expired": "fail"}
     described = {"name": line.name, "source": source, "schedule": "2s", **changes}
+    if line.catalog:
+        described["mirror"] = {"iceberg": {"catalog": CATALOG, "table": f"{NAMESPACE}.{line.name}"}, "delta": {}}
     write_pipeline(pipelines / f"{line.name}.yaml", line.table, **described)
     kinds = ["backfill"] if line.fleet else ["tail", "backfill"]
     made = [_DAG.format(kind=kind, name=line.name) for kind in kinds]
@@ -181,9 +186,16 @@ def write_fleet(fleet: str, lines: Sequence[Line], dags: Path) -> None:
 
 @contextmanager
 def place(home: Path, count: int, fleet: str = "") -> Iterator[Place]:
-    """Everything started, and `count` pipelines whose DAGs run from the start; with one tail each, or one `fleet`."""
+    """Everything started, and `count` pipelines whose DAGs run from the start; with one tail each, or one `fleet`.
+
+    The first one has mirrors.
+    """
     pipelines, dags, database = home / "pipelines", home / "dags", home / "ledger.db"
-    lines = [Line(f"line_{number}", f"file://{home}/lake/line_{number}", fleet=fleet) for number in range(count)]
+    catalog = f"sqlite:///{home / 'catalog.db'}"
+    lines = [
+        Line(f"line_{number}", f"file://{home}/lake/line_{number}", fleet=fleet, catalog="" if number else catalog)
+        for number in range(count)
+    ]
     for folder in (pipelines, dags):
         folder.mkdir(parents=True)
     with log_service(home, lines) as server:
@@ -195,6 +207,8 @@ def place(home: Path, count: int, fleet: str = "") -> Iterator[Place]:
         migrate(engine)
         # Resident processes of this run's own.
         variables = {**environment(pipelines, database, server), **QUICK, "TMPDIR": str(home)}
+        extra = {"type": "sql", "name": CATALOG}
+        variables[f"AIRFLOW_CONN_{CATALOG.upper()}"] = connection("slshudi_iceberg", host=catalog, extra=extra)
         with SupervisedAirflow(home / "airflow", dags, variables) as airflow:
             for line in lines:
                 for dag in line.dags:

@@ -9,6 +9,7 @@ from typing import Any
 from aliyun.log import LogClient
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 
+from airflow_provider_slshudi.config.load import load_pipeline
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.sls import cursors
@@ -17,6 +18,7 @@ from tests.chaos.place import PROJECT, Line, Place
 from tests.crash.counts import as_url, reader_options
 from tests.local.sdk import by_ip
 from tests.machine import shard_ids
+from tests.readers.mirrors import NAMESPACE, Mirrors
 
 Log = dict[str, str]
 
@@ -49,6 +51,8 @@ def prove(place: Place, line: Line, acknowledged: int) -> Outcome:
         found.wrong.append(f"{line.name}: pending on the timeline: {pending}")
     if live := place.ledger.live(line.name):
         found.wrong.append(f"{line.name}: live in the ledger: {live}")
+    if line.catalog:
+        found.wrong += _mirrors(place, line)
     if line.upserts:
         # A row of the table tells of the newest log alone.
         committed = sum(batch.rows for batch in place.ledger.last(line.name, 100_000, State.COMMITTED))
@@ -59,6 +63,26 @@ def prove(place: Place, line: Line, acknowledged: int) -> Outcome:
         if code != 0 or report["ok"] is not True or report["rows"] != len(held):
             found.wrong.append(f"{line.name}: slshudi verify ended with {code} for {len(held)} logs: {report}")
     return found
+
+
+def _mirrors(place: Place, line: Line) -> list[str]:
+    """Where the mirrors, once a next run has followed, have other rows than the table."""
+    from deltalake import DeltaTable
+    from pyiceberg.catalog import load_catalog
+
+    mirrors = Mirrors(line.catalog)
+    mirrors.follow(load_pipeline(place.home / "pipelines" / f"{line.name}.yaml"))
+    expected, names = Counter(rows_of(line, "event_id", "ad_id")), ("event_id", "ad_id")
+    iceberg = load_catalog(**mirrors.properties).load_table(f"{NAMESPACE}.{line.name}")
+    seen = {
+        "Iceberg": iceberg.scan(selected_fields=names).to_arrow(),
+        "Delta": DeltaTable(Storage(line.table).full("")).to_pyarrow_table(columns=[*names]),
+    }
+    return [
+        f"{line.name}: the {kind} mirror has {rows.num_rows} rows that are not those of the table, {expected.total()}"
+        for kind, rows in seen.items()
+        if Counter(zip(*(rows[name].to_pylist() for name in names), strict=True)) != expected
+    ]
 
 
 def _events(line: Line, held: dict[str, Log], acknowledged: int) -> Outcome:
