@@ -64,8 +64,10 @@ def hadoop_conf(uri: str) -> dict[str, str]:
     """Spark's settings for Hadoop's S3 client, which does not know the variables that others follow; raises as
     `arrow_options`."""
     _require_visible()
-    # It asks for 5,000 uploads at a time, and some stores refuse more than a thousand.
-    conf, endpoint = {"fs.s3a.paging.maximum": "1000"}, _endpoint(uri)
+    # It asks for 5,000 uploads at a time, and some stores refuse more than a thousand. After each file it would delete
+    # the markers of all folders above, which Hadoop from 3.4 on keeps.
+    conf = {"fs.s3a.paging.maximum": "1000", "fs.s3a.directory.marker.retention": "keep"}
+    endpoint = _endpoint(uri)
     if endpoint is not None:
         conf |= {"fs.s3a.endpoint": endpoint, "fs.s3a.path.style.access": str(not is_oss(uri)).lower()}
     if is_oss(uri):

@@ -62,12 +62,12 @@ def _run(options: argparse.Namespace) -> int:
     if not options.json:
         _show_columns(options, found, more)
 
-    source = {"connection": connection, "project": service.project, "logstore": service.logstore}
+    place = {"connection": connection, "project": service.project, "logstore": service.logstore}
     types = {item.name: item.type for item in found if item.share >= draft.RARE}
     table = choices.table(options, name, types or {draft.ONLY_TIME["name"]: draft.ONLY_TIME["type"]})
     version, mirror = choices.engines(options, name)
     looked = f"{sampled.logs.num_rows} logs looked at"
-    source = {**source, "start": choices.start(options)}
+    source = {**place, "start": choices.start(options)}
     text = draft.pipeline(name, source, table | version, found, looked, more, mirror)
     pipeline = parse_pipeline(text, source=str(file))
     ledger = _known_ledger(pipeline)

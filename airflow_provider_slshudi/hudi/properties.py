@@ -53,7 +53,7 @@ def is_cut_off(storage: Storage) -> bool:
     """Whether Hudi may be writing the file, or its driver died while it did; under the lease `restore` knows."""
     content = storage.read(PROPERTIES)
     if content is None:
-        return storage.exists(_BEFORE)
+        return storage.read(_BEFORE) is not None
     return not (_has_name(content) and content.endswith(b"\n")) or _lacks(content, _copy(storage))
 
 

@@ -75,7 +75,7 @@ class Place:
 
 def require_there(main: Storage, aside: Storage) -> None:
     """Raises TimelineUnreadable if a quarantine was made at `aside` and is missing now."""
-    if aside.exists(PROPERTIES) or not any(place.is_at(aside) for place in places(main)):
+    if aside.read(PROPERTIES) is not None or not any(place.is_at(aside) for place in places(main)):
         return
     if properties.is_cut_off(aside):
         raise TimelineUnreadable(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from airflow_provider_slshudi.exceptions import ForeignWrite, ManifestError, TableError, TableMismatch
 from airflow_provider_slshudi.hudi import leftovers, quarantine
 from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION, SERVICES
 from airflow_provider_slshudi.hudi.extra import PIPELINE_KEY, QUARANTINE_KEY
-from airflow_provider_slshudi.hudi.layout import Instant
+from airflow_provider_slshudi.hudi.layout import PROPERTIES, Instant
+from airflow_provider_slshudi.hudi.quarantine import Place
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.records import Transaction
@@ -33,11 +34,22 @@ def timeline_of(work: Work, instant: str | None = None) -> Timeline:
     Raises:
         TimelineUnreadable: it could not be read; or the quarantine is not where it was made, say not mounted.
     """
-    storage = storage_of(work, instant)
-    loaded = Timeline.load(storage)
-    if not any(loaded):
+    return _timeline_at(work, storage_of(work, instant), quarantine.places(work.storage))
+
+
+def _timeline_at(work: Work, storage: Storage, made: Sequence[Place]) -> Timeline:
+    """As `timeline_of`; `made` are the places where a quarantine was made."""
+    loaded = _load(work, storage)
+    if not any(loaded) and any(place.is_at(storage) for place in made):
         quarantine.require_there(work.storage, storage)
     return loaded
+
+
+def _load(work: Work, storage: Storage) -> Timeline:
+    """The quarantine's timeline. Most pipelines have none, for which one request is enough."""
+    if not work.pipeline.quarantines and storage.read(PROPERTIES) is None:
+        return Timeline(storage, {})
+    return Timeline.load(storage)
 
 
 def require_answer(work: Work, seconds: float) -> None:
@@ -71,7 +83,8 @@ def swept(work: Work, instant: str) -> Iterator[None]:
 
 def timelines(work: Work) -> list[tuple[Storage, Timeline]]:
     """The timelines of the table and of its quarantine."""
-    return [(storage, Timeline.load(storage)) for storage in storages(work)]
+    main, aside = storages(work)
+    return [(main, Timeline.load(main)), (aside, _load(work, aside))]
 
 
 def storages(work: Work) -> tuple[Storage, Storage]:
@@ -117,9 +130,9 @@ def _pending(work: Work) -> dict[str, str]:
 
 def _everywhere(work: Work) -> Iterator[tuple[Storage, Timeline]]:
     """The quarantine and its former places, each with its timeline, which is empty if a former one is away."""
-    here = storage_of(work)
-    yield here, timeline_of(work)
-    for place in quarantine.places(work.storage):
+    here, made = storage_of(work), quarantine.places(work.storage)
+    yield here, _timeline_at(work, here, made)
+    for place in made:
         if not place.is_at(here):
             yield place.storage, Timeline.load(place.storage)
 

@@ -75,13 +75,17 @@ def change(work: Work, to: int) -> None:
 
 def _put_back_what_was_cut_off(work: Work) -> None:
     """Undoes a change that was cut off while Hudi moved the timeline, of the table and then of its quarantine."""
-    for find in (lambda: work, lambda: aside_of(work)):
-        with work.lease() as lease:
-            each = find()
-            if each is None or not moving.is_cut_off(each.storage):
-                continue
-            moving.put_back(each.storage)
-            each.change(lease, Verb.REBUILD_METADATA, each.order())
+    with work.lease() as lease:
+        _put_back(work, lease)
+        # The quarantine is looked for by the table's timeline.
+        if (aside := aside_of(work)) is not None:
+            _put_back(aside, lease)
+
+
+def _put_back(work: Work, lease: Lease) -> None:
+    if moving.is_cut_off(work.storage):
+        moving.put_back(work.storage)
+        work.change(lease, Verb.REBUILD_METADATA, work.order())
 
 
 def _of_version(pipeline: Pipeline, to: int) -> Pipeline:

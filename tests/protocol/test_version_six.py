@@ -233,7 +233,8 @@ def test_a_lake_of_copy_on_write_upserts_of_hudi_0_15_is_continued_and_its_write
     lake = {"ddl": ddl, "name": table.name, "path": storage.full(""), "buckets": table.upsert.buckets}
 
     def written(keys: list[int], at: int, more: int) -> list[list[Any]]:
-        return run(HUDI_0_15, _CUSTOMERS, {**lake, "keys": keys, "at": at, "more": more})
+        told: list[list[Any]] = run(HUDI_0_15, _CUSTOMERS, {**lake, "keys": keys, "at": at, "more": more})
+        return told
 
     def changed(*changes: tuple[int, int, int]) -> None:
         logs = [Change(f"k{key}", at, f"r{key % 10}", number) for key, at, number in changes]

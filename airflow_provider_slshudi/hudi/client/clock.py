@@ -134,14 +134,25 @@ def _newest(tables: Sequence[Storage]) -> Newest | None:
     """The newest request or completion time; one listing per timeline."""
     found = (
         Newest(digits[:17].ljust(17, "9"), table.uri)
-        for table in tables
-        for name in _names(table)
+        for table, names in _listed(tables)
+        for name in names
         if (match := _TIMES.match(name)) is not None
         for digits in match.groups()
         # The metadata table's first requests have times that count from nought.
         if digits and not digits.startswith("0")
     )
     return max(found, default=None)
+
+
+def _listed(tables: Sequence[Storage]) -> Iterator[tuple[Storage, list[str]]]:
+    """The tables with `_names`; without those of metadata tables where the table itself has none."""
+    absent: set[str] = set()
+    for table in tables:
+        if table.uri.removesuffix(f"/{METADATA_FOLDER}") not in absent:
+            names = _names(table)
+            yield table, names
+            if not names:
+                absent.add(table.uri)
 
 
 def _names(table: Storage) -> list[str]:

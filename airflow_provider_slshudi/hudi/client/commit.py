@@ -6,12 +6,13 @@ Nothing here decides anything: callers hold the pipeline's lease and have read t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.hudi import evolution
+from airflow_provider_slshudi.exceptions import TableError
+from airflow_provider_slshudi.hudi import evolution, markers
 from airflow_provider_slshudi.hudi.actions import action
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.metadata import require_none_later
@@ -71,7 +72,8 @@ def commit(
             in_time()
             reach(Point.COMMIT_LOOKED)
 
-        with completing(gateway, writer, storage, instant, metadata, in_time, last_look) as table:
+        files = {str(stat["path"]) for stat in stats}
+        with completing(gateway, writer, storage, instant, metadata, in_time, last_look, files) as table:
             inflight = gateway.inflight(table.getMetaClient(), instant, name)
             table.getActiveTimeline().saveAsComplete(False, inflight, option.of(metadata))
         _tell_of_indexed_columns(gateway, writer, metadata)
@@ -86,20 +88,23 @@ def completing(
     metadata: Any,
     in_time: Callable[[], None],
     last_look: Callable[[], None],
+    files: Set[str] | None = None,
 ) -> Iterator[Any]:
     """Takes Hudi's steps before and after the block, which completes the instant; yields Hudi's table.
 
     Before: deletes files that are marked but not listed, and updates the metadata table. After: deletes the markers.
-    `in_time` is called before all that, `last_look` right before the block; each raises if the instant must not be
-    completed. On a local disk all of it is durable before the completion is written, and the completion before the
-    caller goes on: a loss of power leaves no completion that tells of files, or of entries of the metadata table, which
-    it cut off.
+    `files` are those that the metadata lists, where the caller knows them: then Hudi need not look at each partition's
+    markers. `in_time` is called before all that, `last_look` right before the block; each raises if the instant must
+    not be completed. On a local disk all of it is durable before the completion is written, and the completion before
+    the caller goes on: a loss of power leaves no completion that tells of files, or of entries of the metadata table,
+    which it cut off.
     """
     config, engine = writer.getConfig(), writer.getEngineContext()
     table = gateway.hudi.table.HoodieSparkTable.create(config, engine)
     require_none_later(writer, storage, instant)
     in_time()
-    table.finalizeWrite(engine, instant, metadata.getWriteStats())
+    if files is None or not files >= set(markers.marked(storage, instant)):
+        table.finalizeWrite(engine, instant, metadata.getWriteStats())
     metadata_writer = table.getMetadataWriter(instant)
     if metadata_writer.isPresent():
         try:
@@ -110,8 +115,9 @@ def completing(
     last_look()
     yield table
     storage.sync()
-    markers = gateway.hudi.table.marker.WriteMarkersFactory.get(config.getMarkersType(), table, instant)
-    markers.quietDeleteMarkerDir(engine, config.getMarkersDeleteParallelism())
+    # Hudi's own deletion asks an object store three times as much. What stays is seen to by the next rollback or clean.
+    with suppress(TableError):
+        markers.forget(storage, instant)
 
 
 def _tell_of_indexed_columns(gateway: Gateway, writer: Any, metadata: Any) -> None:
