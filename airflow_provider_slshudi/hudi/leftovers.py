@@ -13,16 +13,19 @@ import logging
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
 
 from airflow_provider_slshudi.hudi import markers
 from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER, UNNAMED
 from airflow_provider_slshudi.hudi.timeline import Timeline, files_of
-from airflow_provider_slshudi.notes import ROOT
+from airflow_provider_slshudi.notes import ROOT, handover
 from airflow_provider_slshudi.storage import Storage
 
 _FOLDER = f"{ROOT}/aborted"
 # A base file, and a log file of a file group: the time of the instant that wrote it.
 _FILE = re.compile(r"[^.].*_(?P<base>\d+)\.[a-z]+|\.[^_]+_(?P<log>\d+)\.log\.\d+_.*")
+_OLD = timedelta(days=1)
+"""No driver lives for so long."""
 _log = logging.getLogger(__name__)
 
 
@@ -72,8 +75,8 @@ def sweep(storage: Storage, instant: str) -> list[str]:
 def sweep_all(storage: Storage) -> list[str]:
     """Sweeps every recorded instant, and those whose tasks wrote after the rollback; call it before archival.
 
-    Deletes a record once archival has passed its instant and its files were swept since, and files of the archives that
-    did not get their name.
+    Deletes a record once archival has passed its instant and its files were swept since, old notes of instants that
+    archival has passed, and files of the archives that did not get their name.
     """
     for table in (storage, Storage(f"{storage.uri}/{METADATA_FOLDER}")):
         archive = files_of(table)[0].archive
@@ -91,7 +94,22 @@ def sweep_all(storage: Storage) -> list[str]:
         left += sweep(storage, instant)
         if instant < timeline.oldest:
             storage.delete(f"{_FOLDER}/{name}")
+    a_day_ago = f"{datetime.now(timezone.utc) - _OLD:%Y%m%d%H%M%S%f}"[: len(timeline.oldest)]
+    sweep_notes(storage, timeline, min(timeline.oldest, a_day_ago))
     return left
+
+
+def sweep_notes(storage: Storage, timeline: Timeline, before: str) -> list[str]:
+    """Deletes the notes of instants before a time that are not pending; returns these instants.
+
+    Who died, or met a disk that refused writes, left them. The note of an opening tells whose an instant is that a late
+    driver may yet put on the timeline, so it has to be old.
+    """
+    pending = {*(instant.time for instant in timeline.pending()), *timeline.rolling_back}
+    ended = [name for name in storage.folders(ROOT) if name.isdigit() and name < before and name not in pending]
+    for instant in ended:
+        handover.delete(storage, instant)
+    return ended
 
 
 def _remembered(storage: Storage, instant: str) -> list[str]:

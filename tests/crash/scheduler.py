@@ -67,8 +67,11 @@ class Place:
         line.put()
         if case.step is Step.SETTLE:
             # Left behind by a run that Airflow knows to be over.
-            over = airflow.runs(dag)[-1]["dag_run_id"]
-            line.before(Step.COMMIT if case.point.value.startswith("commit") else Step.RECORD, over, dag)
+            over, ledger = airflow.runs(dag)[-1]["dag_run_id"], line.work.ledger
+            newest = ledger.latest_committed(line.work.pipeline.name)
+            assert newest is not None
+            step = Step.COMMIT if case.point.value.startswith("commit") else Step.RECORD
+            line.before(step, over, dag, ledger.airflow_of(newest.id))
             line.put()
         holds.arm(case.point)
         run = airflow.trigger(dag)

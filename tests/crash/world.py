@@ -60,9 +60,9 @@ class Line:
     def work(self) -> Work:
         return self.scenario.work
 
-    def before(self, step: Step, run: str = "run-1", dag: str = "tail") -> Transaction | None:
-        """Brings a batch of a run to where `step` begins."""
-        work = replace(self.work, run=Run(dag, run))
+    def before(self, step: Step, run: str = "run-1", dag: str = "tail", airflow: str = "") -> Transaction | None:
+        """Brings a batch of a run, of an Airflow of this name, to where `step` begins."""
+        work = replace(self.work, run=Run(dag, run, airflow))
         if step is Step.PLAN:
             return None
         planned = plan.tail(work)

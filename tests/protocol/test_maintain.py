@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_slshudi.exceptions import ForeignWrite, JobFailed, LeaseHeld, LedgerAhead, TimelineUnreadable
+from airflow_provider_slshudi.hudi import leftovers
 from airflow_provider_slshudi.hudi.client import writer
 from airflow_provider_slshudi.hudi.client.basefiles import committed_files
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
@@ -23,6 +25,7 @@ from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.notes import ROOT, handover
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol import maintain, steps, work
@@ -168,6 +171,21 @@ def test_after_archival_the_ledger_is_rebuilt_and_nothing_is_read_twice(pipeline
     assert again.work.ledger.coverage("ad_events") == pipeline.work.ledger.coverage("ad_events")
     batches(again, 1, first=logs)
     assert verify(again.work).ok
+
+
+def test_archival_deletes_old_notes_of_instants_that_are_not_pending(pipeline: Scenario) -> None:
+    batches(pipeline, 2)
+    storage, waiting = pipeline.work.storage, pipeline.prepare_next(20)
+    owner = storage.read(f"{handover.folder(str(waiting.instant))}/owner.json") or b""
+    young = f"{datetime.now(timezone.utc):%Y%m%d%H%M%S%f}"[:17]
+    for instant in ("20200101000000000", young):
+        storage.write(f"{handover.folder(instant)}/owner.json", owner)
+    maintain.archive(pipeline.by("archive"))
+    left = [name for name in storage.folders(ROOT) if name.isdigit()]
+    assert sorted(left) == sorted([str(waiting.instant), young])
+    assert leftovers.sweep_notes(storage, pipeline.work.timeline(), "3") == [young]
+    steps.commit(pipeline.by("run-waiting-20"), waiting.id, waiting.token)
+    assert_exact(pipeline, 30)
 
 
 @pytest.mark.parametrize("left", ["no version file", "an empty version file", "instants in both"])

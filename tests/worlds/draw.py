@@ -226,6 +226,11 @@ def _later(rng: random.Random, drawn: Drawn) -> Drawn:
             drawn = replace(drawn, shards=rng.choice(_SHARDS_OF_UPSERTS))
         elif not drawn.kind.upserts and drawn.act in (Step.OPEN, Step.APPEND) and rng.random() < 0.25:
             drawn = replace(drawn, shards=Shards.EDGE)
+    if drawn.trouble is Trouble.TWIN or drawn.host.resident:
+        # Two Airflows have one ledger, whose clock is one; a process that stays goes by the times of files, too.
+        drawn = replace(drawn, host=replace(drawn.host, ledger_clock=0))
+    # A log without a key is put for the next batch, and a split shard takes several.
+    drawn = replace(drawn, keyless=drawn.keyless and drawn.shards is Shards.NONE)
     return replace(drawn, pooler=_may_be_pooled(drawn) and rng.random() < 0.15)
 
 

@@ -12,17 +12,24 @@ from typing import Any
 
 import psutil
 
+from airflow_provider_slshudi.hudi import leftovers
+from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.storage import Storage
 from tests.crash.counts import events, file_faults, ledger_faults, tables, timeline_faults
 from tests.crash.held import is_over
 from tests.crash.strays import strays
 from tests.upserts import rows_by_rust, rows_by_spark
-from tests.worlds.draw import Kind
+from tests.worlds.draw import Kind, Trouble
 from tests.worlds.host import IDLE_SECONDS, WORLD
 from tests.worlds.place import Line
 
 _GONE_SECONDS = float(IDLE_SECONDS) + 20.0
+_LATER = "3"
+"""Later than all instants."""
+_LEAVE_NOTES = (Point.OPEN_OWNED, Point.COMPACT_COMPLETED)
+"""Who is killed there leaves a note that no later batch looks for."""
 
 
 def faults(line: Line) -> list[str]:
@@ -30,6 +37,9 @@ def faults(line: Line) -> list[str]:
     work = line.work("faults")
     found = [*_model_faults(line)] if line.model is not None else [*_row_faults(line)]
     for table in tables(work):
+        if line.drawn.trouble is Trouble.READ_ONLY or line.drawn.point in _LEAVE_NOTES:
+            # As archival does a day later.
+            leftovers.sweep_notes(table, Timeline.load(table), _LATER)
         wrong = *timeline_faults(table), *file_faults(table), *_left_files(table)
         found += [f"{Path(table.full('')).name}: {fault}" for fault in wrong]
     found += ledger_faults(work) if line.model is None else _live(line)

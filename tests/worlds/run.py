@@ -364,9 +364,12 @@ class World:
         disk = self.line.disk
         filler = disk / "filler"
         filler.mkdir()
-        if trouble is Trouble.READ_ONLY:
-            subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-        elif trouble is Trouble.FULL:
+        remount = ["mount", "-o", "remount,ro", str(disk)]
+        # The disk stays as it is while a task has a file open for writing: then it is filled.
+        is_read_only = trouble is Trouble.READ_ONLY and not subprocess.run(remount, check=False).returncode
+        if is_read_only:
+            pass
+        elif trouble is not Trouble.INODES:
             with (filler / "one").open("wb", buffering=0) as file:
                 with suppress(OSError):
                     while True:
@@ -379,7 +382,7 @@ class World:
         try:
             yield
         finally:
-            if trouble is Trouble.READ_ONLY:
+            if is_read_only:
                 subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
             shutil.rmtree(filler)
 
