@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_slshudi.cli.engines import ENGINES, chosen
+from airflow_provider_slshudi.cli.engines import ENGINES, Choice, chosen
 
 PAGE = Path(__file__).parents[1] / "docs" / "engines.md"
 READERS = {
@@ -37,9 +37,9 @@ def cells(form: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_reads_what_is_made_for_it(engine: str) -> None:
-    version, mirrors = chosen([engine])
+    choice = chosen([engine])
     forms = {"iceberg": "Iceberg mirrors", "delta": "Delta mirrors"}
-    form = forms[next(iter(mirrors))] if mirrors else f"Hudi tables of version {version or 9}"
+    [form] = [forms[each] for each in choice.mirrors] or [f"Hudi tables of version {choice.version or 9}"]
     assert [cell for reader, cell in cells(form).items() if reader.startswith(READERS[engine])] == ["right"]
 
 
@@ -54,4 +54,11 @@ def test_an_engine_reads_what_is_made_for_it(engine: str) -> None:
     ],
 )
 def test_several_engines_get_the_fewest_forms(engines: tuple[str, ...], expected: tuple[int | None, set[str]]) -> None:
-    assert chosen(engines) == expected
+    assert chosen(engines) == Choice(*expected)
+
+
+def test_engines_get_no_form_that_the_table_cannot_have_or_that_they_read_wrongly() -> None:
+    assert chosen(["polars", "trino"], ["iceberg"]) == Choice(None, {"iceberg"})
+    assert chosen(["trino"], by_value=True) == Choice(None, {"iceberg"})
+    with pytest.raises(ValueError, match="daft reads no mirror"):
+        chosen(["spark", "daft"], ["iceberg"])

@@ -120,28 +120,36 @@ def table(options: argparse.Namespace, name: str, types: Mapping[str, str]) -> d
     return {field: value for field, value in given.items() if value is not None}
 
 
-def engines(options: argparse.Namespace, name: str) -> tuple[dict[str, int], dict[str, Any]]:
-    """What the file's `table` says of Hudi's version, and the file's `mirror`; empty where the usual table will do."""
+def engines(options: argparse.Namespace, name: str, table: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
+    """What the file's `table` says of Hudi's version, and the file's `mirror`; empty where the usual table will do.
+
+    `table` is that field as it is so far.
+    """
     from airflow_provider_slshudi.cli.draft import name_of
-    from airflow_provider_slshudi.cli.engines import chosen, mirror
+    from airflow_provider_slshudi.cli.engines import FORMATS, Choice, chosen, mirror
+    from airflow_provider_slshudi.config.mirror import DELTA_SCHEMES
     from airflow_provider_slshudi.hooks.iceberg import IcebergHook
     from airflow_provider_slshudi.hooks.lookup import find_connection
 
-    def check(text: str) -> list[str]:
+    formats = [each for each in FORMATS if each != "delta" or table["path"].startswith(DELTA_SCHEMES)]
+    by_value = (table.get("partition") or {}).get("by") == "field"
+
+    def check(text: str) -> Choice:
         named = [part.strip() for part in text.split(",")]
         if unknown := [each for each in named if each not in ENGINES]:
             raise ValueError(f"expected some of {', '.join(ENGINES)}, not {_listed(unknown)}")
-        return named
+        return chosen(named, formats, by_value)
 
-    version, formats = chosen(answer("--engines", "Engines that will query", options.engines, USUAL, check))
+    choice = answer("--engines", "Engines that will query", options.engines, USUAL, check)
     catalog = ""
-    if "iceberg" in formats:
+    if "iceberg" in choice.mirrors:
         say("one of these engines needs an Iceberg mirror, in a catalog")
         catalog = _connection("--catalog", options.catalog, IcebergHook.conn_type, IcebergHook.default_conn_name)
         find_connection(catalog, IcebergHook.conn_type)
     elif options.catalog is not None:
         raise ConfigError("--catalog is for --engines that need Iceberg", source="slshudi init", field="catalog")
-    return ({} if version is None else {"version": version}), mirror(formats, catalog, name_of(name))
+    version = {} if choice.version is None else {"version": choice.version}
+    return version, mirror(choice.mirrors, catalog, name_of(name))
 
 
 def _upsert(options: argparse.Namespace, types: Mapping[str, str]) -> dict[str, Any] | None:

@@ -22,6 +22,21 @@ class Reads:
     mirrors: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Choice:
+    """A table for some engines.
+
+    Attributes:
+        version: of Hudi's table; None for the usual one.
+        mirrors: their formats.
+    """
+
+    version: int | None
+    mirrors: set[str]
+
+
+FORMATS = ("delta", "iceberg")
+"""Of mirrors, the simplest one first."""
 USUAL = "spark"
 ENGINES: Mapping[str, Reads] = {
     USUAL: Reads(NEWEST_VERSION),
@@ -41,18 +56,35 @@ ENGINES: Mapping[str, Reads] = {
 """By name; `spark` is one with Hudi 1.1 or later."""
 
 
-def chosen(engines: Collection[str]) -> tuple[int | None, set[str]]:
-    """The version of Hudi's table, None for the usual one, and the formats of mirrors that all `engines` need at least.
+def chosen(engines: Collection[str], formats: Collection[str] = FORMATS, by_value: bool = False) -> Choice:
+    """What all `engines` need at least.
 
     An engine that reads Hudi's tables gets a version that it knows, unless a mirror that others need serves it, too.
+
+    Args:
+        engines: of `ENGINES`.
+        formats: those of mirrors that the table can have, the simplest one first.
+        by_value: whether partitions are by a column's value: Trino's Hudi connector reads their NULL wrongly.
+
+    Raises:
+        ValueError: one of them reads no form that the table can have.
     """
-    reads = [ENGINES[engine] for engine in engines]
-    mirrors = {each.mirrors[0] for each in reads if not each.version and len(each.mirrors) == 1}
-    for each in reads:
-        if not each.version and mirrors.isdisjoint(each.mirrors):
-            mirrors.add(each.mirrors[0])
-    version = min((each.version for each in reads if each.version and mirrors.isdisjoint(each.mirrors)), default=None)
-    return (None if version == NEWEST_VERSION else version), mirrors
+    mirrors: set[str] = set()
+    reads = {engine: ENGINES[engine] for engine in engines}
+    if by_value and "trino" in reads:
+        reads["trino"] = Reads(mirrors=reads["trino"].mirrors)
+    needy = {
+        engine: [one for one in each.mirrors if one in formats] for engine, each in reads.items() if not each.version
+    }
+    # Who has no choice first.
+    for engine, fitting in sorted(needy.items(), key=lambda item: len(item[1])):
+        if not fitting:
+            raise ValueError(f"{engine} reads no mirror that a table at this path can have, and no Hudi table")
+        if mirrors.isdisjoint(fitting):
+            mirrors.add(fitting[0])
+    known = [each.version for each in reads.values() if each.version and mirrors.isdisjoint(each.mirrors)]
+    version = min(known, default=NEWEST_VERSION)
+    return Choice(None if version == NEWEST_VERSION else version, mirrors)
 
 
 def mirror(formats: Collection[str], catalog: str, name: str) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def _run(options: argparse.Namespace) -> int:
     place = {"connection": connection, "project": service.project, "logstore": service.logstore}
     types = {item.name: item.type for item in found if item.share >= draft.RARE}
     table = choices.table(options, name, types or {draft.ONLY_TIME["name"]: draft.ONLY_TIME["type"]})
-    version, mirror = choices.engines(options, name)
+    version, mirror = choices.engines(options, name, table)
     looked = f"{sampled.logs.num_rows} logs looked at"
     source = {**place, "start": choices.start(options)}
     text = draft.pipeline(name, source, table | version, found, looked, more, mirror)

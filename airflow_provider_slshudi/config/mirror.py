@@ -8,6 +8,9 @@ from pydantic import Field, model_validator
 
 from airflow_provider_slshudi.config.values import Model, Uri
 
+DELTA_SCHEMES = ("file:", "s3:", "s3a:")
+"""How paths of tables begin that can have a Delta mirror."""
+
 
 class IcebergMirror(Model):
     """An Iceberg table over the Hudi table's base files (iceberg.apache.org).

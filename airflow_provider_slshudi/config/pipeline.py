@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from airflow_provider_slshudi.config.columns import Column
 from airflow_provider_slshudi.config.maintenance import Maintenance
-from airflow_provider_slshudi.config.mirror import Mirrors
+from airflow_provider_slshudi.config.mirror import DELTA_SCHEMES, Mirrors
 from airflow_provider_slshudi.config.named import NamedKeys
 from airflow_provider_slshudi.config.options import BOUNDS, BOUNDS_OF, names_in
 from airflow_provider_slshudi.config.table import FORMER_VERSION, EventTimePartition, FieldPartition, Table
@@ -266,7 +266,7 @@ class Pipeline(Model):
             raise ValueError(
                 f"table.path {path} has `#` in it: a table with mirrors must not, since readers stop there"
             )
-        if self.mirror.delta is not None and not path.startswith(("file:", "s3:", "s3a:")):
+        if self.mirror.delta is not None and not path.startswith(DELTA_SCHEMES):
             raise ValueError(
                 "mirror.delta is for tables on file://, s3:// and s3a://: deltalake writes no others safely"
             )

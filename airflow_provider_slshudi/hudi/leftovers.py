@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 
 from airflow_provider_slshudi.hudi import markers
-from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER, UNNAMED
+from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER, UNNAMED, Phase
 from airflow_provider_slshudi.hudi.timeline import Timeline, files_of
 from airflow_provider_slshudi.notes import ROOT, handover
 from airflow_provider_slshudi.storage import Storage
@@ -86,7 +86,10 @@ def sweep_all(storage: Storage) -> list[str]:
     # Loaded after the listing: an instant that has markers is on the timeline already.
     timeline = Timeline.load(storage)
     for instant in marked:
-        if timeline.is_gone(instant):
+        found = timeline.get(instant)
+        if found is not None and found.phase is Phase.COMPLETED:
+            markers.forget(storage, instant)
+        elif timeline.is_gone(instant):
             remember(storage, instant)
             markers.forget(storage, instant)
     for name in storage.names(_FOLDER) or []:

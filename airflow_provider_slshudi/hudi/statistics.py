@@ -20,7 +20,7 @@ from airflow_provider_slshudi.storage import Storage
 
 _DEFINITIONS = ".hoodie/.index_defs/index.json"
 _DEFINED = "hoodie.table.index.defs.path"
-_PARTITIONS = "hoodie.table.metadata.partitions"
+PARTITIONS = "hoodie.table.metadata.partitions"
 _INDEX = "column_stats"
 _FOREIGN = ("expr_index_", "secondary_index_")
 
@@ -62,10 +62,10 @@ class Indexes:
         told = told or properties.read(storage) or {}
         found = storage.read_json(_DEFINITIONS) if _DEFINED in told else None
         definitions = found["indexDefinitions"] if found else {}
-        indexed = _INDEX in told.get(_PARTITIONS, "").split(",")
+        indexed = _INDEX in told.get(PARTITIONS, "").split(",")
         sources = (definitions.get(_INDEX) or {}).get("sourceFields") or [] if indexed else []
         # A CREATE or DROP INDEX that was cut off leaves the definition or the partition without the other.
-        known = {*definitions, *told.get(_PARTITIONS, "").split(",")}
+        known = {*definitions, *told.get(PARTITIONS, "").split(",")}
         return cls(
             [name for name in sources if name not in META_COLUMNS],
             sorted(name for name in known if name.startswith(_FOREIGN)),

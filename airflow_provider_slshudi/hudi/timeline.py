@@ -71,7 +71,7 @@ class Timeline:
         self._instants = instants
         self.unnamed = unnamed
         self.layout = layout
-        self._read_last: tuple[str, dict[str, Any]] = "", {}
+        self._read_last: tuple[str, dict[str, Any]] | None = None
 
     @classmethod
     def load(cls, storage: Storage, moving: bool = False) -> Timeline:
@@ -342,9 +342,10 @@ class Timeline:
 
     def _record(self, instant: Instant) -> dict[str, Any]:
         # Several looks begin at the newest commit; all records of a long timeline would be a lot of memory.
-        if self._read_last[0] != instant.file:
-            self._read_last = instant.file, self._record_in(instant.file, instant.time)
-        return self._read_last[1]
+        last = self._read_last
+        if last is None or last[0] != instant.file:
+            self._read_last = last = instant.file, self._record_in(instant.file, instant.time)
+        return last[1]
 
     def _record_in(self, file: str, instant: str) -> dict[str, Any]:
         content = self._content(file, instant)

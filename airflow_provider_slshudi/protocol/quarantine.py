@@ -7,10 +7,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from airflow_provider_slshudi.exceptions import ForeignWrite, ManifestError, TableError, TableMismatch
-from airflow_provider_slshudi.hudi import leftovers, quarantine
+from airflow_provider_slshudi.hudi import leftovers, properties, quarantine
 from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION, SERVICES
 from airflow_provider_slshudi.hudi.extra import PIPELINE_KEY, QUARANTINE_KEY
-from airflow_provider_slshudi.hudi.layout import PROPERTIES, Instant
+from airflow_provider_slshudi.hudi.layout import Instant
 from airflow_provider_slshudi.hudi.quarantine import Place
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.ledger.lease import Lease
@@ -46,8 +46,8 @@ def _timeline_at(work: Work, storage: Storage, made: Sequence[Place]) -> Timelin
 
 
 def _load(work: Work, storage: Storage) -> Timeline:
-    """The quarantine's timeline. Most pipelines have none, for which one request is enough."""
-    if not work.pipeline.quarantines and storage.read(PROPERTIES) is None:
+    """The quarantine's timeline. Most pipelines have none, for which two requests are enough."""
+    if not work.pipeline.quarantines and properties.is_absent(storage):
         return Timeline(storage, {})
     return Timeline.load(storage)
 

@@ -5,17 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.table import FORMER_VERSION
 from airflow_provider_slshudi.exceptions import BatchUnderWay, ConfigError, TableError
 from airflow_provider_slshudi.hudi import moving, properties
+from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER, PROPERTIES
 from airflow_provider_slshudi.hudi.properties import VERSION
+from airflow_provider_slshudi.hudi.quarantine import table_of
+from airflow_provider_slshudi.hudi.statistics import PARTITIONS
 from airflow_provider_slshudi.ledger.lease import Lease
+from airflow_provider_slshudi.notes import driver
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.protocol.dangling import is_quiet
-from airflow_provider_slshudi.protocol.maintain import aside_of, fit, require_table, tables_of
+from airflow_provider_slshudi.protocol.maintain import fit, require_table, tables_of
 from airflow_provider_slshudi.protocol.metadata import compared
 from airflow_provider_slshudi.protocol.rewrite import compact
 from airflow_provider_slshudi.protocol.settle import register, settle
 from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.spark.resident import end_stopped
+
+_TIMES = 4
 
 
 def versions(work: Work) -> dict[str, str]:
@@ -65,27 +73,48 @@ def change(work: Work, to: int) -> None:
         for each, count in zip(tables, files, strict=True):
             of = each.pipeline.table.model_copy(update={"version": to})
             order = replace(each, pipeline=_with(each.pipeline, table=of)).order()
-            each.change(lease, Verb.VERSION, order, count)
+            moves = FORMER_VERSION in (to, int(_version(each)))
+            # Each file of a timeline that moves is read and written several times.
+            each.change(lease, Verb.VERSION, order, count + (_TIMES * len(moving.files(each.storage)) if moves else 0))
             if (there := _version(each)) != str(to):
                 raise TableError(
                     f"{each.storage.uri}: the job ended well, but the table is of version {there}, not {to}",
                     table=each.storage.uri,
                 )
+            if moves:
+                _make_whole(each, lease)
 
 
 def _put_back_what_was_cut_off(work: Work) -> None:
-    """Undoes a change that was cut off while Hudi moved the timeline, of the table and then of its quarantine."""
+    """Undoes a change that was cut off while Hudi moved the timeline, of the table and of its quarantine."""
     with work.lease() as lease:
-        _put_back(work, lease)
-        # The quarantine is looked for by the table's timeline.
-        if (aside := aside_of(work)) is not None:
-            _put_back(aside, lease)
+        # Not by `aside_of`: properties that are cut off are settle's.
+        for each in (work, replace(work, pipeline=table_of(work.pipeline))):
+            if moving.is_cut_off(each.storage):
+                # Who moved it may stand still; a claim does not stop Hudi within its steps.
+                end_stopped()
+                driver.claim(each.storage, by=str(work.run), to="put the timeline back", instant="")
+                moving.put_back(each.storage, lease.renew)
+            elif each.storage.exists(PROPERTIES):
+                moving.forget(each.storage)
+            told = properties.read(each.storage) or {}
+            if told.get(PARTITIONS) and not each.storage.exists(METADATA_FOLDER):
+                _make_whole(each, lease)
 
 
-def _put_back(work: Work, lease: Lease) -> None:
-    if moving.is_cut_off(work.storage):
-        moving.put_back(work.storage)
-        work.change(lease, Verb.REBUILD_METADATA, work.order())
+def _make_whole(work: Work, lease: Lease) -> None:
+    """Makes the metadata table anew unless it is as the files on storage; Hudi moves its timeline, too."""
+    found = compared(work, lease)
+    told = properties.read(work.storage) or {}
+    if found.ok and (work.storage.exists(METADATA_FOLDER) or not told.get(PARTITIONS)):
+        return
+    work.change(lease, Verb.REBUILD_METADATA, work.order(), found.files)
+    if not (found := compared(work, lease)).ok:
+        raise TableError(
+            f"{work.storage.uri}: the metadata table was made anew, and still differs from the files on storage "
+            f"({', '.join(found.examples) or found.unreadable})",
+            table=work.storage.uri,
+        )
 
 
 def _of_version(pipeline: Pipeline, to: int) -> Pipeline:

@@ -38,17 +38,18 @@ def faults(work: Work, spark: SparkSession) -> list[str]:
     from pyiceberg.catalog import load_catalog
 
     mirror(work)
-    column = "event_id" if any(each.name == "event_id" for each in work.pipeline.columns) else "id"
+    names = ("event_id",) if any(each.name == "event_id" for each in work.pipeline.columns) else ("id", "number")
     options = {"hoodie.datasource.query.type": "read_optimized"}
     read = spark.read.format("hudi").options(**options).load(hadoop_path(work.storage.uri))
-    expected = Counter(row[0] for row in read.select(column).collect())
+    expected = Counter(tuple(row) for row in read.select(*names).collect())
     iceberg = load_catalog(**work.iceberg_catalog(CATALOG)).load_table(f"{NAMESPACE}.{_TABLE}")
     seen = {
-        "Iceberg": iceberg.scan(selected_fields=(column,)).to_arrow()[column].to_pylist(),
-        "Delta": DeltaTable(work.storage.full("")).to_pyarrow_table(columns=[column])[column].to_pylist(),
+        "Iceberg": iceberg.scan(selected_fields=names).to_arrow(),
+        "Delta": DeltaTable(work.storage.full("")).to_pyarrow_table(columns=[*names]),
     }
+    rows = {kind: list(zip(*(found[name].to_pylist() for name in names), strict=True)) for kind, found in seen.items()}
     return [
-        f"the {name} mirror has {len(rows)} rows, {len(set(rows))} different ones; Spark reads {expected.total()}"
-        for name, rows in seen.items()
-        if Counter(rows) != expected
+        f"the {kind} mirror has {len(found)} rows, {len(set(found))} different ones; Spark reads {expected.total()}"
+        for kind, found in rows.items()
+        if Counter(found) != expected
     ]

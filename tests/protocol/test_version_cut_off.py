@@ -38,7 +38,7 @@ def scatter(storage: Storage, seed: int) -> None:
     print(f"seed {seed}")
     chance = random.Random(seed)
     kept = [path.removeprefix(ASIDE) for path in storage.files(ASIDE.rstrip("/"))]
-    gone = [path for path in moving._files(storage) if path not in kept]
+    gone = [path for path in moving.files(storage) if path not in kept]
     assert len(kept) > 20 and len(gone) > 10
     for path in chance.sample(gone, len(gone) // 2):
         storage.delete(path)
@@ -55,7 +55,7 @@ def test_a_timeline_that_was_moved_in_part_is_put_back_and_then_moved(scenario: 
     assert maintain.clean(pipeline.by("clean")).files
     assert maintain.archive(pipeline.by("archive")).instants
     storage = pipeline.work.storage
-    before = moving.changes(pipeline.work.timeline())
+    before = moving.completed(storage)
     pipeline = of_version(pipeline, to)
     with pytest.raises(JobFailed):
         change(pipeline.by("change", launcher=DyingLauncher(Point.VERSION_CHANGED)), to)
@@ -66,11 +66,11 @@ def test_a_timeline_that_was_moved_in_part_is_put_back_and_then_moved(scenario: 
             act()
     change(pipeline.by("change"), to)
     assert list(versions(pipeline.work).values()) == [str(to)]
-    assert moving.changes(pipeline.work.timeline()) >= before
+    assert moving.completed(storage) >= before
     pipeline.batch("run-7")
     assert metadata.check(pipeline.by("check")).ok and verify(pipeline.work, True).ok
     assert sorted(row["event_id"] for row in rows_of(storage.uri)) == sorted(f"event-{number}" for number in range(70))
-    assert not storage.exists(MOVING) and not storage.exists(ASIDE)
+    assert not storage.exists(MOVING) and not storage.exists(ASIDE.rstrip("/"))
 
 
 def test_a_quarantine_that_was_moved_in_part_is_put_back_too(scenario: Make) -> None:
@@ -95,13 +95,42 @@ def test_a_move_that_lost_a_change_does_not_end(scenario: Make) -> None:
     pipeline = scenario(shards=1)
     batches(pipeline, 1)
     storage = pipeline.work.storage
-    before = moving.changes(pipeline.work.timeline())
+    before = moving.completed(storage)
     moving.begin(storage)
-    with pytest.raises(TableError, match="without 1 of its changes, of 20200101000000000 first"):
-        moving.end(storage, {*before, "20200101000000000"})
+    with pytest.raises(TableError, match="without 1 of its instants, of 20200101000000000 commit first"):
+        moving.end(storage, {*before, ("20200101000000000", "commit")})
     assert moving.is_cut_off(storage)
     moving.end(storage, before)
     assert not moving.is_cut_off(storage) and any(Timeline.load(storage))
+
+
+def test_nothing_is_deleted_unless_all_that_was_kept_is_there(scenario: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = scenario(shards=1)
+    batches(pipeline, 1)
+    storage = pipeline.work.storage
+    moving.begin(storage)
+    before = {path: storage.read(path) for path in storage.files(".hoodie") if not path.startswith(ASIDE)}
+    storage.delete(f"{ASIDE}{PROPERTIES}")
+    with pytest.raises(TableError, match=r"what was kept of the timeline before .*hoodie.properties is not there"):
+        change(pipeline.by("change"), 8)
+    left = {path: storage.read(path) for path in storage.files(".hoodie") if not path.startswith(ASIDE)}
+    assert left.items() >= {path: content for path, content in before.items() if "claim" not in path}.items()
+    assert moving.is_cut_off(storage)
+
+    storage.delete(MOVING)
+    write = Storage.write
+
+    def denied(self: Storage, path: str, content: bytes, via: str | None = None) -> None:
+        write(self, path, content, via)
+        if path == MOVING:
+            raise TimelineUnreadable("it is there, and the answer was lost", table=self.uri)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "write", denied)
+        with pytest.raises(TimelineUnreadable, match="the answer was lost"):
+            moving.begin(storage)
+    assert not moving.is_cut_off(storage) and not storage.exists(ASIDE.rstrip("/"))
+    batches(pipeline, 1, first=10)
 
 
 def test_a_table_whose_properties_name_no_version_is_not_taken_for_an_empty_one(scenario: Make) -> None:

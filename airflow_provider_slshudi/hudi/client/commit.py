@@ -115,7 +115,7 @@ def completing(
     last_look()
     yield table
     storage.sync()
-    # Hudi's own deletion asks an object store three times as much. What stays is seen to by the next rollback or clean.
+    # Hudi's own deletion, which takes no failure for an error either, asks an object store three times as much.
     with suppress(TableError):
         markers.forget(storage, instant)
 

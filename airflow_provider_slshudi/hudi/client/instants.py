@@ -142,6 +142,7 @@ def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
     """
     table = pipeline.table
     config = gateway.meta_client(hadoop_path(table.path)).getTableConfig()
+    version = str(config.getString(properties.VERSION))
     wanted = _properties(table)
     orders = [str(config.getString(name) or "") for name in _ORDERING]
     there = {field: str(config.getString(name) or "") for field, name in _PROPERTIES.items()}
@@ -150,7 +151,7 @@ def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
         # Until version 8, Hudi told the merge mode by a class, and what deletes a row by its writers' options alone; of
         # a copy-on-write table, whose readers merge nothing, also the class.
         payload = str(config.getString(_PAYLOAD) or "")
-        is_merged = payload or wanted["type"] == "MERGE_ON_READ"
+        is_merged = payload or wanted["type"] == "MERGE_ON_READ" or version != str(FORMER_VERSION)
         there[_MODE] = _MODES.get(payload, "") if is_merged else wanted.get(_MODE, "")
         there[_DELETES] = there[_DELETES] or wanted.get(_DELETES, "")
     found = {field: there[field] for field in wanted}
@@ -166,7 +167,6 @@ def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
             table=table.path,
         )
     storage = Storage(table.path)
-    version = str(config.getString(properties.VERSION))
     if table.version is not None and version != str(table.version):
         raise TableMismatch(
             f"{table.path} is of table version {version}, and pipeline {pipeline.name} says {table.version}: run "

@@ -37,7 +37,7 @@ def change(gateway: Gateway, pipeline: Pipeline, changed: Callable[[], None]) ->
     bounded = Indexes.of(storage).bounded
     timeline = Timeline.load(storage)
     moves = timeline.layout is LAYOUT_1 or to == FORMER_VERSION
-    before = moving.changes(timeline) if moves else set()
+    before = moving.completed(storage) if moves else set()
     with client(gateway, pipeline, timeline=timeline) as writer, by_todays_calendar(writer.getEngineContext()):
         if moves:
             moving.begin(storage)
