@@ -21,6 +21,8 @@ from tests.oss import Oss, oss_store
 from tests.pipelines import ad_events
 from tests.waiting import until
 
+EVERYWHERE = {"spark.hadoop.fs.s3a.paging.maximum": "1000", "spark.hadoop.fs.s3a.directory.marker.retention": "keep"}
+
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
@@ -58,7 +60,7 @@ def test_oss_is_asked_by_the_buckets_own_host(asked: pytest.MonkeyPatch, path: s
         "check_directory_existence_before_creation": True,
     }
     assert objectstore.hadoop_conf(path) == {
-        "spark.hadoop.fs.s3a.paging.maximum": "1000",
+        **EVERYWHERE,
         "spark.hadoop.fs.s3a.endpoint": endpoint,
         "spark.hadoop.fs.s3a.path.style.access": "false",
         "spark.hadoop.fs.s3a.endpoint.region": region,
@@ -84,7 +86,7 @@ def test_another_store_is_asked_by_paths(asked: pytest.MonkeyPatch, endpoint: st
         "request_timeout": objectstore.ANSWER_SECONDS,
     }
     assert objectstore.hadoop_conf("s3://lake/events") == {
-        "spark.hadoop.fs.s3a.paging.maximum": "1000",
+        **EVERYWHERE,
         "spark.hadoop.fs.s3a.endpoint": endpoint,
         "spark.hadoop.fs.s3a.path.style.access": "true",
     }
@@ -100,7 +102,7 @@ def test_without_an_endpoint_amazon_is_asked_as_it_wants(asked: pytest.MonkeyPat
     if endpoint is not None:
         asked.setenv("AWS_ENDPOINT_URL", endpoint)
     assert objectstore.arrow_options("s3://lake/events")["endpoint_override"] is None
-    assert objectstore.hadoop_conf("s3://lake/events") == {"spark.hadoop.fs.s3a.paging.maximum": "1000"}
+    assert objectstore.hadoop_conf("s3://lake/events") == EVERYWHERE
 
 
 def test_checksums_of_ones_own_choice_stay(asked: pytest.MonkeyPatch) -> None:
