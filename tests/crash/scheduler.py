@@ -12,11 +12,13 @@ import yaml
 
 from airflow_provider_slshudi.points import FOLDER
 from tests.airflows import SupervisedAirflow
+from tests.crash import mirrored
 from tests.crash.cases import Case, Step
 from tests.crash.counts import faults
 from tests.crash.held import Holds, NotAsPlanned, is_over, kill
 from tests.crash.world import Line, World
 from tests.machine import connection
+from tests.readers.mirrors import CATALOG
 
 HOLD_SECONDS = 8.0
 RUN_SECONDS = 240.0
@@ -126,6 +128,9 @@ class Place:
             ),
             "AIRFLOW_CONN_SPARK_DEFAULT": connection("spark", host="local[2]"),
             "AIRFLOW_CONN_SLS_DEFAULT": connection("sls", **keys),
+            f"AIRFLOW_CONN_{CATALOG.upper()}": connection(
+                "slshudi_iceberg", host=mirrored.catalog_in(line.folder)["uri"], extra={"type": "sql", "name": CATALOG}
+            ),
         }
         airflow = self._stack.enter_context(SupervisedAirflow(folder / "airflow", dags, environment))
         dag = f"{pipeline.name}_tail"
