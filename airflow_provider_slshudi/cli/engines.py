@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_slshudi.config.table import NEWEST_VERSION
+EVERY = sys.maxsize
+"""An engine reads every version."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,12 @@ FORMATS = ("delta", "iceberg")
 """Of mirrors, the simplest one first."""
 USUAL = "spark"
 ENGINES: Mapping[str, Reads] = {
-    USUAL: Reads(NEWEST_VERSION),
+    USUAL: Reads(EVERY),
     "spark-hudi-1.0": Reads(8),
     "spark-hudi-0.15": Reads(6),
     "spark-iceberg": Reads(mirrors=("iceberg",)),
-    "hudi-rs": Reads(NEWEST_VERSION),
-    "datafusion": Reads(NEWEST_VERSION),
+    "hudi-rs": Reads(EVERY),
+    "datafusion": Reads(EVERY),
     "trino": Reads(6, ("iceberg",)),
     "pyiceberg": Reads(mirrors=("iceberg",)),
     "deltalake": Reads(mirrors=("delta",)),
@@ -83,8 +85,8 @@ def chosen(engines: Collection[str], formats: Collection[str] = FORMATS, by_valu
         if mirrors.isdisjoint(fitting):
             mirrors.add(fitting[0])
     known = [each.version for each in reads.values() if each.version and mirrors.isdisjoint(each.mirrors)]
-    version = min(known, default=NEWEST_VERSION)
-    return Choice(None if version == NEWEST_VERSION else version, mirrors)
+    version = min(known, default=EVERY)
+    return Choice(None if version == EVERY else version, mirrors)
 
 
 def mirror(formats: Collection[str], catalog: str, name: str) -> dict[str, Any]:

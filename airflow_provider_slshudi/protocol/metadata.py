@@ -43,12 +43,15 @@ def rebuild(work: Work, only_damaged: bool = False, found_by: Named = NOTHING) -
     """
     with _decided(work) as lease:
         # The quarantine's first: the table's drivers wait until their times are later than those in it.
-        found = [_rebuilt(each, lease, only_damaged, found_by) for each in reversed(tables_of(work))]
+        found = [rebuilt(each, lease, only_damaged, found_by) for each in reversed(tables_of(work))]
     before, after = zip(*reversed(found), strict=True)
     return _with_quarantine(before), _with_quarantine(after)
 
 
-def _rebuilt(work: Work, lease: Lease, only_damaged: bool, found_by: Named) -> tuple[Comparison, Comparison]:
+def rebuilt(
+    work: Work, lease: Lease, only_damaged: bool = False, found_by: Named = NOTHING
+) -> tuple[Comparison, Comparison]:
+    """As `rebuild`, of one table; the caller holds the lease."""
     before = compared(work, lease)
     if only_damaged and before.ok:
         return before, before

@@ -17,7 +17,7 @@ from airflow_provider_slshudi.notes import driver
 from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.protocol.dangling import is_quiet
 from airflow_provider_slshudi.protocol.maintain import fit, require_table, tables_of
-from airflow_provider_slshudi.protocol.metadata import compared
+from airflow_provider_slshudi.protocol.metadata import compared, rebuilt
 from airflow_provider_slshudi.protocol.rewrite import compact
 from airflow_provider_slshudi.protocol.settle import register, settle
 from airflow_provider_slshudi.protocol.work import Work
@@ -82,7 +82,7 @@ def change(work: Work, to: int) -> None:
                     table=each.storage.uri,
                 )
             if moves:
-                _make_whole(each, lease)
+                rebuilt(each, lease, only_damaged=True)
 
 
 def _put_back_what_was_cut_off(work: Work) -> None:
@@ -99,22 +99,7 @@ def _put_back_what_was_cut_off(work: Work) -> None:
                 moving.forget(each.storage)
             told = properties.read(each.storage) or {}
             if told.get(PARTITIONS) and not each.storage.exists(METADATA_FOLDER):
-                _make_whole(each, lease)
-
-
-def _make_whole(work: Work, lease: Lease) -> None:
-    """Makes the metadata table anew unless it is as the files on storage; Hudi moves its timeline, too."""
-    found = compared(work, lease)
-    told = properties.read(work.storage) or {}
-    if found.ok and (work.storage.exists(METADATA_FOLDER) or not told.get(PARTITIONS)):
-        return
-    work.change(lease, Verb.REBUILD_METADATA, work.order(), found.files)
-    if not (found := compared(work, lease)).ok:
-        raise TableError(
-            f"{work.storage.uri}: the metadata table was made anew, and still differs from the files on storage "
-            f"({', '.join(found.examples) or found.unreadable})",
-            table=work.storage.uri,
-        )
+                rebuilt(each, lease, only_damaged=True)
 
 
 def _of_version(pipeline: Pipeline, to: int) -> Pipeline:

@@ -1,4 +1,4 @@
-"""The mirrors of a pipeline of the matrix: they follow whatever the table became, and show its rows."""
+"""The mirrors of a pipeline of the matrix: they follow the table after each event, and show its rows."""
 
 from __future__ import annotations
 

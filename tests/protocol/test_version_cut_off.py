@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_slshudi.exceptions import JobFailed, TableError, TimelineUnreadable
 from airflow_provider_slshudi.hudi import moving
-from airflow_provider_slshudi.hudi.layout import LAYOUT_1, LAYOUT_2, MOVING, PROPERTIES
+from airflow_provider_slshudi.hudi.layout import LAYOUT_1, LAYOUT_2, METADATA_FOLDER, MOVING, PROPERTIES
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.notes import ROOT
 from airflow_provider_slshudi.points import Point
@@ -19,6 +19,7 @@ from airflow_provider_slshudi.protocol.rewrite import cluster
 from airflow_provider_slshudi.protocol.verify import verify
 from airflow_provider_slshudi.protocol.version import change, versions
 from airflow_provider_slshudi.storage import Storage
+from tests.protocol.checks import assert_exact
 from tests.protocol.quarantined import assert_each_once, of_version, rows_of
 from tests.protocol.served import batches, served
 from tests.scenarios import DyingLauncher, Scenario
@@ -131,6 +132,17 @@ def test_nothing_is_deleted_unless_all_that_was_kept_is_there(scenario: Make, mo
             moving.begin(storage)
     assert not moving.is_cut_off(storage) and not storage.exists(ASIDE.rstrip("/"))
     batches(pipeline, 1, first=10)
+
+
+def test_a_metadata_table_that_went_with_a_cut_off_change_is_made_anew_by_the_next(scenario: Make) -> None:
+    """As where the process is killed after it put the timeline back, and before it made the metadata table anew."""
+    pipeline = scenario(shards=1)
+    batches(pipeline, 2)
+    storage = pipeline.work.storage
+    storage.delete_folder(METADATA_FOLDER)
+    change(pipeline.by("change"), 8)
+    assert storage.exists(METADATA_FOLDER) and metadata.check(pipeline.by("check")).ok
+    assert_exact(pipeline, 20)
 
 
 def test_a_table_whose_properties_name_no_version_is_not_taken_for_an_empty_one(scenario: Make) -> None:
