@@ -21,7 +21,7 @@ import pytest
 from airflow_provider_slshudi.demo.airflow import free_port
 from airflow_provider_slshudi.exceptions import JobFailed
 from airflow_provider_slshudi.spark import runtime
-from tests.waiting import until
+from tests.waiting import LONGEST_SECONDS, until
 
 
 class Service:
@@ -200,8 +200,13 @@ def s3_server(bucket: str, secret: str = "", domain: str = "") -> Iterator[S3Sto
                 region=key["AWS_REGION"],
                 endpoint_override=endpoint,
                 allow_bucket_creation=True,
+                # The store keeps its first object once its parts know one another, which takes a busy machine long.
+                request_timeout=LONGEST_SECONDS,
             )
             store.create_dir(bucket)
+            with store.open_output_stream(f"{bucket}/first") as stream:
+                stream.write(b"x")
+            store.delete_file(f"{bucket}/first")
             try:
                 yield S3Store({**key, "AWS_ENDPOINT_URL": endpoint}, service)
             finally:
