@@ -57,11 +57,6 @@ def is_cut_off(storage: Storage) -> bool:
     return not (_has_name(content) and content.endswith(b"\n")) or _lacks(content, _copy(storage))
 
 
-def is_absent(storage: Storage) -> bool:
-    """Whether there is neither the file nor Hudi's copy of it: there is no table."""
-    return storage.read(PROPERTIES) is None and storage.read(_BEFORE) is None
-
-
 def tells_name(storage: Storage) -> bool:
     """Whether the file, or Hudi's copy of it, names a table."""
     return any(_has_name(storage.read(path) or b"") for path in (PROPERTIES, _BEFORE))

@@ -56,6 +56,7 @@ class Timeline:
     """The active timeline as it stood when it was loaded.
 
     Attributes:
+        storage: the table's.
         layout: how it is laid out.
         unnamed: files that did not get their name, because a disk was full or their writer died, or do not have it yet.
     """
@@ -67,7 +68,7 @@ class Timeline:
         unnamed: Sequence[str] = (),
         layout: Layout = LAYOUT_2,
     ) -> None:
-        self._storage = storage
+        self.storage = storage
         self._instants = instants
         self.unnamed = unnamed
         self.layout = layout
@@ -119,9 +120,9 @@ class Timeline:
         found = [one for one in found if one.action in _WRITES] or found
         if len(found) > 1:
             raise TimelineUnreadable(
-                f"{self._storage.uri}: instant {time} was completed {len(found)} times "
+                f"{self.storage.uri}: instant {time} was completed {len(found)} times "
                 f"({', '.join(instant.file for instant in found)}); remove the extra file after comparing them",
-                table=self._storage.uri,
+                table=self.storage.uri,
                 instant=time,
             )
         return found[0] if found else None
@@ -159,14 +160,14 @@ class Timeline:
             files = [self.layout.pending_file(instant, Phase.INFLIGHT), self._plan_file(instant)]
         for file in files:
             folder, _, name = file.rpartition("/")
-            self._storage.delete(f"{folder}/.{name}.crc")
-            self._storage.delete(file)
+            self.storage.delete(f"{folder}/.{name}.crc")
+            self.storage.delete(file)
         return files
 
     def remove_unnamed(self) -> None:
         """Removes the files that did not get their name. The caller holds the lease, so nothing is writing one."""
         for name in self.unnamed:
-            self._storage.delete(f"{self.layout.folder}/{name}")
+            self.storage.delete(f"{self.layout.folder}/{name}")
 
     def say_the_same(self, completions: list[Instant]) -> bool:
         """Whether completed instants have the same content."""
@@ -207,8 +208,8 @@ class Timeline:
                 # The plan was cut off, so the rollback deleted nothing; Hudi throws such a plan away.
                 return None
             raise TimelineUnreadable(
-                f"{self._storage.uri}: {file} does not tell what is being rolled back: {error!r}",
-                table=self._storage.uri,
+                f"{self.storage.uri}: {file} does not tell what is being rolled back: {error!r}",
+                table=self.storage.uri,
                 instant=rollback.time,
             ) from error
 
@@ -281,7 +282,7 @@ class Timeline:
         files, outside = [], []
         for path in (item["filePath"] for items in per_partition.values() for item in items):
             try:
-                files.append(self._storage.relative(path))
+                files.append(self.storage.relative(path))
             except TimelineUnreadable:
                 outside.append(path)
         return CleanPlan(files, list(plan.get("partitionsToBeDeleted") or []), outside)
@@ -331,11 +332,11 @@ class Timeline:
 
     def has_plan(self, instant: Instant) -> bool:
         """Whether the plan of a table service is there, completed or not."""
-        return self._storage.exists(self._plan_file(instant))
+        return self.storage.exists(self._plan_file(instant))
 
     @cached_property
     def _archive(self) -> Archive:
-        return archive_of(self._storage, self.layout)
+        return archive_of(self.storage, self.layout)
 
     def _plan_file(self, instant: Instant) -> str:
         return self.layout.pending_file(instant, Phase.REQUESTED)
@@ -353,18 +354,18 @@ class Timeline:
             return record_of(content)
         except TimelineUnreadable as error:
             raise TimelineUnreadable(
-                f"{self._storage.uri}: {file} ({len(content)} bytes) was cut off, or is being written: {error}. If it "
+                f"{self.storage.uri}: {file} ({len(content)} bytes) was cut off, or is being written: {error}. If it "
                 "stays so, put the file back from the storage's versions or from a backup of the table",
-                table=self._storage.uri,
+                table=self.storage.uri,
                 instant=instant,
             ) from error
 
     def _content(self, file: str, instant: str) -> bytes:
-        content = self._storage.read(file)
+        content = self.storage.read(file)
         if content is None:
             raise TimelineUnreadable(
-                f"{self._storage.uri}: {file} was there and is gone; try again",
-                table=self._storage.uri,
+                f"{self.storage.uri}: {file} was there and is gone; try again",
+                table=self.storage.uri,
                 instant=instant,
             )
         return content

@@ -59,8 +59,8 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
         TimelineUnreadable: there is no table, and there was one when the batch was planned.
     """
     pipeline, storage = _table(order)
-    if storage.exists(PROPERTIES):
-        instants.check_table(gateway, pipeline)
+    if (described := properties.read(storage)) is not None:
+        instants.check_table(gateway, pipeline, described)
     elif order.creates:
         instants.create_table(gateway, pipeline)
     else:
@@ -73,7 +73,8 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
         _require_no_other_upsert(pipeline, Timeline.load(storage))
     if order.duties:
         duties.write(storage, pipeline.name, order.duties)
-    instant = instants.new_instant_time(gateway, storage.uri)
+    meta = instants.meta_client(gateway, storage.uri)
+    instant = instants.new_instant_time(gateway, storage.uri, meta)
     if pipeline.quarantines:
         quarantine.make_table(gateway, pipeline, instant)
     reach(Point.OPEN_TABLE_READY)
@@ -82,7 +83,7 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
         # The owner first: a crash in between leaves no instant without an owner.
         handover.write_owner(storage, instant, owner)
         reach(Point.OPEN_OWNED)
-        instants.request(gateway, storage.uri, instant, action(pipeline.table))
+        instants.request(gateway, storage.uri, instant, action(pipeline.table), meta)
     reach(Point.OPEN_REQUESTED)
     print(f"opened instant {instant} for transaction {order.transaction}")
 

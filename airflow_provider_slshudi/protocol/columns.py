@@ -25,13 +25,15 @@ def changes(pipeline: Pipeline) -> list[evolution.Change] | None:
     return None if now is None else evolution.changes(now, pipeline)
 
 
-def require_fit(work: Work) -> list[evolution.Change]:
+def require_fit(work: Work, timeline: Timeline | None = None) -> list[evolution.Change]:
     """Returns the next batch's changes of the table's columns; logs all but dropped columns.
+
+    Reads the table's timeline anew unless `timeline` is given.
 
     Raises:
         ColumnMismatch: the table's columns cannot become the pipeline's; names each with both types.
     """
-    found = evolution.require_fit(work.storage, work.timeline(), work.pipeline)
+    found = evolution.require_fit(work.storage, timeline or work.timeline(), work.pipeline)
     for change in found:
         if change.kind is not evolution.Kind.DROPPED:
             types = " -> ".join(filter(None, (change.there, change.wanted)))

@@ -7,7 +7,6 @@ completion says nothing that is true yet: its act left its files and its plan, w
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 
 from airflow_provider_slshudi.exceptions import TableMismatch, TimelineUnreadable
 from airflow_provider_slshudi.hudi import leftovers, properties
@@ -43,15 +42,15 @@ def has_cut(work: Work) -> bool:
     return False
 
 
-def take_away(work: Work) -> None:
+def take_away(work: Work) -> bool:
     """Removes what was cut off of the table, its quarantine and their metadata tables: completions, plans of
-    services, and files of a timeline that did not get their name.
+    services, and files of a timeline that did not get their name. Returns whether it looked: not in an object store.
 
     Raises:
         TableMismatch: a cut completion cannot be redone; the message names the file.
     """
-    prepared = _prepared(work)
-    for storage in _renaming(work):
+    prepared, storages = _prepared(work), _renaming(work)
+    for storage in storages:
         timeline = Timeline.load(storage)
         for instant in timeline.cut_completions(prepared):
             if instant.time not in prepared and not _is_redone(work, storage, timeline, instant):
@@ -62,6 +61,7 @@ def take_away(work: Work) -> None:
             _remove(storage, timeline, planned)
         timeline.remove_unnamed()
         _take_away_of_metadata(storage, f"run `slshudi table rebuild-metadata {work.pipeline.name}`")
+    return bool(storages)
 
 
 def _take_away_of_metadata(storage: Storage, otherwise: str) -> None:
@@ -141,9 +141,9 @@ def _prepared(work: Work) -> set[str]:
     return {str(one.instant) for one in live if one.state is State.PREPARED and one.instant is not None}
 
 
-def _renaming(work: Work) -> Iterator[Storage]:
+def _renaming(work: Work) -> list[Storage]:
     """The table's storage and its quarantine's; in an object store each file is whole or not there."""
-    return (storage for storage in quarantine.storages(work) if storage.renames)
+    return [storage for storage in quarantine.storages(work) if storage.renames]
 
 
 def _metadata(storage: Storage) -> Storage:

@@ -60,11 +60,12 @@ def accept_erased(work: Work, reason: str) -> Erased:
 def _changes(work: Work) -> Iterator[tuple[str, Change, bool]]:
     """Completed changes by other clients that nobody accepted as an erasure, and whether they stop the pipeline."""
     mark = work.ledger.accepted(work.pipeline.name)
-    for of, (storage, timeline) in zip((TABLE, QUARANTINE), quarantine.timelines(work), strict=True):
+    seen = quarantine.timelines(work)
+    for of, timeline in ((TABLE, seen.main), (QUARANTINE, seen.aside)):
         for instant in timeline.completed(*CHANGES):
             known = PIPELINE_KEY in timeline.extra_metadata(instant) or timeline.operation(instant) in SERVICES
             if not known and not erased.is_accepted(work.storage, of, instant.time):
-                yield of, Change(storage, timeline, instant), str(instant.completion) > mark
+                yield of, Change(timeline.storage, timeline, instant), str(instant.completion) > mark
 
 
 def _look(work: Work, of: str, change: Change) -> Erasure:

@@ -19,6 +19,7 @@ from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.notes import erased, handover
 from airflow_provider_slshudi.protocol import quarantine, witness
 from airflow_provider_slshudi.protocol.decisions import InstantState, decide
+from airflow_provider_slshudi.protocol.quarantine import Timelines
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import overlap
 from airflow_provider_slshudi.storage import Storage
@@ -70,13 +71,14 @@ def open_instant_of(work: Work, transaction: Transaction) -> str | None:
     return next((instant for instant, owner in owners if (owner.transaction, owner.token) == wanted), None)
 
 
-def pending_of(work: Work) -> list[tuple[str, str]]:
+def pending_of(work: Work, timeline: Timeline | None = None) -> list[tuple[str, str]]:
     """(instant, transaction id) of this pipeline's instants that are pending or half rolled back.
 
-    An append that wakes up after its instant's rollback leaves an instant without an owner; the ledger knows whose.
+    Reads the table's timeline anew unless `timeline` is given. An append that wakes up after its instant's rollback
+    leaves an instant without an owner; the ledger knows whose.
     """
     found = []
-    for instant in _pending(work.timeline()):
+    for instant in _pending(timeline or work.timeline()):
         owner = handover.read_owner(work.storage, instant)
         if owner is not None and owner.pipeline == work.pipeline.name:
             found.append((instant, owner.transaction))
@@ -85,23 +87,25 @@ def pending_of(work: Work) -> list[tuple[str, str]]:
     return found
 
 
-def require_agreement(work: Work) -> None:
-    """Refuses new work while ledger and table disagree, or somebody else writes to the table.
+def require_agreement(work: Work, seen: Timelines | None = None) -> Timeline:
+    """Refuses new work while ledger and table disagree, or somebody else writes to the table; returns its timeline.
 
     Settle ends with this check, and plan repeats it under its lease: a person may have marked settle a success, and
-    the ledger's connection may have changed since. Reads one listing and a few small files, however long the history.
+    the ledger's connection may have changed since. Reads one listing and a few small files, however long the history;
+    the listing not, where `seen` has it.
 
     Raises:
         As `check_table_against_ledger`, `refuse_foreign_writes` and `quarantine.require_no_newer`.
     """
-    timeline = witness.timeline(work)
+    timeline = witness.timeline(work) if seen is None else seen.main
     check_table_against_ledger(work, timeline)
     refuse_foreign_writes(work, timeline)
-    quarantine.require_no_newer(work, timeline)
+    quarantine.require_no_newer(work, timeline, None if seen is None else seen.aside)
+    return timeline
 
 
-def require_known_commits(work: Work) -> None:
-    """Refuses a commit while the table has others of this pipeline that the ledger does not know.
+def require_known_commits(work: Work) -> Timeline:
+    """Refuses a commit while the table has others of this pipeline that the ledger does not know; returns its timeline.
 
     Raises:
         LedgerAhead, LedgerLost: ledger and table disagree.
@@ -111,6 +115,7 @@ def require_known_commits(work: Work) -> None:
     for instant, extra in _not_in_ledger(work, timeline):
         if extra.get(PIPELINE_KEY) == work.pipeline.name:
             _require_known(work, instant.time, extra[TRANSACTION_KEY])
+    return timeline
 
 
 def committed_elsewhere(work: Work, timeline: Timeline, transaction: Transaction) -> str | None:

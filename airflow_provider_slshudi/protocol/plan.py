@@ -113,10 +113,9 @@ def tail(work: Work, in_turn: bool = False) -> Transaction | None:
 
 def _tail(work: Work, in_turn: bool) -> Transaction | None:
     register(work)
-    require_fit(work)
     work, asked = cost.counting(work)
     with work.lease():
-        require_agreement(work)
+        require_fit(work, require_agreement(work))
         if in_turn:
             require_turn(work)
         require_alone(work)
@@ -198,10 +197,9 @@ def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
         LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: see `evidence.require_agreement`.
     """
     register(work)
-    require_fit(work)
     work, asked = cost.counting(work)
     with work.lease():
-        require_agreement(work)
+        require_fit(work, require_agreement(work))
         require_alone(work)
         begun = _begun(work)
         if begun is None:
@@ -220,10 +218,9 @@ def skip(work: Work, wanted: Range) -> Transaction:
         BatchUnderWay, LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: as `backfill`.
     """
     register(work)
-    require_fit(work)
     work, asked = cost.counting(work)
     with work.lease():
-        require_agreement(work)
+        require_fit(work, require_agreement(work))
         require_alone(work)
         gaps = [replace(item, gap=True) for item in left_of(work, request_of(wanted))]
         begun = _begin(work, Kind.BACKFILL, gaps, asked)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from airflow_provider_slshudi.exceptions import ForeignWrite, ManifestError, TableError, TableMismatch
-from airflow_provider_slshudi.hudi import leftovers, properties, quarantine
+from airflow_provider_slshudi.hudi import leftovers, quarantine
 from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION, SERVICES
 from airflow_provider_slshudi.hudi.extra import PIPELINE_KEY, QUARANTINE_KEY
 from airflow_provider_slshudi.hudi.layout import Instant
@@ -18,8 +19,24 @@ from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.notes import erased, handover
 from airflow_provider_slshudi.notes.handover import Claim
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
+from airflow_provider_slshudi.protocol import witness
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.storage import Storage
+
+
+@dataclass(frozen=True)
+class Timelines:
+    """The timelines of a pipeline's tables as one look saw them.
+
+    Attributes:
+        main: the table's.
+        aside: the quarantine's, empty where there is none.
+        places: where quarantines were made.
+    """
+
+    main: Timeline
+    aside: Timeline
+    places: Sequence[Place]
 
 
 def storage_of(work: Work, instant: str | None = None) -> Storage:
@@ -37,19 +54,22 @@ def timeline_of(work: Work, instant: str | None = None) -> Timeline:
     return _timeline_at(work, storage_of(work, instant), quarantine.places(work.storage))
 
 
-def _timeline_at(work: Work, storage: Storage, made: Sequence[Place]) -> Timeline:
+def _timeline_at(work: Work, storage: Storage, made: Sequence[Place], loaded: Timeline | None = None) -> Timeline:
     """As `timeline_of`; `made` are the places where a quarantine was made."""
-    loaded = _load(work, storage)
+    loaded = loaded or _load(work, storage, made)
     if not any(loaded) and any(place.is_at(storage) for place in made):
         quarantine.require_there(work.storage, storage)
     return loaded
 
 
-def _load(work: Work, storage: Storage) -> Timeline:
-    """The quarantine's timeline. Most pipelines have none, for which two requests are enough."""
-    if not work.pipeline.quarantines and properties.is_absent(storage):
-        return Timeline(storage, {})
-    return Timeline.load(storage)
+def _load(work: Work, storage: Storage, made: Sequence[Place]) -> Timeline:
+    """The quarantine's timeline; most pipelines have none, and nothing is asked for it."""
+    return Timeline.load(storage) if _may_exist(work, storage, made) else Timeline(storage, {})
+
+
+def _may_exist(work: Work, storage: Storage, made: Sequence[Place]) -> bool:
+    """Whether a quarantine at `storage` may have an instant: its place is recorded before its first one is opened."""
+    return work.pipeline.quarantines or any(place.is_at(storage) for place in made)
 
 
 def require_answer(work: Work, seconds: float) -> None:
@@ -81,15 +101,30 @@ def swept(work: Work, instant: str) -> Iterator[None]:
         yield
 
 
-def timelines(work: Work) -> list[tuple[Storage, Timeline]]:
-    """The timelines of the table and of its quarantine."""
-    main, aside = storages(work)
-    return [(main, Timeline.load(main)), (aside, _load(work, aside))]
+def timelines(work: Work, places: Sequence[Place] | None = None) -> Timelines:
+    """Reads each timeline once, and `places_of` unless given; the ledger keeps what the table's timeline shows.
+
+    Raises:
+        TimelineUnreadable: see `Work.timeline`.
+    """
+    places = places_of(work) if places is None else places
+    return Timelines(witness.timeline(work), _load(work, storage_of(work), places), places)
+
+
+def places_of(work: Work) -> list[Place]:
+    """Where quarantines of the table were made."""
+    return quarantine.places(work.storage)
 
 
 def storages(work: Work) -> tuple[Storage, Storage]:
     """The storage of the table, and of its quarantine."""
     return work.storage, storage_of(work)
+
+
+def existing(work: Work, places: Sequence[Place]) -> list[Storage]:
+    """The storage of the table, and of its quarantine where it may have been made by `places`."""
+    aside = storage_of(work)
+    return [work.storage, aside] if _may_exist(work, aside, places) else [work.storage]
 
 
 def is_pending(work: Work, instant: str) -> bool:
@@ -113,25 +148,28 @@ def is_settled(work: Work, transaction: Transaction) -> bool:
     return False
 
 
-def pending(work: Work) -> list[str]:
-    """Pending commits of the quarantine and its former places, and instants that an unfinished rollback there names."""
-    return sorted(_pending(work))
+def pending(work: Work, seen: Timelines | None = None) -> list[str]:
+    """Pending commits of the quarantine and its former places, and instants that an unfinished rollback there names.
+
+    Reads the quarantine's timeline anew unless `seen` has it.
+    """
+    return sorted(_pending(work, seen))
 
 
-def _pending(work: Work) -> dict[str, str]:
+def _pending(work: Work, seen: Timelines | None = None) -> dict[str, str]:
     """The instants of `pending`, each with the URI of its quarantine."""
     found: dict[str, str] = {}
-    for storage, timeline in _everywhere(work):
+    for storage, timeline in _everywhere(work, seen):
         # Without cleans: the next clean finishes those.
         commits = (instant.time for instant in timeline.pending() if instant.action == COMMIT_ACTION)
         found |= dict.fromkeys((*commits, *timeline.rolling_back), storage.uri)
     return found
 
 
-def _everywhere(work: Work) -> Iterator[tuple[Storage, Timeline]]:
+def _everywhere(work: Work, seen: Timelines | None = None) -> Iterator[tuple[Storage, Timeline]]:
     """The quarantine and its former places, each with its timeline, which is empty if a former one is away."""
-    here, made = storage_of(work), quarantine.places(work.storage)
-    yield here, _timeline_at(work, here, made)
+    here, made = storage_of(work), quarantine.places(work.storage) if seen is None else seen.places
+    yield here, _timeline_at(work, here, made, None if seen is None else seen.aside)
     for place in made:
         if not place.is_at(here):
             yield place.storage, Timeline.load(place.storage)
@@ -204,13 +242,13 @@ def require_no_more(work: Work, main: Container[str]) -> None:
         raise _restored_alone(work, more[0])
 
 
-def require_no_newer(work: Work, main: Timeline) -> None:
+def require_no_newer(work: Work, main: Timeline, here: Timeline | None = None) -> None:
     """As `require_no_more`, for the quarantine's active timeline alone; call it before each batch.
 
     Raises:
         ForeignWrite: another client changed the quarantine, and no person accepted it.
     """
-    here, name = timeline_of(work), work.pipeline.name
+    here, name = here or timeline_of(work), work.pipeline.name
     active = {instant.time for instant in main.completed(*CHANGES)}
     accepted = work.ledger.accepted(name)
     for instant in here.completed(*CHANGES):

@@ -33,15 +33,16 @@ from airflow_provider_slshudi.protocol.work import Work
 _log = logging.getLogger(__name__)
 
 
-def resolve(work: Work, transaction: Transaction, lease: Lease) -> Decision:
+def resolve(work: Work, transaction: Transaction, lease: Lease, timeline: Timeline | None = None) -> Decision:
     """Decides a transaction and acts on it; the caller holds the pipeline's lease and the transaction's token.
+
+    Callers that read the table's timeline under the lease pass it.
 
     Raises:
         TimelineUnreadable, CommitStateUnknown: nothing is known; a later call finds out.
         LedgerAhead, LedgerLost, TableMismatch: a person has to look; the message says at what.
     """
-    cutoff.take_away(work)
-    timeline = work.timeline()
+    timeline = _whole(work, timeline)
     seen = look(work, transaction, timeline)
     decision, reason = decide(transaction.state, seen.state), why(transaction.state, seen.state)
     if decision is Decision.RECOMMIT and (other := _overtaken(work, timeline, str(seen.instant))) is not None:
@@ -95,6 +96,13 @@ def resolve(work: Work, transaction: Transaction, lease: Lease) -> Decision:
         case _:
             raise _stop(work, transaction, seen, decision, reason)
     return decision
+
+
+def _whole(work: Work, timeline: Timeline | None) -> Timeline:
+    """The table's timeline without what was cut off; `timeline` where that can have nothing of the kind."""
+    if cutoff.take_away(work) or timeline is None:
+        return work.timeline()
+    return timeline
 
 
 def roll_back_orphan(work: Work, lease: Lease, transaction: Transaction, instant: str) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from airflow_provider_slshudi.exceptions import BatchUnderWay, TailUnderWay, TerminalError
 from airflow_provider_slshudi.hudi import properties
 from airflow_provider_slshudi.hudi.layout import PROPERTIES
+from airflow_provider_slshudi.hudi.quarantine import Place
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
 from airflow_provider_slshudi.notes import handover
@@ -18,6 +20,7 @@ from airflow_provider_slshudi.protocol import cutoff, quarantine
 from airflow_provider_slshudi.protocol.dangling import Ended, abandoned, is_quiet, quiet_in
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.evidence import ledger_lost, pending_of, require_agreement
+from airflow_provider_slshudi.protocol.quarantine import Timelines
 from airflow_provider_slshudi.protocol.resolve import resolve, roll_back_orphan
 from airflow_provider_slshudi.protocol.work import Work, is_of
 from airflow_provider_slshudi.storage import Storage
@@ -106,10 +109,11 @@ def settle(work: Work, ended: Ended, wait: float | None = None) -> list[Settled]
     """
     register(work)
     settled = []
-    if _cut_off(work) or cutoff.has_cut(work) or _twice(work) or dangling(work, ended) or _is_left(work):
+    seen = _in_order(work, ended)
+    if seen is None:
         with work.lease(wait) as lease:
             reach(Point.SETTLE_LEASED)
-            for storage in _cut_off(work):
+            for storage in _cut_off(work, quarantine.places_of(work)):
                 properties.restore(storage)
                 _log.warning("%s: a driver may have died while it changed %s, which is whole", storage.uri, PROPERTIES)
             cutoff.take_away(work)
@@ -132,7 +136,7 @@ def settle(work: Work, ended: Ended, wait: float | None = None) -> list[Settled]
                     settled.append(Settled(unfinished[instant], instant, Decision.RECOMMIT))
                     handover.delete(work.storage, instant)
     try:
-        require_agreement(work)
+        require_agreement(work, seen)
     except TerminalError as error:
         # Somebody may have committed between two of its looks; under the lease nobody does.
         _log.info("looking once more, alone: %s", error)
@@ -141,13 +145,24 @@ def settle(work: Work, ended: Ended, wait: float | None = None) -> list[Settled]
     return settled
 
 
-def _cut_off(work: Work) -> list[Storage]:
-    """The tables whose properties a driver was changing when it died: open, and some readers, see no table there."""
-    return [storage for storage in quarantine.storages(work) if properties.is_cut_off(storage)]
+def _cut_off(work: Work, places: Sequence[Place]) -> list[Storage]:
+    """The tables whose properties a driver was changing when it died: open, and some readers, see no table there.
+
+    `places` are those where quarantines were made.
+    """
+    return [storage for storage in quarantine.existing(work, places) if properties.is_cut_off(storage)]
 
 
-def _twice(work: Work) -> bool:
-    return any(timeline.completed_twice() for _, timeline in quarantine.timelines(work))
+def _in_order(work: Work, ended: Ended) -> Timelines | None:
+    """What a look at the tables saw, if nothing is to be settled; None if something is."""
+    places = quarantine.places_of(work)
+    if _cut_off(work, places) or cutoff.has_cut(work):
+        return None
+    seen = quarantine.timelines(work, places)
+    if seen.main.completed_twice() or seen.aside.completed_twice() or dangling(work, ended):
+        return None
+    waiting = quarantine.pending(work, seen)
+    return None if _orphans(work, waiting, seen.main) or _unfinished(work, waiting) else seen
 
 
 def _leave_one_completion(work: Work) -> None:
@@ -156,7 +171,9 @@ def _leave_one_completion(work: Work) -> None:
     Raises:
         TimelineUnreadable: the completions do not say the same.
     """
-    for storage, timeline in quarantine.timelines(work):
+    seen = quarantine.timelines(work)
+    for timeline in (seen.main, seen.aside):
+        storage = timeline.storage
         for stays, *others in timeline.completed_twice():
             if not timeline.say_the_same([stays, *others]):
                 timeline.get(stays.time)
@@ -171,12 +188,6 @@ def _leave_one_completion(work: Work) -> None:
                 storage.delete(file)
 
 
-def _is_left(work: Work) -> bool:
-    """Whether there is a pending instant that nobody goes on with."""
-    waiting = quarantine.pending(work)
-    return bool(_orphans(work, waiting) or _unfinished(work, waiting))
-
-
 def _unfinished(work: Work, waiting: Iterable[str]) -> dict[str, str]:
     """Pending instants of the quarantine (`waiting`) whose batches the ledger calls committed, with their transactions.
 
@@ -186,16 +197,16 @@ def _unfinished(work: Work, waiting: Iterable[str]) -> dict[str, str]:
     return {instant: of.id for instant, of in found if of is not None and of.state is State.COMMITTED}
 
 
-def _orphans(work: Work, waiting: Iterable[str]) -> list[tuple[Transaction, str]]:
+def _orphans(work: Work, waiting: Iterable[str], timeline: Timeline | None = None) -> list[tuple[Transaction, str]]:
     """Pending instants that their transaction does not go on with: a driver that was given up opened them late.
 
-    `waiting` are the quarantine's pending instants.
+    `waiting` are the quarantine's pending instants. Reads the table's timeline anew unless `timeline` is given.
 
     Raises:
         LedgerLost: the ledger does not know the transaction of a pending instant.
     """
     orphans = []
-    for instant, id_ in pending_of(work):
+    for instant, id_ in pending_of(work, timeline):
         transaction = work.ledger.find(id_)
         if transaction is None:
             raise ledger_lost(work, instant, id_)

@@ -174,8 +174,7 @@ def commit(work: Work, id_: str, token: int) -> Transaction:
             transaction = work.held(id_, token)
             if transaction.state is not State.COMMITTED:
                 _require(transaction, State.PREPARED)
-                require_known_commits(work)
-                resolve(work, transaction, lease)
+                resolve(work, transaction, lease, require_known_commits(work))
     committed = work.ledger.get(id_)
     _require(committed, State.COMMITTED)
     return committed

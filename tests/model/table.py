@@ -82,7 +82,7 @@ class ModelTable:
     def new_instant_time(self, *_: Any) -> str:
         return self._time()
 
-    def request(self, _: Any, __: str, instant: str, ___: str = "") -> None:
+    def request(self, _: Any, __: str, instant: str, *___: Any) -> None:
         handover.admit(Storage(f"file://{self.base}"), instant)
         self._stop("request")
         self._create(f"{instant}.commit.requested")

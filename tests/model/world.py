@@ -344,6 +344,7 @@ class World:
             patch.setattr(module, "is_gone", self._is_gone)
         patch.setattr(settle, "abandoned", self._abandoned)
         patch.setattr(instants, "check_table", self.table.check_table)
+        patch.setattr(instants, "meta_client", lambda *_: None)
         patch.setattr(instants, "new_instant_time", self.table.new_instant_time)
         for name in ("request", "to_inflight"):
             patch.setattr(instants, name, self._of_table(name, lambda path: str(path)))

@@ -33,6 +33,18 @@ def jars(coordinate: str) -> list[Path]:
     return packages._package(coordinate)
 
 
+def jar(coordinate: str) -> list[Path]:
+    """A Maven package's own jar, without what it depends on."""
+    group, name, version = coordinate.split(":")
+    kept = home() / f"{group}.{name}-{version}.jar"
+    with packages.staging("jar") as work:
+        if not kept.exists():
+            fetched = _archive(coordinate, "jar", work)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            fetched.rename(kept)
+    return [kept]
+
+
 def python(requirements: Sequence[str]) -> Path:
     """The interpreter of a virtual environment with these requirements; this one's where there are none.
 

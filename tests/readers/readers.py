@@ -17,6 +17,7 @@ from tests.sessions import java_options
 
 _BUNDLE = "org.apache.hudi:hudi-spark3.5-bundle_2.12"
 _ICEBERG_RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12"
+_PRESTO_BUNDLE = "org.apache.hudi:hudi-presto-bundle:1.0.2"
 _DELTA_SPARK = "io.delta:delta-spark_2.12:3.3.2"
 _POSTGRES_DRIVER = "org.postgresql:postgresql:42.7.5"
 _PYARROW = "pyarrow==26.0.1"
@@ -78,11 +79,14 @@ class Reader:
         return fetch.python(self.requirements)
 
 
-def _spark(coordinates: Sequence[str], conf: Callable[[Services], Mapping[str, str]]) -> Callable[[Services], Any]:
+def _spark(
+    coordinates: Sequence[str],
+    conf: Callable[[Services], Mapping[str, str]],
+    get: Callable[[str], list[Path]] = fetch.jars,
+) -> Callable[[Services], Any]:
     def settings(services: Services) -> Mapping[str, Any]:
-        jars = ",".join(str(jar) for coordinate in coordinates for jar in fetch.jars(coordinate))
         given = {
-            "spark.jars": jars,
+            "spark.jars": ",".join(str(jar) for coordinate in coordinates for jar in get(coordinate)),
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.shuffle.partitions": "1",
             "spark.driver.extraJavaOptions": java_options(),
@@ -131,6 +135,18 @@ def _spark_hudi(version: str) -> Reader:
     )
 
 
+def _hive(version: str) -> Reader:
+    coordinate = f"{_BUNDLE}:{version}"
+    return Reader(
+        f"hive-{version}",
+        f"Hive 2.3 by the input formats of Hudi {version}",
+        (HUDI,),
+        "hive",
+        _spark([coordinate], _hudi_conf),
+        variables=environment,
+    )
+
+
 def _spark_iceberg(version: str) -> Reader:
     return Reader(
         f"spark-iceberg-{version}",
@@ -170,6 +186,17 @@ READERS: tuple[Reader, ...] = (
     _spark_hudi(pins.HUDI_PACKAGE.rpartition(":")[2]),
     _spark_hudi("1.0.2"),
     _spark_hudi("0.15.0"),
+    _hive(pins.HUDI_PACKAGE.rpartition(":")[2]),
+    _hive("1.0.2"),
+    _hive("0.15.0"),
+    Reader(
+        "presto-hudi-1.0.2",
+        "Presto's bundle of Hudi 1.0.2",
+        (HUDI,),
+        "hive",
+        _spark([_PRESTO_BUNDLE], _hudi_conf, fetch.jar),
+        variables=environment,
+    ),
     Reader("hudi-rs", "hudi-rs 0.5.0", (HUDI,), "hudi_rs", _none),
     Reader("hudi-rs-0.4", "hudi-rs 0.4.0", (HUDI,), "hudi_rs", _none, ("hudi==0.4.0",)),
     Reader("datafusion", "DataFusion 54, hudi-rs 0.5.0", (HUDI,), "datafusion", _none, ("hudi[datafusion]==0.5.0",)),

@@ -18,7 +18,7 @@ class Unrun:
 UNRUN: tuple[Unrun, ...] = (
     Unrun("Trino 479 and later", "Hudi 1.1.0", "trinodb/trino#27494", "https://github.com/trinodb/trino/pull/27494"),
     Unrun(
-        "Presto",
+        "Presto's server",
         "Hudi 0.14.0 until September 2026, then 1.1.0",
         "prestodb/presto#26607",
         "https://github.com/prestodb/presto/issues/26607",

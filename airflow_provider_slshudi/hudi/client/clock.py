@@ -23,6 +23,7 @@ from airflow_provider_slshudi.exceptions import ClockBehind, TimelineUnreadable
 from airflow_provider_slshudi.hudi import properties
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.layout import LAYOUT_1, LAYOUT_2, METADATA_FOLDER
+from airflow_provider_slshudi.hudi.quarantine import places
 from airflow_provider_slshudi.hudi.timeline import is_metadata_table
 from airflow_provider_slshudi.storage import Storage
 
@@ -65,14 +66,14 @@ class Newest:
 def tables_of(pipeline: Pipeline, but_for: str = "") -> list[Storage]:
     """The tables that share a clock, existing or not: main table and quarantine, each with its metadata table.
 
-    `but_for` leaves out one, by its path below the pipeline's table. That may be the quarantine, see
-    `quarantine.table_of`.
+    A quarantine that was never made is left out. `but_for` leaves out one, by its path below the pipeline's table.
+    That may be the quarantine, see `quarantine.table_of`.
     """
-    names = [
-        f"{path}/{within}".rstrip("/")
-        for path in (pipeline.table.path.rstrip("/"), pipeline.quarantine_path.rstrip("/"))
-        for within in ("", METADATA_FOLDER)
-    ]
+    tables = [Storage(pipeline.table.path)]
+    aside = Storage(pipeline.quarantine_path)
+    if pipeline.quarantines or any(place.is_at(aside) for place in places(tables[0])):
+        tables.append(aside)
+    names = [f"{storage.uri}/{within}".rstrip("/") for storage in tables for within in ("", METADATA_FOLDER)]
     left_out = f"{pipeline.table.path.rstrip('/')}/{but_for}" if but_for else None
     return [Storage(name) for name in names if name != left_out]
 

@@ -5,6 +5,7 @@ Nothing here decides anything: callers hold the pipeline's lease and have read t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
@@ -88,7 +89,7 @@ def _begin(gateway: Gateway, storage: Storage) -> None:
     timeline = Timeline.load(storage)
     if timeline.completed(*CHANGES):
         return
-    meta = gateway.meta_client(hadoop_path(storage.uri))
+    meta = meta_client(gateway, storage.uri)
     begun, active = timeline.get(_FIRST), meta.getActiveTimeline()
     requested = gateway.requested(meta, _FIRST, COMMIT_ACTION)
     if begun is None:
@@ -133,24 +134,26 @@ def _with_merging(gateway: Gateway, builder: Any, upsert: Upsert) -> Any:
     return builder.setRecordMergeMode(next(mode for mode in modes if mode.toString() == wanted))
 
 
-def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
+def check_table(gateway: Gateway, pipeline: Pipeline, described: Mapping[str, str] | None = None) -> None:
     """Checks that the existing table is the one that the pipeline describes, or can become it.
+
+    Callers that have read the table's properties pass them as `described`.
 
     Raises:
         TableMismatch: it is another table, or has an index that batches do not keep up to date.
         ColumnMismatch: its columns cannot become the pipeline's.
     """
-    table = pipeline.table
-    config = gateway.meta_client(hadoop_path(table.path)).getTableConfig()
-    version = str(config.getString(properties.VERSION))
+    table, storage = pipeline.table, Storage(pipeline.table.path)
+    described = described or properties.read(storage) or {}
+    version = described.get(properties.VERSION, "")
     wanted = _properties(table)
-    orders = [str(config.getString(name) or "") for name in _ORDERING]
-    there = {field: str(config.getString(name) or "") for field, name in _PROPERTIES.items()}
+    orders = [described.get(name, "") for name in _ORDERING]
+    there = {field: described.get(name, "") for field, name in _PROPERTIES.items()}
     there[_ORDERED] = next(filter(None, orders), "")
     if not there[_MODE]:
         # Until version 8, Hudi told the merge mode by a class, and what deletes a row by its writers' options alone; of
         # a copy-on-write table, whose readers merge nothing, also the class.
-        payload = str(config.getString(_PAYLOAD) or "")
+        payload = described.get(_PAYLOAD, "")
         is_merged = payload or wanted["type"] == "MERGE_ON_READ" or version != str(FORMER_VERSION)
         there[_MODE] = _MODES.get(payload, "") if is_merged else wanted.get(_MODE, "")
         there[_DELETES] = there[_DELETES] or wanted.get(_DELETES, "")
@@ -166,7 +169,6 @@ def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
             "correct the pipeline file or choose another path",
             table=table.path,
         )
-    storage = Storage(table.path)
     if table.version is not None and version != str(table.version):
         raise TableMismatch(
             f"{table.path} is of table version {version}, and pipeline {pipeline.name} says {table.version}: run "
@@ -177,7 +179,7 @@ def check_table(gateway: Gateway, pipeline: Pipeline) -> None:
         raise TableMismatch(f"{table.path} is of table version {version}: {why}", table=table.path)
     if not all(orders):
         name_ordering(storage, table)
-    Indexes.of(storage).require_kept(storage.uri)
+    Indexes.of(storage, described).require_kept(storage.uri)
     evolution.require_fit(storage, Timeline.load(storage), pipeline)
     if version == str(FORMER_VERSION):
         _begin(gateway, storage)
@@ -202,18 +204,25 @@ def _properties(table: Table) -> dict[str, str]:
     return wanted
 
 
-def new_instant_time(gateway: Gateway, base: str) -> str:
-    """An instant time from Hudi's own generator; nothing is written."""
-    return str(gateway.meta_client(hadoop_path(base)).createNewInstantTime(False))
+def meta_client(gateway: Gateway, base: str) -> Any:
+    """A meta client that has read the table's properties."""
+    return gateway.meta_client(hadoop_path(base))
 
 
-def request(gateway: Gateway, base: str, instant: str, action: str = COMMIT_ACTION) -> None:
+def new_instant_time(gateway: Gateway, base: str, meta: Any = None) -> str:
+    """An instant time from Hudi's own generator; nothing is written. Callers with a meta client pass it as `meta`."""
+    return str((meta or meta_client(gateway, base)).createNewInstantTime(False))
+
+
+def request(gateway: Gateway, base: str, instant: str, action: str = COMMIT_ACTION, meta: Any = None) -> None:
     """Puts the instant on the timeline as REQUESTED, and lets tasks write files of it.
+
+    Callers with a meta client that has not read the timeline yet pass it as `meta`.
 
     Raises:
         TableError: the table is being restored.
     """
-    meta = gateway.meta_client(hadoop_path(base))
+    meta = meta or meta_client(gateway, base)
     timeline = meta.getActiveTimeline()
     if timeline.getRestoreTimeline().filterInflightsAndRequested().countInstants():
         raise TableError(
@@ -225,6 +234,6 @@ def request(gateway: Gateway, base: str, instant: str, action: str = COMMIT_ACTI
 
 def to_inflight(gateway: Gateway, base: str, instant: str, action: str = COMMIT_ACTION) -> None:
     """Moves the instant from REQUESTED to INFLIGHT."""
-    meta = gateway.meta_client(hadoop_path(base))
+    meta = meta_client(gateway, base)
     requested = gateway.requested(meta, instant, action)
     meta.getActiveTimeline().transitionRequestedToInflight(requested, gateway.hudi.common.util.Option.empty())
