@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -71,8 +71,8 @@ def trino() -> Path:
     with packages.staging("trino") as work:
         if not folder.is_dir():
             archive = _archive(f"io.trino:trino-server:{TRINO}", "tar.gz", work)
-            with tarfile.open(archive) as packed:
-                packed.extractall(work / "unpacked", filter="data")
+            # A filter of members needs Python 3.11.4.
+            shutil.unpack_archive(archive, work / "unpacked")
             (unpacked,) = (work / "unpacked").iterdir()
             folder.parent.mkdir(parents=True, exist_ok=True)
             unpacked.rename(folder)
