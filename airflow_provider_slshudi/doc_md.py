@@ -105,8 +105,7 @@ _DAGS = {
         "says what, `reason` why, `transaction` for which batch. It is a DAG of its own so that it has permissions of "
         "its own.",
         "what the act needs to see; the page shows it before.",
-        "what the act says: `abandon`, `rebuild-ledger`, `table-is-gone`, `accept-erased`, `accept-gap`, "
-        "`drop-doubled` or `skip`.",
+        "what the act says: `abandon`, `rebuild-ledger`, `table-is-gone`, `accept-erased`, `accept-gap` or `skip`.",
         "who asked, why, and what came of it: in the ledger, on the pipeline's page.",
         "**success**: it is done. **failed**: the error says what is in the way; the ledger has it, too.",
         "Each act may be repeated: it finds its own work. Marking it changes nothing.",

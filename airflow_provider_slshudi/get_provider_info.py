@@ -95,13 +95,47 @@ _ICEBERG = {
 }
 
 
+_INTEGRATION = "SLS to Hudi"
+_MODULES = {
+    "operators": (
+        "backfill",
+        "catalog",
+        "fleet",
+        "maintain",
+        "mirror",
+        "recover",
+        "repair",
+        "steps",
+        "verify",
+        "watch",
+    ),
+    "sensors": ("settle",),
+    "triggers": ("settle",),
+    "hooks": ("iceberg", "ledger", "sls"),
+}
+"""The modules that have classes for DAG files, by the kind of class."""
+
+
+def _modules(kind: str) -> list[dict[str, Any]]:
+    modules = [f"{__name__.rpartition('.')[0]}.{kind}.{name}" for name in _MODULES[kind]]
+    return [{"integration-name": _INTEGRATION, "python-modules": modules}]
+
+
 def get_provider_info() -> dict[str, Any]:
     """The provider's description, in Airflow's schema."""
     return {
         "package-name": "airflow-provider-slshudi",
-        "name": "SLS to Hudi",
+        "name": _INTEGRATION,
         "description": "Alibaba Cloud SLS logs into an Apache Hudi table, exactly once",
         "versions": [__version__],
+        "integrations": [
+            {
+                "integration-name": _INTEGRATION,
+                "external-doc-url": "https://www.alibabacloud.com/help/en/sls/",
+                "tags": ["service"],
+            }
+        ],
+        **{kind: _modules(kind) for kind in _MODULES},
         "connection-types": [_SLS, _LEDGER, _ICEBERG],
         "extra-links": [
             f"airflow_provider_slshudi.links.{link}" for link in ("TransactionLink", "PipelineLink", "SparkLink")

@@ -10,10 +10,8 @@ from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline
 
 if TYPE_CHECKING:
     from airflow_provider_slshudi.notes.mending import Findings
-    from airflow_provider_slshudi.protocol.rewrite import Rewritten
 
 DAMAGED = 1
-_EXAMPLES = 5
 
 
 def add_to(commands: Commands) -> None:
@@ -33,7 +31,7 @@ def add_to(commands: Commands) -> None:
 
     check = within.add_parser(
         "check",
-        help="look for what earlier versions left in the table that hides rows or stops readers",
+        help="look for what other clients left in the table that hides rows or stops readers",
         description="Looks at what Hudi is told of the table and at all base files. Changes nothing, and nothing waits "
         "for it. Exit codes: 0 there is nothing to mend, 1 there is.",
     )
@@ -43,9 +41,8 @@ def add_to(commands: Commands) -> None:
     mend = within.add_parser(
         "mend",
         help="mend what check finds, beside running batches",
-        description="Takes wrong bounds out of Hudi's index and adds those that the pipeline's file wants, corrects "
-        "the table's properties, and writes base files anew where they must be. May be cut off and repeated. Exit "
-        "codes: 0 nothing is left, 1 something is.",
+        description="Takes wrong bounds out of Hudi's index and adds those that the pipeline's file wants, and "
+        "corrects the table's properties. May be cut off and repeated. Exit codes: 0 nothing is left, 1 something is.",
     )
     add_pipeline(mend)
     add_json(mend)
@@ -74,16 +71,6 @@ def add_to(commands: Commands) -> None:
     accept.add_argument("--reason", required=True, metavar="TEXT", help="stays in the pipeline's history")
     add_json(accept)
     accept.set_defaults(run=_accept)
-
-    drop = within.add_parser(
-        "drop-doubled",
-        help="take out of the table what two ledgers committed twice; pause the pipeline's DAGs first",
-        description="Where commits hold the same ranges, the earlier one keeps its rows and those of the later one are "
-        "taken out of the table, in one commit. Then the ledger is made anew from the table.",
-    )
-    add_pipeline(drop)
-    add_json(drop)
-    drop.set_defaults(run=_drop)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -121,12 +108,7 @@ def _mend(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.protocol.mending import mend
 
     work = work_of(options.pipeline)
-
-    def told(done: Rewritten) -> None:
-        if not options.json:
-            print(f"{done.files} files written anew, {done.bytes} bytes (instant {done.instant})", file=options.out)
-
-    return _show(options, work.pipeline.name, mend(work, told))
+    return _show(options, work.pipeline.name, mend(work))
 
 
 def _show(options: argparse.Namespace, pipeline: str, found: Findings) -> int:
@@ -138,7 +120,6 @@ def _show(options: argparse.Namespace, pipeline: str, found: Findings) -> int:
             ("bounds that hide rows", len(found.hiding), ", ".join(found.hiding)),
             ("bounds that are wanted", len(found.lacking), ", ".join(found.lacking)),
             ("folders said to be escaped", int(found.escaped), ""),
-            (f"base files, of {found.looked}", len(found.files), ", ".join(found.files[:_EXAMPLES])),
         ]
         print_table(options.out, f"{pipeline}: to be mended", ("what", "number", "which"), rows)
     return 0 if found.ok else DAMAGED
@@ -169,22 +150,4 @@ def _version(options: argparse.Namespace) -> int:
         print_json(options.out, {"pipeline": work.pipeline.name, "versions": found})
     else:
         print_table(options.out, f"{work.pipeline.name}: version of Hudi's tables", ("table", "version"), found.items())
-    return 0
-
-
-def _drop(options: argparse.Namespace) -> int:
-    from airflow_provider_slshudi.protocol.repair import drop_doubled
-
-    work = work_of(options.pipeline)
-    done = drop_doubled(work)
-    if options.json:
-        print_json(options.out, {"pipeline": work.pipeline.name, **asdict(done)})
-    else:
-        columns = ("transaction", "instant", "ranges", "rows")
-        print_table(
-            options.out,
-            f"{work.pipeline.name}: taken out of the table by instant {done.instant or '(none)'}",
-            columns,
-            [(item.transaction, item.instant, ", ".join(map(str, item.ranges)), item.rows) for item in done.dropped],
-        )
     return 0

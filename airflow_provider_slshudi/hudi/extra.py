@@ -17,11 +17,6 @@ QUARANTINE_KEY = "slshudi.quarantine"
 """Only if a commit has quarantined rows: how many, and the SHA-256 of the manifest that lists their files."""
 
 
-RANGES_NOW_KEY = "slshudi.ranges_now"
-"""Only if a commit took rows of earlier commits out of the table: instant of the earlier commit -> the ranges that it
-still holds, each [shard, begin, end, rows, raw bytes]."""
-
-
 def ranges_of(extra: Mapping[str, str]) -> Iterator[tuple[Range, int | None, int | None]]:
     """The ranges in a commit's extra metadata, with rows and raw bytes; both are None for a gap."""
     for shard, rows in json.loads(extra[RANGES_KEY]).items():

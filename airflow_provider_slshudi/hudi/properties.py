@@ -34,6 +34,15 @@ def read(storage: Storage) -> dict[str, str] | None:
     return None if content is None else _parse(content)
 
 
+def read_settled(storage: Storage) -> dict[str, str] | None:
+    """As `read`; while Hudi changes the file, the values of its copy."""
+    content = storage.read(PROPERTIES)
+    if content is not None and _has_name(content) and content.endswith(b"\n"):
+        return _parse(content)
+    before = _copy(storage)
+    return _parse(before) if before else None if content is None else _parse(content)
+
+
 def put(storage: Storage, name: str, value: str) -> None:
     """Sets one value, plain text, if it differs; the caller holds the lease."""
     content = storage.read(PROPERTIES)

@@ -59,7 +59,7 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
         TimelineUnreadable: there is no table, and there was one when the batch was planned.
     """
     pipeline, storage = _table(order)
-    if (described := properties.read(storage)) is not None:
+    if (described := properties.read_settled(storage)) is not None:
         instants.check_table(gateway, pipeline, described)
     elif order.creates:
         instants.create_table(gateway, pipeline)
@@ -83,7 +83,7 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
         # The owner first: a crash in between leaves no instant without an owner.
         handover.write_owner(storage, instant, owner)
         reach(Point.OPEN_OWNED)
-        instants.request(gateway, storage.uri, instant, action(pipeline.table), meta)
+        instants.request(gateway, storage.uri, instant, action(pipeline.table), None if pipeline.quarantines else meta)
     reach(Point.OPEN_REQUESTED)
     print(f"opened instant {instant} for transaction {order.transaction}")
 
@@ -122,7 +122,7 @@ def append(spark: SparkContext, order: JobOrder, keys: Keys, cpu_before: float =
     `keys` say where tasks are told the log service's credentials. `cpu_before`: CPU seconds of this process that others
     told.
     """
-    from airflow_provider_slshudi.job import dropping, replay
+    from airflow_provider_slshudi.job import replay
     from airflow_provider_slshudi.job.access import granted
     from airflow_provider_slshudi.job.append import append
     from airflow_provider_slshudi.job.upsert import upsert
@@ -135,8 +135,6 @@ def append(spark: SparkContext, order: JobOrder, keys: Keys, cpu_before: float =
     reach(Point.APPEND_STARTED)
     if batch.replay is not None:
         manifest = replay.replay(spark, gateway, storage, batch)
-    elif batch.drop is not None:
-        manifest = dropping.drop(spark, gateway, storage, batch, batch.drop)
     else:
         write = append if pipeline.table.upsert is None else upsert
         with granted(spark, pipeline.source, keys) as access:
@@ -334,19 +332,9 @@ def rebuild_metadata(gateway: Gateway, order: JobOrder) -> None:
 
 
 def look(gateway: Gateway, order: JobOrder) -> None:
-    """Looks for faults that earlier versions left in the table, and leaves the findings for the asker."""
+    """Looks for faults that other clients left in the table, and leaves the findings for the asker."""
     pipeline, storage = _table(order)
     leave_findings(storage, order.transaction, mending.look(gateway, pipeline))
-
-
-def plan_mending(gateway: Gateway, order: JobOrder) -> None:
-    """Puts a clustering on the timeline, of the files that `look` found, if some of them are left."""
-    pipeline, storage = _table(order)
-    found = read_findings(storage, order.transaction, order.digest)
-    _in_time(storage, order, "plan to write files anew")
-    mending.plan(gateway, pipeline, found.files if found else ())
-    storage.sync()
-    reach(Point.CLUSTER_PLANNED)
 
 
 def unescape(_: Gateway, order: JobOrder) -> None:
@@ -407,7 +395,6 @@ CONTROL: dict[Verb, _Act] = {
     # The metadata table that it makes anew may be the one with times in the future.
     Verb.REBUILD_METADATA: _timed(rebuild_metadata, but_for=METADATA_FOLDER),
     Verb.LOOK: look,
-    Verb.PLAN_MENDING: _timed(plan_mending),
     Verb.UNESCAPE: unescape,
     Verb.VERSION: _timed(change_version),
     Verb.SYNC: sync,

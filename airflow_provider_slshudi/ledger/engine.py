@@ -75,7 +75,7 @@ _LIMITS = "; ".join(
         ("idle_in_transaction_session_timeout", _STATEMENT_SECONDS),
     )
 )
-VERSION = "0011"
+VERSION = "0001"
 """Of the tables that this package reads and writes: what a process began with, whatever is installed meanwhile."""
 _DRIVERS = {
     "sqlite": "sqlite",

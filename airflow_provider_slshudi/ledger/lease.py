@@ -23,8 +23,6 @@ from airflow_provider_slshudi.processes import is_gone, is_here, this_process
 _POLL_SECONDS = 0.1
 _NOBODY = {"holder": None, "nonce": None, "expires": None, "process": None}
 _FREE = "free"
-# In seconds, of leases that earlier versions took; today's are as long as `protocol.work` asks for.
-_LENGTH_BEFORE = 195
 # A clock that is corrected by up to this much does not end a lease that was just taken.
 _STEP_SECONDS = 60
 _log = logging.getLogger(__name__)
@@ -198,9 +196,8 @@ def _lasting(nonce: str, seconds: float) -> str:
 
 
 def _length(nonce: str) -> float:
-    """The seconds that a holding lasts; a nonce of an earlier version does not say, and gets the longest of then."""
-    _, _, seconds = nonce.partition("-")
-    return float(seconds or _LENGTH_BEFORE)
+    """The seconds that a holding lasts."""
+    return float(nonce.partition("-")[2])
 
 
 def _change(

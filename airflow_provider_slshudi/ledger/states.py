@@ -16,12 +16,11 @@ class State(str, Enum):
 
 
 class Kind(str, Enum):
-    """What a transaction does: tail and backfill read ranges, a replay reads the quarantine, a repair removes rows."""
+    """What a transaction does: tail and backfill read ranges, a replay reads the quarantine."""
 
     TAIL = "tail"
     BACKFILL = "backfill"
     REPLAY = "replay"
-    REPAIR = "repair"
 
 
 LEGAL: dict[State, frozenset[State]] = {

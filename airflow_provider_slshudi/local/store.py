@@ -95,11 +95,9 @@ class Logstore:
         """The logstore that `directory` holds."""
         saved = json.loads((directory / "logstore.json").read_text())
         logstore = cls(directory, saved["settings"], [Shard(**shard) for shard in saved["shards"]], day)
-        # An older version did not save when a shard was closed: take now.
-        closed = saved.get("closed", {})
         for shard in logstore.shards:
             if not shard.writable:
-                logstore._closed[shard.shardID] = closed.get(str(shard.shardID), int(time.time()))
+                logstore._closed[shard.shardID] = saved["closed"][str(shard.shardID)]
             logstore._logs[shard.shardID] = ShardLog.open(logstore._path(shard.shardID))
         return logstore
 

@@ -99,11 +99,6 @@ class Act(str, Enum):
         "You say that logs which the service dropped unread may be missing. The next plan of the pipeline's tail or "
         "fleet, if it comes within an hour, records them as a gap and goes on behind it.",
     )
-    DROP_DOUBLED = (
-        "drop-doubled",
-        "Takes rows out of the table that a second ledger committed again, in one commit; the earlier commit keeps its "
-        "rows. Then makes the ledger anew from the table.",
-    )
     SKIP = (
         "skip",
         "Records cursors of a shard that no batch can read as a gap, and keeps their bytes in files below "

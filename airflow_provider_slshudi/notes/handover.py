@@ -72,8 +72,6 @@ class BatchOrder:
         density: each shard's recent raw bytes per log group, by its id as text.
         planned: when the batch was planned, in unix seconds; event times count as late or future against it.
         replay: a `Selection` where quarantined logs are read instead of ranges.
-        drop: where rows are taken out of the table instead: for each instant the parts of its ranges, [shard, begin,
-            end, whether its rows go].
     """
 
     transaction: str
@@ -84,7 +82,6 @@ class BatchOrder:
     density: dict[str, float]
     planned: int = 0
     replay: dict[str, Any] | None = None
-    drop: dict[str, list[tuple[int, int, int, bool]]] | None = None
 
     def claim(self, storage: Storage) -> Claim:
         """The claim that goes with this order."""
@@ -149,12 +146,11 @@ class Manifest:
         unfit: how many logs do not fit, whatever became of them; each counts once.
         examples: the first few of them, as text.
         quarantine: the write stats of the quarantine's files; None where the batch has no part there.
-        taken: replays and drops only, the rows that rewritten files had before; for replays the quarantine's files.
+        taken: replays only, the rows that the quarantine's rewritten files had before.
         left: replays only, how many selected logs still do not fit, by column and reason.
-        found: drops only, the number of rows of each part of each instant's ranges, in the order of `BatchOrder.drop`.
         merged: upserts only, how many rows reached the writing tasks, which make one row of those with one key.
         dropped: upserts only, how many logs had no key and became no row.
-        spent: None in manifests of older versions.
+        spent: None where nothing is known of it.
         unnamed: keys, and fields of structs' JSON, that no column keeps; none of a replay.
     """
 
@@ -172,7 +168,6 @@ class Manifest:
     taken: int = 0
     left: dict[str, int] = field(default_factory=dict)
     merged: int | None = None
-    found: dict[str, list[int]] = field(default_factory=dict)
     dropped: int = 0
     spent: Spent | None = None
     unnamed: Unnamed = field(default_factory=Unnamed)
@@ -216,16 +211,21 @@ class Claim:
             raise self._withdrawn()
 
     def order(self, digest: str | None) -> BatchOrder:
-        """The order of the append; raises as `require`.
+        """The order of the append; raises as `require`, and as `standing_order`."""
+        found = self.standing_order(digest)
+        if found is None:
+            raise self._withdrawn()
+        return found
+
+    def standing_order(self, digest: str | None) -> BatchOrder | None:
+        """The order of the append, None where it was withdrawn.
 
         Raises:
             ManifestError: its SHA-256 is not the `digest` that the ledger has.
         """
         path = _order_path(self.instant, self.token)
         content = read_bound(self.storage, path, digest, self.transaction, self.instant)
-        if content is None:
-            raise self._withdrawn()
-        return BatchOrder(**json.loads(content))
+        return None if content is None else BatchOrder(**json.loads(content))
 
     def manifest(self) -> tuple[Manifest, str]:
         """The manifest that the append left, and its SHA-256.

@@ -70,7 +70,6 @@ class Verb(str, Enum):
     COMPARE_METADATA = "compare-metadata"
     REBUILD_METADATA = "rebuild-metadata"
     LOOK = "look"
-    PLAN_MENDING = "plan-mending"
     UNESCAPE = "unescape"
     VERSION = "version"
     SYNC = "sync"

@@ -1,4 +1,4 @@
-"""A table's faults: the driver that finds them leaves them for the drivers that mend them."""
+"""A table's faults: the driver that finds them leaves them for the one that mends them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ class Findings:
         lacking: columns that all files have, and that lack the bounds that the pipeline's file asks for.
         escaped: whether the properties wrongly say that folder names are escaped, which stops Spark at rows without a
             partition.
-        files: base files that Spark refuses to read, or whose statistics hide NaN; their paths within the table.
         looked: how many base files there are.
     """
 
@@ -30,13 +29,12 @@ class Findings:
     hiding: tuple[str, ...] = ()
     lacking: tuple[str, ...] = ()
     escaped: bool = False
-    files: tuple[str, ...] = ()
     looked: int = 0
 
     @property
     def ok(self) -> bool:
         """Whether there is nothing to mend."""
-        return not (self.foreign or self.hiding or self.lacking or self.escaped or self.files)
+        return not (self.foreign or self.hiding or self.lacking or self.escaped)
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ def read_findings(storage: Storage, id_: str, digest: str) -> Findings | None:
     if content is None:
         return None
     told: dict[str, Any] = storage.parsed(_path(id_), content)
-    return Findings(**{**told, **{name: tuple(told[name]) for name in ("foreign", "hiding", "lacking", "files")}})
+    return Findings(**{**told, **{name: tuple(told[name]) for name in ("foreign", "hiding", "lacking")}})
 
 
 def forget_findings(storage: Storage, id_: str) -> None:

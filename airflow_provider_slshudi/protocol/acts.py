@@ -13,7 +13,6 @@ from airflow_provider_slshudi.protocol.dangling import Ended
 from airflow_provider_slshudi.protocol.erased import accept_erased, told
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.recover import break_leases, recover
-from airflow_provider_slshudi.protocol.repair import drop_doubled
 from airflow_provider_slshudi.protocol.replay import replay
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.skip import parsed, skip
@@ -121,14 +120,6 @@ def _accept_erased(work: Work, ended: Ended, reason: str, transaction: str | Non
     return "; ".join([*said, *(f"instant {instant} is no erasure, and was left" for instant in done.left)])
 
 
-def _drop_doubled(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
-    done = drop_doubled(work)
-    if done.instant is None:
-        return "nothing is in the table twice"
-    rows = sum(item.rows for item in done.dropped)
-    return f"instant {done.instant} took {rows} rows out of the table"
-
-
 def _skip(work: Work, ended: Ended, reason: str, cursors: str | None) -> str:
     done = skip(work, parsed(str(cursors)), reason)
     gaps = ", ".join(map(str, done.gaps))
@@ -147,7 +138,6 @@ _HOW: dict[Act, Callable[[Work, Ended, str, str | None], str]] = {
     Act.REPLAY: _replay,
     Act.DISMISS: _dismiss,
     Act.ACCEPT_ERASED: _accept_erased,
-    Act.DROP_DOUBLED: _drop_doubled,
     Act.SKIP: _skip,
 }
 

@@ -1,4 +1,4 @@
-"""Finds ranges that a table holds twice, because two ledgers decided for it without knowing the other's batches."""
+"""Finds ranges that a table holds twice: two ledgers decided for it without knowing the other's batches."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from airflow_provider_slshudi.exceptions import RangesDoubled
 from airflow_provider_slshudi.ledger.records import CommittedBatch
 from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.ranges import Range, merge, overlap, subtract
-
-DROP = "slshudi table drop-doubled"
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,8 @@ def refuse(work: Work, found: Sequence[Doubled]) -> RangesDoubled:
         f"{work.storage.uri}: {len(found)} commits of pipeline {work.pipeline.name} repeat ranges of earlier commits, "
         f"so these logs are in the table twice: {'; '.join(map(str, found[:5]))}"
         f"{'; and more' if len(found) > 5 else ''}. Nothing was changed: a rebuilt ledger would count them once. "
-        f"Run `{DROP} {work.pipeline.name}` to take the later copies out of the table",
+        "Restore the table, and its quarantine, with Hudi or from a backup to before the first of these commits, then "
+        f"run `slshudi ledger rebuild {work.pipeline.name}`: later logs are read again",
         table=work.storage.uri,
         instant=found[0].batch.instant,
         ranges=[(item.batch.id, part) for item in found for part in item.ranges],

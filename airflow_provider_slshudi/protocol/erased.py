@@ -14,7 +14,7 @@ from airflow_provider_slshudi.exceptions import ForeignWrite, TableError
 from airflow_provider_slshudi.hudi.actions import SERVICES
 from airflow_provider_slshudi.hudi.erasure import Change
 from airflow_provider_slshudi.hudi.extra import PIPELINE_KEY
-from airflow_provider_slshudi.hudi.timeline import CHANGES
+from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.notes import erased
 from airflow_provider_slshudi.notes.erased import QUARANTINE, TABLE, Erasure
 from airflow_provider_slshudi.protocol import quarantine
@@ -60,8 +60,8 @@ def accept_erased(work: Work, reason: str) -> Erased:
 def _changes(work: Work) -> Iterator[tuple[str, Change, bool]]:
     """Completed changes by other clients that nobody accepted as an erasure, and whether they stop the pipeline."""
     mark = work.ledger.accepted(work.pipeline.name)
-    seen = quarantine.timelines(work)
-    for of, timeline in ((TABLE, seen.main), (QUARANTINE, seen.aside)):
+    tables = quarantine.existing(work, quarantine.places_of(work))
+    for of, timeline in zip((TABLE, QUARANTINE), map(Timeline.load, tables), strict=False):
         for instant in timeline.completed(*CHANGES):
             known = PIPELINE_KEY in timeline.extra_metadata(instant) or timeline.operation(instant) in SERVICES
             if not known and not erased.is_accepted(work.storage, of, instant.time):

@@ -1,9 +1,9 @@
-"""Finds and mends, beside running batches, the faults that earlier versions left in a table."""
+"""Finds and mends, beside running batches, the faults that other clients left in a table."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -13,7 +13,6 @@ from airflow_provider_slshudi.notes.job import Verb
 from airflow_provider_slshudi.notes.mending import Findings, Named, forget_findings, take_findings
 from airflow_provider_slshudi.protocol import metadata
 from airflow_provider_slshudi.protocol.maintain import aside_of, require_table
-from airflow_provider_slshudi.protocol.rewrite import Rewritten, anew
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
 
@@ -29,11 +28,11 @@ def check(work: Work) -> Findings:
         return found
 
 
-def mend(work: Work, told: Callable[[Rewritten], None] = lambda _: None) -> Findings:
-    """Mends what `check` finds and returns what is left; calls `told` after each clustering.
+def mend(work: Work) -> Findings:
+    """Mends what `check` finds and returns what is left.
 
-    Batches wait for seconds, but while the index is made anew for as long as reading all footers takes. Mending may be
-    cut off and repeated. It leaves files of a table with `upsert` alone: batches and compactions write them anew.
+    Batches wait while the index is made anew, for as long as reading all footers takes. Mending may be cut off and
+    repeated.
 
     Raises:
         LeaseHeld: a table service is at work; and as `check`.
@@ -46,9 +45,6 @@ def mend(work: Work, told: Callable[[Rewritten], None] = lambda _: None) -> Find
         if found.escaped:
             with work.lease() as lease:
                 work.change(lease, Verb.UNESCAPE, work.order())
-        if found.files and work.pipeline.table.upsert is None:
-            while (done := anew(work, named)).instant is not None:
-                told(done)
     return check(work)
 
 

@@ -11,7 +11,7 @@ from airflow_provider_slshudi.exceptions import ForeignWrite, ManifestError, Tab
 from airflow_provider_slshudi.hudi import leftovers, quarantine
 from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION, SERVICES
 from airflow_provider_slshudi.hudi.extra import PIPELINE_KEY, QUARANTINE_KEY
-from airflow_provider_slshudi.hudi.layout import Instant
+from airflow_provider_slshudi.hudi.layout import PROPERTIES, Instant
 from airflow_provider_slshudi.hudi.quarantine import Place
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.ledger.lease import Lease
@@ -63,13 +63,17 @@ def _timeline_at(work: Work, storage: Storage, made: Sequence[Place], loaded: Ti
 
 
 def _load(work: Work, storage: Storage, made: Sequence[Place]) -> Timeline:
-    """The quarantine's timeline; most pipelines have none, and nothing is asked for it."""
+    """The quarantine's timeline; most pipelines have none, for which one request is enough."""
     return Timeline.load(storage) if _may_exist(work, storage, made) else Timeline(storage, {})
 
 
 def _may_exist(work: Work, storage: Storage, made: Sequence[Place]) -> bool:
-    """Whether a quarantine at `storage` may have an instant: its place is recorded before its first one is opened."""
-    return work.pipeline.quarantines or any(place.is_at(storage) for place in made)
+    """Whether there may be a quarantine at `storage`.
+
+    The record of places lies in the table's folder: a table that was restored alone has lost it.
+    """
+    is_known = work.pipeline.quarantines or any(place.is_at(storage) for place in made)
+    return is_known or storage.read(PROPERTIES) is not None
 
 
 def require_answer(work: Work, seconds: float) -> None:
@@ -101,14 +105,14 @@ def swept(work: Work, instant: str) -> Iterator[None]:
         yield
 
 
-def timelines(work: Work, places: Sequence[Place] | None = None) -> Timelines:
-    """Reads each timeline once, and `places_of` unless given; the ledger keeps what the table's timeline shows.
+def timelines(work: Work, places: Sequence[Place], tables: Sequence[Storage]) -> Timelines:
+    """Reads the timeline of each of `tables`, see `existing`; the ledger keeps what the table's own shows.
 
     Raises:
         TimelineUnreadable: see `Work.timeline`.
     """
-    places = places_of(work) if places is None else places
-    return Timelines(witness.timeline(work), _load(work, storage_of(work), places), places)
+    [aside] = map(Timeline.load, tables[1:]) if len(tables) > 1 else [Timeline(storage_of(work), {})]
+    return Timelines(witness.timeline(work), aside, places)
 
 
 def places_of(work: Work) -> list[Place]:
@@ -122,7 +126,7 @@ def storages(work: Work) -> tuple[Storage, Storage]:
 
 
 def existing(work: Work, places: Sequence[Place]) -> list[Storage]:
-    """The storage of the table, and of its quarantine where it may have been made by `places`."""
+    """The storage of the table, and of its quarantine where there may be one; `places` are as `places_of`."""
     aside = storage_of(work)
     return [work.storage, aside] if _may_exist(work, aside, places) else [work.storage]
 
@@ -140,7 +144,8 @@ def is_settled(work: Work, transaction: Transaction) -> bool:
     """
     if (transaction.manifest or {}).get("quarantined") is None:
         return True
-    instant, timeline = str(transaction.instant), timeline_of(work, transaction.instant)
+    instant, storage = str(transaction.instant), storage_of(work, transaction.instant)
+    timeline = _timeline_at(work, storage, places_of(work), Timeline.load(storage))
     if quarantine.is_completed(timeline, instant):
         return True
     if not quarantine.is_pending(timeline, instant):

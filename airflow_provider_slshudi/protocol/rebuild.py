@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from airflow_provider_slshudi.exceptions import TableError
 from airflow_provider_slshudi.hudi.extra import (
     DAG_KEY,
     KIND_KEY,
     PIPELINE_KEY,
-    RANGES_NOW_KEY,
     RUN_KEY,
     TRANSACTION_KEY,
     ranges_of,
@@ -26,7 +24,6 @@ from airflow_provider_slshudi.protocol.evidence import check_table_against_ledge
 from airflow_provider_slshudi.protocol.resolve import roll_back
 from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.protocol.work import Work
-from airflow_provider_slshudi.ranges import Range
 from airflow_provider_slshudi.storage import Storage
 
 
@@ -138,19 +135,12 @@ def commits_of(work: Work, timeline: Timeline) -> list[Commit]:
 
 
 def committed_batches(work: Work, commits: Iterable[Commit]) -> list[CommittedBatch]:
-    """The batches that the commits (`Timeline.commits`) hold by now, in the order of completion."""
-    batches, now = list[CommittedBatch](), dict[str, list[list[int]]]()
-    for instant, completion, extra in sorted(commits, key=lambda item: item[1]):
-        batches += _batch(work, instant, completion, extra)
-        now |= json.loads(extra.get(RANGES_NOW_KEY, "{}"))
-    return [_as_of_now(batch, now[batch.instant]) if batch.instant in now else batch for batch in batches]
-
-
-def _as_of_now(batch: CommittedBatch, left: list[list[int]]) -> CommittedBatch:
-    """The batch after a repair took rows out of it; `left` are the ranges that it still has."""
-    totals = [RangeTotals(Range(shard, begin, end), rows, size, None, None) for shard, begin, end, rows, size in left]
-    gaps = (item for item in batch.ranges if item.gap)
-    return replace(batch, ranges=(*gaps, *(item.range for item in totals)), totals=tuple(totals))
+    """The batches that the commits (`Timeline.commits`) hold, in the order of completion."""
+    return [
+        batch
+        for instant, completion, extra in sorted(commits, key=lambda item: item[1])
+        for batch in _batch(work, instant, completion, extra)
+    ]
 
 
 def _batch(work: Work, instant: str, completion: str, extra: Mapping[str, str]) -> Iterator[CommittedBatch]:

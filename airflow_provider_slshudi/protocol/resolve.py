@@ -22,7 +22,7 @@ from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import State
 from airflow_provider_slshudi.notes import handover
-from airflow_provider_slshudi.notes.handover import Claim
+from airflow_provider_slshudi.notes.handover import BatchOrder, Claim
 from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol import cost, cutoff, quarantine, witness
@@ -51,7 +51,8 @@ def resolve(work: Work, transaction: Transaction, lease: Lease, timeline: Timeli
     if decision is Decision.RECOMMIT and (other := committed_elsewhere(work, timeline, transaction)) is not None:
         decision = Decision.ROLL_BACK_AND_ABORT
         reason = f"another ledger's batch has committed the same ranges as instant {other}"
-    if decision is Decision.RECOMMIT and _is_withdrawn(work, transaction):
+    batch = _standing_order(work, transaction) if decision is Decision.RECOMMIT else None
+    if decision is Decision.RECOMMIT and batch is None and transaction.manifest is not None:
         decision = Decision.ROLL_BACK_AND_ABORT
         reason = "its order was withdrawn: a rollback of it was begun, and did not end"
     _log.info(
@@ -84,7 +85,7 @@ def resolve(work: Work, transaction: Transaction, lease: Lease, timeline: Timeli
             roll_back(work, lease, str(seen.instant), transaction.id, transaction.token)
             abort(work, transaction, lease, seen, reason, is_rolled_back=True)
         case Decision.RECOMMIT:
-            _commit(work, transaction, lease)
+            _commit(work, transaction, lease, batch)
         case Decision.MARK_COMMITTED:
             if quarantine.is_settled(work, transaction):
                 _keep(work, transaction)
@@ -164,8 +165,8 @@ def abort(
     reach(Point.SETTLE_CLEANED)
 
 
-def _commit(work: Work, transaction: Transaction, lease: Lease) -> None:
-    order = _commit_order(work, transaction)
+def _commit(work: Work, transaction: Transaction, lease: Lease, batch: BatchOrder | None = None) -> None:
+    order = _commit_order(work, transaction, batch)
     files, cpu = int((transaction.manifest or {}).get("files", 0)), None
     try:
         cpu = work.change(lease, Verb.COMMIT, order, files)
@@ -201,7 +202,8 @@ def _commit(work: Work, transaction: Transaction, lease: Lease) -> None:
     _committed(work, transaction, after, timeline, cpu)
 
 
-def _commit_order(work: Work, transaction: Transaction) -> JobOrder:
+def _commit_order(work: Work, transaction: Transaction, batch: BatchOrder | None = None) -> JobOrder:
+    """The commit's order; `batch` is the append's, where it was read."""
     recorded = transaction.manifest
     if recorded is None or transaction.instant is None:
         raise ManifestError(
@@ -211,7 +213,7 @@ def _commit_order(work: Work, transaction: Transaction) -> JobOrder:
         )
     token = int(recorded["token"])
     claim = Claim(work.storage, transaction.id, transaction.instant, token)
-    batch = claim.order(transaction.order_digest)
+    batch = batch or claim.order(transaction.order_digest)
     totals = {item.range: item for item in work.ledger.totals(transaction.id)}
     found = ((item, totals.get(item)) for item in work.ledger.ranges(transaction.id))
     quarantined = recorded.get("quarantined")
@@ -236,13 +238,13 @@ def _may_upload(work: Work, instant: str) -> bool:
     return stored and handover.read_owner(work.storage, instant) is not None
 
 
-def _is_withdrawn(work: Work, transaction: Transaction) -> bool:
-    """Whether somebody began to give a prepared batch up, and died: its order is gone, so nothing can commit it."""
+def _standing_order(work: Work, transaction: Transaction) -> BatchOrder | None:
+    """A prepared batch's order; None if it is withdrawn: a run that began to give the batch up died."""
     recorded = transaction.manifest
     if recorded is None:
-        return False
+        return None
     claim = Claim(work.storage, transaction.id, str(transaction.instant), int(recorded["token"]))
-    return not claim.is_standing()
+    return claim.standing_order(transaction.order_digest)
 
 
 def _overtaken(work: Work, timeline: Timeline, instant: str) -> str | None:

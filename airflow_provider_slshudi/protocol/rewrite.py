@@ -8,7 +8,7 @@ its instant, so a driver that wakes up late writes files that belong to nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from airflow_provider_slshudi.exceptions import TableError
 from airflow_provider_slshudi.hudi import leftovers
@@ -17,7 +17,6 @@ from airflow_provider_slshudi.hudi.layout import CLUSTERING, Phase
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.notes import handover, rewrite
 from airflow_provider_slshudi.notes.job import Verb
-from airflow_provider_slshudi.notes.mending import NOTHING, Named
 from airflow_provider_slshudi.points import Point, reach
 from airflow_provider_slshudi.protocol.maintain import fit
 from airflow_provider_slshudi.protocol.settle import register
@@ -58,7 +57,6 @@ _CLUSTERING = _Service(
     Point.CLUSTER_LEASED,
     Point.CLUSTER_SEEN,
 )
-_MENDING = replace(_CLUSTERING, plan=Verb.PLAN_MENDING)
 _COMPACTION = _Service(
     COMPACTION,
     Verb.PLAN_COMPACTION,
@@ -82,11 +80,6 @@ def cluster(work: Work) -> Rewritten:
     return _rewrite(work, _CLUSTERING, work.pipeline.table.upsert is None)
 
 
-def anew(work: Work, found: Named) -> Rewritten:
-    """Writes some of the files anew that the findings name; raises as `cluster`."""
-    return _rewrite(work, _MENDING, True, found)
-
-
 def compact(work: Work) -> Rewritten:
     """Merges log files of a Merge-On-Read table into base files, after each `maintenance.compact_after` commits.
 
@@ -95,13 +88,13 @@ def compact(work: Work) -> Rewritten:
     return _rewrite(work, _COMPACTION, work.pipeline.compacts)
 
 
-def _rewrite(work: Work, service: _Service, wanted: bool, found: Named = NOTHING) -> Rewritten:
+def _rewrite(work: Work, service: _Service, wanted: bool) -> Rewritten:
     register(work)
     with work.service_lease() as mine:
         with work.lease() as lease:
             reach(service.leased)
             may = fit(work) and wanted
-            instant = (_written_before(work, service) or _planned(work, service, lease, found)) if may else None
+            instant = (_written_before(work, service) or _planned(work, service, lease)) if may else None
         if instant is None:
             return Rewritten(None)
         if not rewrite.has_manifest(work.storage, instant):
@@ -131,12 +124,12 @@ def _tidy(work: Work) -> None:
             handover.delete(work.storage, instant)
 
 
-def _planned(work: Work, service: _Service, lease: Lease, found: Named) -> str | None:
+def _planned(work: Work, service: _Service, lease: Lease) -> str | None:
     """Rolls back what dead runs left half done, then makes a new plan; None where there is nothing to do."""
     for instant in _left(work, service):
         with leftovers.swept(work.storage, instant):
             work.change(lease, Verb.ROLLBACK, work.order(instant=instant))
-    work.change(lease, service.plan, work.order(transaction=found.id, digest=found.digest))
+    work.change(lease, service.plan, work.order())
     return next(iter(_pending(work, service)), None)
 
 

@@ -10,7 +10,6 @@ from datetime import timedelta
 from airflow_provider_slshudi.exceptions import BatchUnderWay, TailUnderWay, TerminalError
 from airflow_provider_slshudi.hudi import properties
 from airflow_provider_slshudi.hudi.layout import PROPERTIES
-from airflow_provider_slshudi.hudi.quarantine import Place
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.ledger.states import Kind, State
@@ -113,7 +112,7 @@ def settle(work: Work, ended: Ended, wait: float | None = None) -> list[Settled]
     if seen is None:
         with work.lease(wait) as lease:
             reach(Point.SETTLE_LEASED)
-            for storage in _cut_off(work, quarantine.places_of(work)):
+            for storage in _cut_off(quarantine.existing(work, quarantine.places_of(work))):
                 properties.restore(storage)
                 _log.warning("%s: a driver may have died while it changed %s, which is whole", storage.uri, PROPERTIES)
             cutoff.take_away(work)
@@ -145,21 +144,19 @@ def settle(work: Work, ended: Ended, wait: float | None = None) -> list[Settled]
     return settled
 
 
-def _cut_off(work: Work, places: Sequence[Place]) -> list[Storage]:
-    """The tables whose properties a driver was changing when it died: open, and some readers, see no table there.
-
-    `places` are those where quarantines were made.
-    """
-    return [storage for storage in quarantine.existing(work, places) if properties.is_cut_off(storage)]
+def _cut_off(tables: Sequence[Storage]) -> list[Storage]:
+    """Those whose properties a driver was changing when it died: open, and some readers, see no table there."""
+    return [*filter(properties.is_cut_off, tables)]
 
 
 def _in_order(work: Work, ended: Ended) -> Timelines | None:
     """What a look at the tables saw, if nothing is to be settled; None if something is."""
     places = quarantine.places_of(work)
-    if _cut_off(work, places) or cutoff.has_cut(work):
+    tables = quarantine.existing(work, places)
+    if _cut_off(tables) or cutoff.has_cut(work) or dangling(work, ended):
         return None
-    seen = quarantine.timelines(work, places)
-    if seen.main.completed_twice() or seen.aside.completed_twice() or dangling(work, ended):
+    seen = quarantine.timelines(work, places, tables)
+    if seen.main.completed_twice() or seen.aside.completed_twice():
         return None
     waiting = quarantine.pending(work, seen)
     return None if _orphans(work, waiting, seen.main) or _unfinished(work, waiting) else seen
@@ -171,9 +168,8 @@ def _leave_one_completion(work: Work) -> None:
     Raises:
         TimelineUnreadable: the completions do not say the same.
     """
-    seen = quarantine.timelines(work)
-    for timeline in (seen.main, seen.aside):
-        storage = timeline.storage
+    for storage in quarantine.existing(work, quarantine.places_of(work)):
+        timeline = Timeline.load(storage)
         for stays, *others in timeline.completed_twice():
             if not timeline.say_the_same([stays, *others]):
                 timeline.get(stays.time)

@@ -129,8 +129,9 @@ ADVICE: Mapping[str, Advice] = {
     "LedgerAhead": _REBUILD,
     "LedgerLost": _REBUILD,
     "RangesDoubled": Advice(
-        "Two ledgers committed the same logs. Pause the pipeline's DAGs, then take the second copy out of the table.",
-        (Act.DROP_DOUBLED,),
+        "Two ledgers committed the same logs. Pause the pipeline's DAGs, restore the table and its quarantine to "
+        "before the second copy, then make the ledger anew from the table.",
+        (Act.REBUILD_LEDGER,),
     ),
     "ManifestError": _RECOVERED,
     "TableError": Advice(

@@ -69,7 +69,7 @@ def _visible(batch: Transaction) -> datetime:
         at = datetime.strptime(f"{batch.completed}000", "%Y%m%d%H%M%S%f").replace(tzinfo=timezone.utc)
     except ValueError:
         return batch.changed
-    # A clock, or a table of an earlier version, may tell another time.
+    # A clock may tell another time.
     return at if batch.created <= at <= batch.changed else batch.changed
 
 

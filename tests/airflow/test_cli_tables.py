@@ -271,19 +271,8 @@ def test_a_table_with_nothing_to_mend(pipeline: Scenario, slshudi: Callable[...,
         code, told = slshudi("table", command, "ad_events")
         assert code == 0 and "ad_events: to be mended" in told and "folders said to be escaped" in told
         code, told = slshudi("table", command, "ad_events", "--json")
-        assert (code, told["ok"], told["files"], told["hiding"]) == (0, True, [], [])
+        assert (code, told["ok"], told["hiding"]) == (0, True, [])
         assert told["looked"] > 0
-
-
-def test_a_table_that_holds_nothing_twice_stays_as_it_is(
-    pipeline: Scenario, slshudi: Callable[..., tuple[int, Any]]
-) -> None:
-    code, told = slshudi("table", "drop-doubled", "ad_events")
-    assert code == 0 and "ad_events: taken out of the table by instant (none): none" in told
-    assert slshudi("table", "drop-doubled", "ad_events", "--json") == (
-        0,
-        {"pipeline": "ad_events", "instant": None, "dropped": []},
-    )
 
 
 def test_an_erasure_is_accepted_by_hand(

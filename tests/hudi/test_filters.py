@@ -22,7 +22,6 @@ from airflow_provider_slshudi.hudi import statistics
 from airflow_provider_slshudi.hudi.client import clustering, commit, compaction, instants, mending
 from airflow_provider_slshudi.hudi.client.basefiles import committed_files
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.files import parquet
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.schema import arrow_schema
 from airflow_provider_slshudi.hudi.timeline import Timeline
@@ -338,14 +337,3 @@ def test_bounds_of_a_column_that_some_files_lack_are_told_of(
         later.commit({"n": 2, "big": 3})
     hiding = mending.look(gateway, later.pipeline).hiding
     assert "big" in hiding and "n" not in hiding
-
-
-def test_a_file_of_an_earlier_version_with_times_beyond_pythons_is_looked_at(
-    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written = Written(gateway, tmp_path / "table")
-    with monkeypatch.context() as before:
-        before.setattr(parquet, "FOOTER", {})
-        written.commit({"t": 2**62})
-        written.commit({"t": -(2**62)})
-    assert len(mending.look(gateway, written.pipeline).files) == 1

@@ -405,6 +405,36 @@ def test_a_table_and_a_ledger_that_were_restored_without_the_quarantine_are_refu
     assert verify(pipeline.work).ok
 
 
+def test_a_table_and_a_ledger_that_were_restored_to_before_the_quarantine_are_refused(
+    scenario: Make, another_ledger: Ledger, tmp_path: Path
+) -> None:
+    """Neither the file nor the table's record of places knows of it; the same logs would be in both."""
+    pipeline = scenario(shards=1)
+    pipeline.put(20)
+    pipeline.batch("run-1")
+    shutil.copytree(table(pipeline), tmp_path / "main")
+    aside = pipeline.work.pipeline.model_copy(update={"misfits": "quarantine"})
+    pipeline.put(20, first=20)
+    work = pipeline.by("run-2", pipeline=aside)
+    prepared = pipeline.prepare(work)
+    steps.commit(work, prepared.id, prepared.token)
+    quarantine_of(pipeline).rename(tmp_path / "away")
+    put_back(tmp_path / "main", table(pipeline))
+    pipeline = replace(pipeline, work=replace(pipeline.work, ledger=another_ledger))
+    rebuild(pipeline.by("restore"))  # the ledger as it was then
+    (tmp_path / "away").rename(quarantine_of(pipeline))
+    for act in (
+        lambda: settle(pipeline.by("run-3"), lambda run: True),
+        lambda: plan.tail(pipeline.by("run-3")),
+        lambda: rebuild(pipeline.by("rebuild")),
+    ):
+        with pytest.raises(TableMismatch, match="Restore both tables to before this instant"):
+            act()
+    shutil.rmtree(quarantine_of(pipeline))
+    assert pipeline.batch("run-4").rows == 20
+    assert verify(pipeline.work).ok
+
+
 def test_a_quarantine_that_was_restored_to_before_its_first_commit_is_not_taken_for_a_new_one(
     quarantined: Scenario,
 ) -> None:

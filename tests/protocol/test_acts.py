@@ -97,7 +97,6 @@ def test_a_wrong_question_is_refused(scenario: Make, act: Act, transaction: str 
         (Act.REBUILD_METADATA, "the metadata table is as it should be"),
         (Act.REPLAY, "the quarantine never had a log"),
         (Act.ACCEPT_ERASED, "no change by another client waits to be accepted"),
-        (Act.DROP_DOUBLED, "nothing is in the table twice"),
     ],
 )
 def test_a_sound_pipeline_stays_as_it_is(scenario: Make, act: Act, said: str) -> None:

@@ -95,11 +95,11 @@ def test_a_verification_answers_no_other_question(storage: Storage) -> None:
 
 
 def test_a_mending_mends_no_other_findings(storage: Storage) -> None:
-    leave_findings(storage, "m", Findings(files=("a.parquet",)))
+    leave_findings(storage, "m", Findings(foreign=("expr_index_a",)))
     taken = take_findings(storage, "m")
-    assert taken is not None and taken[0].files == ("a.parquet",)
+    assert taken is not None and taken[0].foreign == ("expr_index_a",)
     assert read_findings(storage, "m", taken[1]) == taken[0]
-    leave_findings(storage, "m", Findings(files=("b.parquet",)))
+    leave_findings(storage, "m", Findings(foreign=("expr_index_b",)))
     with pytest.raises(ManifestError, match=ANOTHER):
         read_findings(storage, "m", taken[1])
 

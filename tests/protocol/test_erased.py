@@ -14,7 +14,6 @@ from airflow_provider_slshudi.config.options import PROTOCOL_OPTIONS
 from airflow_provider_slshudi.exceptions import ForeignWrite, TableError
 from airflow_provider_slshudi.hudi.client.writer import upsert_options
 from airflow_provider_slshudi.hudi.timeline import CHANGES
-from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.notes.acts import Act
 from airflow_provider_slshudi.notes.erased import Erasure
@@ -23,10 +22,8 @@ from airflow_provider_slshudi.protocol.acts import perform
 from airflow_provider_slshudi.protocol.erased import Erased, accept_erased
 from airflow_provider_slshudi.protocol.evidence import require_agreement
 from airflow_provider_slshudi.protocol.rebuild import rebuild
-from airflow_provider_slshudi.protocol.repair import drop_doubled
 from airflow_provider_slshudi.protocol.verify import verify
 from tests.protocol.damage import damaged_batch, some_rows, write_as_somebody_else
-from tests.protocol.test_two_ledgers import without_looking
 from tests.scenarios import Scenario
 from tests.upserts import Change, put
 
@@ -253,24 +250,3 @@ def test_a_deletion_that_dropped_a_column_is_no_erasure(spark: SparkSession, ups
     )
     with pytest.raises(ForeignWrite, match="changed the table's columns, so it is no erasure"):
         accept(pipeline)
-
-
-@pytest.mark.long
-def test_rows_of_two_ledgers_some_of_which_others_erased_come_back_to_each_log_once(
-    spark: SparkSession, scenario: Make, another_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pipeline = scenario(shards=1)
-    pipeline.put(100)
-    pipeline.batch("run-1")
-    pipeline.put(50, first=100)
-    without_looking(pipeline, another_ledger, "run-2", monkeypatch)
-    # Two events of both copies, and one that only the later commit holds.
-    run_sql(spark, pipeline, "delete from {t} where event_id in ('event-3', 'event-4', 'event-120')")
-    with pytest.raises(TableError, match="or another client changed them"):
-        drop_doubled(pipeline.work)
-    assert [item.rows for item in accept(pipeline).accepted] == [5]
-    (dropped,) = drop_doubled(pipeline.work).dropped
-    assert dropped.rows == 98
-    proof = verify(pipeline.work, source=True)
-    assert proof.ok and (proof.totals.recorded, proof.totals.rows, proof.totals.erased) == (150, 147, 3)
-    assert everything(pipeline) is None

@@ -81,7 +81,7 @@ def test_a_python_with_nothing_else_runs_tasks_from_the_archive(archive: Path, t
     spark = spark_home() / "python" / "lib"
     code = (
         "import airflow_provider_slshudi.job.append as a, airflow_provider_slshudi.job.upsert, "
-        "airflow_provider_slshudi.job.recount, airflow_provider_slshudi.job.dropping, pyarrow; "
+        "airflow_provider_slshudi.job.recount, pyarrow; "
         "print(a.__file__, pyarrow.__file__)"
     )
     path = ":".join(["slshudi", *map(str, spark.glob("*.zip"))])

@@ -51,7 +51,7 @@ def test_an_error_of_nobodys_asks_to_read_it() -> None:
 @pytest.mark.parametrize(
     ("result", "offered"),
     [
-        ("RangesDoubled: file:///lake/clicks: 1 commits repeat ranges", (Act.DROP_DOUBLED,)),
+        ("RangesDoubled: file:///lake/clicks: 1 commits repeat ranges", (Act.REBUILD_LEDGER,)),
         ("ReplayUnderWay: replay 20260131T080000-1 is OPEN", (Act.RECOVER,)),
         ("20260131T080000-1: RECOMMIT", None),
         (None, None),

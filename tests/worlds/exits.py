@@ -17,7 +17,6 @@ from tests.worlds.host import Told
 from tests.worlds.place import Line
 
 AGAIN = "run again"
-DROP = "table drop-doubled"
 MOST_COMMANDS = 3
 """So many errors one after the other may be answered: a rebuild may ask for a recovery first."""
 
@@ -84,7 +83,6 @@ _NEWEST = re.compile(r"the newest time on its timeline is (\d{4}-\d\d-\d\d \d\d:
 Command = str | Callable[[Line], str | None]
 
 NAMED: dict[str, Command] = {
-    "`slshudi table drop-doubled": DROP,
     "`slshudi abandon": "abandon",
     "`slshudi table rebuild-metadata": "table rebuild-metadata",
     "back from the storage's versions": put_back,

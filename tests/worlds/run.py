@@ -25,7 +25,7 @@ from tests.crash.cases import SERVICES, Step
 from tests.crash.held import Holds, NotAsPlanned, kill
 from tests.worlds.draw import AT_POINT, BATCH, DISKS, HOME, STANDING, Drawn, Host, Shards, Trouble
 from tests.worlds.ends import faults
-from tests.worlds.exits import AGAIN, DROP, MOST_COMMANDS, Jammed, command_for
+from tests.worlds.exits import AGAIN, MOST_COMMANDS, Jammed, command_for
 from tests.worlds.host import END_SECONDS, Away, Told
 from tests.worlds.place import OTHER, Line, Places
 from tests.worlds.shards import change_shards, expire_oldest
@@ -443,8 +443,6 @@ class World:
         """Carries out what an error names, if that is a command."""
         if command == AGAIN:
             return Told()
-        if command == DROP:
-            self.wrong.append(f"rows were doubled until `{DROP}`")
         return self.note(command, self.steps([command], run, Told(transaction=str(told.ids.get("transaction") or ""))))
 
     def served(self, run: str) -> None:

@@ -20,7 +20,6 @@ from airflow_provider_slshudi.protocol import metadata, plan, resolve, work
 from airflow_provider_slshudi.protocol.abandon import abandon
 from airflow_provider_slshudi.protocol.rebuild import rebuild
 from airflow_provider_slshudi.protocol.recover import break_leases, recover
-from airflow_provider_slshudi.protocol.repair import drop_doubled
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
@@ -37,7 +36,6 @@ COMMANDS: dict[str, Callable[[work.Work, str], object]] = {
     "recover the transaction": lambda working, id_: recover(working, lambda run: None, [id_]),
     "recover --break-lease": lambda working, _: (break_leases(working, "a world"), recover(working, lambda run: None)),
     "abandon": lambda working, id_: abandon(working, id_, "a world"),
-    "table drop-doubled": lambda working, _: drop_doubled(working),
     "table rebuild-metadata": lambda working, _: metadata.rebuild(working),
     "ledger rebuild": lambda working, _: rebuild(working),
 }

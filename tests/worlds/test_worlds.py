@@ -82,8 +82,8 @@ def test_a_world_that_lost_or_doubled_rows_says_so(places: Places) -> None:
 
 def test_an_error_that_names_no_command_is_a_jam() -> None:
     assert command_for(Told(error="LedgerLost")) == "ledger rebuild"
-    told = Told(error="JobFailed", text="somewhere: `slshudi table drop-doubled clicks` takes it out")
-    assert command_for(told) == "table drop-doubled"
+    told = Told(error="JobFailed", text="somewhere: `slshudi table rebuild-metadata clicks` makes it anew")
+    assert command_for(told) == "table rebuild-metadata"
     with pytest.raises(Jammed, match="names no command"):
         command_for(Told(error="Killed"))
 

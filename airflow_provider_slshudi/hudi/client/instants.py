@@ -10,12 +10,12 @@ from typing import Any
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.table import FORMER_VERSION, Table, Upsert
-from airflow_provider_slshudi.exceptions import TableError, TableMismatch
+from airflow_provider_slshudi.exceptions import TableError, TableMismatch, TimelineUnreadable
 from airflow_provider_slshudi.hudi import evolution, properties
 from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION
 from airflow_provider_slshudi.hudi.client import clock
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.layout import Phase
+from airflow_provider_slshudi.hudi.layout import PROPERTIES, Phase
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.hudi.statistics import Indexes
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
@@ -142,9 +142,14 @@ def check_table(gateway: Gateway, pipeline: Pipeline, described: Mapping[str, st
     Raises:
         TableMismatch: it is another table, or has an index that batches do not keep up to date.
         ColumnMismatch: its columns cannot become the pipeline's.
+        TimelineUnreadable: it has no properties.
     """
     table, storage = pipeline.table, Storage(pipeline.table.path)
-    described = described or properties.read(storage) or {}
+    described = described or properties.read_settled(storage)
+    if described is None:
+        raise TimelineUnreadable(
+            f"{storage.uri}: {PROPERTIES} was there and is gone; try again", table=storage.uri
+        )
     version = described.get(properties.VERSION, "")
     wanted = _properties(table)
     orders = [described.get(name, "") for name in _ORDERING]

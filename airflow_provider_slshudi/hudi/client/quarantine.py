@@ -57,8 +57,9 @@ def open_instant(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
         TableMismatch: another table is there.
         PipelineConflict: another pipeline's quarantine is there.
     """
-    made = table_of(pipeline)
-    require_there(Storage(pipeline.table.path), Storage(made.table.path))
+    made, main = table_of(pipeline), Storage(pipeline.table.path)
+    require_there(main, Storage(made.table.path))
+    keep_place(main, Storage(made.table.path), instant)
     instants.check_table(gateway, made)
     _refuse_others(pipeline, Storage(made.table.path))
     instants.request(gateway, made.table.path, instant)

@@ -106,6 +106,8 @@ def _rebuilt(stage: Stage, error: str) -> None:
 def ranges_doubled(stage: Stage) -> str:
     """A second ledger, that of a version which did not look at the table, commits the first batch again."""
     stage.before()
+    backup = stage.table.with_name(f"{stage.name}.backup")
+    shutil.copytree(stage.table, backup)
     stage.put(50)
     with stage.built("elsewhere") as pipeline, _careless(), ledger_in(stage.world.home / f"{stage.name}.db") as other:
         there = replace(pipeline, work=pipeline.by("elsewhere", ledger=other))
@@ -116,11 +118,13 @@ def ranges_doubled(stage: Stage) -> str:
     stage.pause()
     result = stage.act(Act.REBUILD_LEDGER, stage.sees("LedgerLost"), works=False)
     assert result.startswith("RangesDoubled: "), result
-    advised = stage.window.page.locator("td").filter(has_text="take the second copy out of the table")
-    assert "took 100 rows out" in stage.act(Act.DROP_DOUBLED, advised.last)
+    shutil.rmtree(stage.table)
+    backup.rename(stage.table)
+    advised = stage.window.page.locator("td").filter(has_text="restore the table and its quarantine")
+    stage.act(Act.REBUILD_LEDGER, advised.last)
     stage.unpause()
     stage.goes_on()
-    return "pause, rebuild ledger, drop doubled, unpause"
+    return "pause, restore the table, rebuild ledger, unpause"
 
 
 @contextmanager
