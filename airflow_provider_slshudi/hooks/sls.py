@@ -11,6 +11,7 @@ from airflow_provider_slshudi.hooks.lookup import find_connection, require_used
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
+    from aliyun.log import LogClient
 
     from airflow_provider_slshudi.sls.connection import SlsConnection
     from airflow_provider_slshudi.sls.faults import Patience
@@ -84,9 +85,11 @@ class SlsHook(BaseHook):
 
         return LogService(self.connection(), project, logstore, patience=patience)
 
-    def get_conn(self) -> SlsConnection:
-        """Airflow's name for `connection`."""
-        return self.connection()
+    def get_conn(self) -> LogClient:
+        """The official SDK's client for calls of your own, whose keys are renewed; raises as `connection`."""
+        from airflow_provider_slshudi.sls.sdk import client_of
+
+        return client_of(self.connection())
 
     def test_connection(self) -> tuple[bool, str]:
         """Asks the logstore that the connection names what a pipeline would ask it; Airflow's test button.

@@ -147,9 +147,7 @@ def check_table(gateway: Gateway, pipeline: Pipeline, described: Mapping[str, st
     table, storage = pipeline.table, Storage(pipeline.table.path)
     described = described or properties.read_settled(storage)
     if described is None:
-        raise TimelineUnreadable(
-            f"{storage.uri}: {PROPERTIES} was there and is gone; try again", table=storage.uri
-        )
+        raise TimelineUnreadable(f"{storage.uri}: {PROPERTIES} was there and is gone; try again", table=storage.uri)
     version = described.get(properties.VERSION, "")
     wanted = _properties(table)
     orders = [described.get(name, "") for name in _ORDERING]

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from aliyun.log import LogException
 
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
@@ -14,6 +15,7 @@ from airflow_provider_slshudi.hooks.lookup import ConnectionMissing, find_connec
 from airflow_provider_slshudi.hooks.sls import SlsHook
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.sls import credentials
 from airflow_provider_slshudi.sls.connection import split_endpoint
 from airflow_provider_slshudi.sls.faults import PERSON
 from tests.databases import mariadb_server, postgres_server
@@ -44,6 +46,29 @@ def test_an_sls_connection_reaches_a_logstore(sls: LocalSls, monkeypatch: pytest
     assert [shard.id for shard in SlsHook().service("demo-project", "hooks", PERSON).shards()] == [0, 1, 2]
     works, message = SlsHook().test_connection()
     assert works and "Name a project and a logstore" in message
+    shards = SlsHook().get_conn().list_shards("demo-project", "hooks").get_shards_info()
+    assert [shard["shardID"] for shard in shards] == [0, 1, 2]
+
+
+def test_the_sdks_client_asks_with_the_credentials_of_now(
+    sls: LocalSls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given, keys = sls.connection(), tmp_path / "keys.json"
+
+    def keep(secret: str) -> None:
+        told = {"AccessKeyId": given.access_key_id, "AccessKeySecret": secret, "Expiration": "2026-01-01T00:00:00Z"}
+        keys.write_text(json.dumps(told))
+
+    extra = {"credentials": f"file:{keys}", "auth_version": "v1"}
+    monkeypatch.setenv(SLS, connection("sls", host=f"http://{given.endpoint}", extra=extra))
+    monkeypatch.setattr(credentials, "_RETRY_SECONDS", 0.0)
+    make_logstore(by_ip(given), "renewed", shards=1)
+    keep("former")
+    client = SlsHook().get_conn()
+    with pytest.raises(LogException, match="SignatureNotMatch"):
+        client.list_shards("demo-project", "renewed")
+    keep(given.access_key_secret.reveal())
+    assert len(client.list_shards("demo-project", "renewed").get_shards_info()) == 1
 
 
 def used(conn_type: str) -> object:
