@@ -20,6 +20,6 @@ def table_asset(pipeline: Pipeline) -> Asset:
 def settled_alias(pipeline: Pipeline) -> AssetAlias:
     """The outlet by which settle and recovery update that asset.
 
-    A task that succeeds updates each asset among its outlets, whatever it did; through an alias only what it adds.
+    A task that succeeds updates each asset among its outlets, also after no work; through an alias only what it adds.
     """
     return AssetAlias(f"hudi_{pipeline.name}_settled")

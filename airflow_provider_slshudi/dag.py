@@ -216,7 +216,7 @@ def _acts_dag(pipeline: str, role: str, first: Act | None, dag_kwargs: dict[str,
         ),
     }
     description = f"{found.table.path}: what a person has to decide"
-    # It runs when somebody presses a button, never by itself.
+    # It runs when a person presses a button, never by itself.
     given: dict[str, Any] = {"params": params, "description": description, "is_paused_upon_creation": False}
     with _dag(found, role, dag_kwargs, **given) as dag:
         SlsHudiRepairOperator(task_id=role, pipeline=pipeline, role=role)
@@ -272,7 +272,7 @@ def watch_dag(
     Args:
         pipeline: a pipeline's name or file.
         behind: told if the oldest unread log is older than this.
-        dangling: told if nobody has worked on a live batch for longer than this.
+        dangling: told if no run has worked on a live batch for longer than this.
         expires: told if the service drops unread logs sooner than this.
         dag_kwargs: the DAG's arguments; they replace ours.
     """
@@ -348,7 +348,7 @@ def _made(dag_id: str, pipelines: Iterable[str], given: dict[str, Any]) -> DAG:
     given["default_args"] = {**_RETRIES, **(given.get("default_args") or {})}
     dag = DAG(**given)
     if (file := dagfile.calling()) is not None:
-        # As Airflow does once it has parsed the file; a DAG that somebody imports without it would seem to be of here.
+        # As Airflow does once it has parsed the file; a DAG that is imported without it would seem to be of here.
         dag.fileloc = str(file.path)
     return dag
 
@@ -366,5 +366,5 @@ def _explain(pipeline: Pipeline, tasks: Iterable[Any]) -> None:
 
 
 def _named(owner: str) -> str:
-    """The owner, if somebody named one: Airflow's default is nobody to ask."""
+    """The owner, if the DAG names one: Airflow's default is no person to ask."""
     return "" if owner == conf.get("operators", "default_owner") else owner

@@ -11,7 +11,7 @@ from airflow_provider_slshudi.config.pipeline import Pipeline
 
 @dataclass(frozen=True)
 class _Page:
-    """What somebody asks who looks at a DAG or a task for the first time, at night; Markdown.
+    """What a person asks who looks at a DAG or a task for the first time, at night; Markdown.
 
     `keeps` says where its result is found afterwards; `again` what retrying, clearing and marking do.
     """
@@ -393,7 +393,7 @@ def of_dag(pipeline: Pipeline, role: str, schedule: object, owner: str = "") -> 
         pipeline: the pipeline.
         role: the DAG's: tail, backfill, recovery, repair, verify, maintenance, watch.
         schedule: the DAG's schedule.
-        owner: whom to ask; empty if nobody is named.
+        owner: whom to ask; empty if the DAG names no owner.
     """
     title = f"# {role} of the pipeline `{pipeline.name}`"
     return _written(_DAGS[role], title, pipeline, owner, {"Runs": _when(schedule)})

@@ -66,7 +66,7 @@ class SourceRefused(SourceError, TerminalError):
 
 
 class SourceCorrupt(SourceError, TransientError):
-    """An answer contradicts itself (sizes, counts or cursors disagree), so nobody uses it."""
+    """An answer contradicts itself (sizes, counts or cursors disagree), so it is not used."""
 
 
 class CursorError(TerminalError):
@@ -221,7 +221,7 @@ class LedgerDenied(LedgerError, TerminalError):
 
 
 class LeaseHeld(LedgerError, TransientError):
-    """Somebody else decides for this pipeline at the moment. Attributes: holder, expires (UTC)."""
+    """Another run decides for this pipeline at the moment. Attributes: holder, expires (UTC)."""
 
     def __init__(self, message: str, *, pipeline: str, holder: str, expires: object) -> None:
         super().__init__(message, pipeline=pipeline)
@@ -231,7 +231,7 @@ class LeaseHeld(LedgerError, TransientError):
 class BatchUnderWay(LedgerError, TransientError):
     """Another batch is between its plan and its end, and this one waits for it.
 
-    Attributes: transaction, of the other batch; active (whether somebody worked on it lately).
+    Attributes: transaction, of the other batch; active (whether a process worked on it lately).
     """
 
     def __init__(self, message: str, *, pipeline: str, transaction: str, active: bool) -> None:
@@ -242,7 +242,7 @@ class BatchUnderWay(LedgerError, TransientError):
 class TailUnderWay(BatchUnderWay):
     """Another run of the same DAG works on a batch of the tail.
 
-    Attribute: quiet_in, the seconds until it would count as quiet if nobody worked on it any more.
+    Attribute: quiet_in, the seconds until it would count as quiet if no process worked on it any more.
     """
 
     def __init__(self, message: str, *, pipeline: str, transaction: str, quiet_in: float) -> None:
@@ -299,7 +299,7 @@ class TimelineUnreadable(TableError, TransientError):
 
 
 class TableSilent(TimelineUnreadable):
-    """The file system below a table does not answer at all; whoever asks it may wait for good."""
+    """The file system below a table does not answer at all; a process that asks it may wait for good."""
 
 
 class ClockAhead(TableError, TransientError):
@@ -351,7 +351,7 @@ class ColumnMismatch(TableMismatch):
 
 
 class ForeignWrite(TableError, TerminalError):
-    """Somebody else wrote to a table of ours.
+    """Another client wrote to a table of ours.
 
     Attributes: operation (Hudi's name of the write).
     """
@@ -362,7 +362,7 @@ class ForeignWrite(TableError, TerminalError):
 
 
 class CommitStateUnknown(TableError, TransientError):
-    """Nobody knows whether a commit that was asked for happened. The next run's settle finds out."""
+    """It is not known whether a commit that was asked for happened. The next run's settle finds out."""
 
 
 class LedgerAhead(TableError, TerminalError):

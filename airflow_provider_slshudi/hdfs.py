@@ -76,7 +76,7 @@ def _client(url: str) -> Client:
     from hdfs_native import Client
 
     service = url.partition("://")[2]
-    # Whatever Hadoop's settings say: of a name node that observes, this client takes the past for the present.
+    # Against Hadoop's settings: of a name node that observes, this client takes the past for the present.
     active = {f"{_PROVIDER}.{service}": _ACTIVE}
     return _asked(lambda: Client(url, namenodes.settings(service) | active))
 
@@ -203,7 +203,7 @@ class _Writer(io.RawIOBase):
         self._failed: BaseException | None = None
 
     def __del__(self) -> None:
-        """Leaves what nobody closed unfinished, where an `IOBase` would close it."""
+        """Leaves what was not closed unfinished, where an `IOBase` would close it."""
 
     def writable(self) -> bool:
         return True
@@ -238,8 +238,8 @@ def _info(status: FileStatus) -> fs.FileInfo:
 def _asked(ask: Callable[[], T]) -> T:
     """The answer of the client; every fault as an OSError, in the name node's words without its trace.
 
-    A thread of its own waits for it: within the client no signal is heard, so nobody could end a task whose name node
-    does not answer.
+    A thread of its own waits for it: the client hears no signal, so nothing could end a task whose name node does not
+    answer.
     """
     answer = Future[T]()
 
@@ -273,7 +273,7 @@ def _as_os_error(text: str) -> OSError:
         return OSError(_first(text))
     kind = known["kind"].rpartition(".")[2]
     words = _first(known["text"].replace("\\n", "\n").replace('\\"', '"'))
-    # Whoever may not read what is below a file is told of that first.
+    # A user who may not read what is below a file is told of that first.
     known_as = NotADirectoryError if words.endswith(_NO_FOLDER) else _KINDS.get(kind, OSError)
     return known_as(f"{kind}: {words}")
 

@@ -94,7 +94,7 @@ def _told() -> dict[str, str]:
     told, final = dict[str, str](), set[str]()
     for file in _FILES if folder else ():
         try:
-            # As the client does, whatever encoding the file says that it has.
+            # As the client does, also where the file names another encoding.
             text = Path(folder, file).read_text(encoding="utf-8-sig")
             properties = ElementTree.fromstring(text).findall(".//{*}property")  # noqa: S314  # the cluster's own
         except FileNotFoundError:
@@ -124,7 +124,7 @@ def _value(told: Mapping[str, str], key: str) -> str:
 
 
 def _listens(address: str) -> bool:
-    """Whether somebody takes connections at the first of an address's places, which is where the client tries."""
+    """Whether a server takes connections at the first of an address's places, which is where the client tries."""
     host, _, port = address.rpartition(":")
     try:
         family, kind, _, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]

@@ -104,7 +104,7 @@ def _region() -> str:
 
 
 def _require_visible() -> None:
-    """Refuses keys with characters that nobody sees, which clients' errors would quote.
+    """Refuses keys with invisible characters, which clients' errors would quote.
 
     Raises:
         TableError: names the variable and the place in it, never its value.

@@ -34,7 +34,7 @@ def this_user() -> str:
 
 
 def private_folder() -> Path:
-    """A folder of this user that nobody else can enter.
+    """A folder of this user that no other user can enter.
 
     Raises:
         PermissionError: there is something else in its place, or others can enter.

@@ -2,7 +2,7 @@
 
 If SLSHUDI_POINTS names a folder, a process looks there, at each point that it reaches, for a file of the point's name.
 If the file says `die`, SIGKILL ends the Spark driver (JVM and Python). If it says `hold`, the first process to come
-renames the file to `{point}.{pid}`, and waits until somebody removes it. Without the variable a point is one look into
+renames the file to `{point}.{pid}`, and waits until it is removed. Without the variable a point is one look into
 the environment.
 """
 

@@ -101,7 +101,7 @@ def dag_folders() -> list[Path]:
     found = []
     # The manager also has bundles of examples, which lie within Airflow's packages.
     for configured in conf.getjson("dag_processor", "dag_bundle_config_list") or []:
-        with suppress(Exception):  # whatever the bundle's class raises
+        with suppress(Exception):  # anything that the bundle's class raises
             bundle = manager.get_bundle(str(configured["name"]))
             if isinstance(bundle, LocalDagBundle):
                 found.append(bundle.path)
@@ -201,6 +201,6 @@ def _bundles() -> list[_Place | str]:
     for name in manager.get_all_bundle_names():
         try:
             found.append(_Place(manager.get_bundle(name).path, deep=True))
-        except Exception as error:  # whatever the bundle's class raises, without its connection for example
+        except Exception as error:  # anything that the bundle's class raises, without its connection for example
             found.append(f"bundle {name}, which cannot be made here ({error})")
     return found

@@ -141,7 +141,7 @@ class Storage:
         """Replaces the file at once: a reader sees the whole new content or the old one.
 
         A killed writer may leave a file of another name: in the folder `via`, or without it beside the file. So leave
-        `via` out only in folders that nobody else reads. It does not count where it is on another file system.
+        `via` out only in folders that no other process reads. It does not count where it is on another file system.
         """
         target = self.full(path)
         if not self.renames:
@@ -338,7 +338,7 @@ class Storage:
         """As `create`, in a folder that is there; None if it is not.
 
         In an object store it begins an upload, which others can see and end. `complete` makes it a file; nothing else
-        does, also if nobody closes the stream.
+        does, also if the stream is never closed.
         """
         try:
             if self.renames:
@@ -473,8 +473,8 @@ class Storage:
         """Checks that the file system of a local table answers; an object store's and HDFS's clients give up by
         themselves.
 
-        A process asks that is left alone where it gets no answer: one that waits for a mount may be one that nobody can
-        end. As long as it waits no other one is started.
+        A process asks that is left alone where it gets no answer: one that waits for a mount may be one that no signal
+        can end. As long as it waits no other one is started.
 
         Raises:
             TableSilent: it has not answered after `seconds`.
@@ -485,7 +485,7 @@ class Storage:
         folder = f"{self.full('')}/.hoodie"
         try:
             with _asking(folder, seconds) as kept:
-                # Where it is not ended, it keeps what it was given: none of ours, on whose end somebody may wait.
+                # Where it is not ended, it keeps what it was given: none of ours, on whose end a reader may wait.
                 nothing = subprocess.DEVNULL
                 asks = subprocess.Popen(
                     ["test", "-e", folder],
@@ -547,12 +547,12 @@ class Storage:
 
 @contextmanager
 def _asking(folder: str, seconds: float) -> Iterator[list[int]]:
-    """The right to ask for a folder on this machine: a file, as its number, that is locked while anybody has it open.
+    """The right to ask for a folder on this machine: a file, as its number, that is locked while a process has it open.
 
-    Several may ask at once; nobody else begins once somebody has asked for all of these seconds. Empty where there is
+    Several may ask at once; no other begins once one has asked for all of these seconds. Empty where there is
     no place for the file. Raises TimeoutError: no turn came.
     """
-    # Whoever asks an old mount for good is no reason not to ask the one that came in its place.
+    # A process that asks an old mount for good is no reason not to ask the one that came in its place.
     name = hashlib.sha256(f"{folder} {_mount_of(folder)}".encode()).hexdigest()[:16]
     try:
         lock = (owners.private_folder() / f"{name}.asks").open("ab")

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def on_terminal() -> bool:
-    """Whether somebody is there to be asked."""
+    """Whether a person is there to be asked."""
     return sys.stdin.isatty()
 
 
@@ -27,7 +27,7 @@ def answer(option: str, question: str, given: str | None, default: str | None, c
         check: makes the value of a text, or raises ValueError, which says what is expected.
 
     Raises:
-        ConfigError: the value is wrong; or nobody can be asked and there is no default.
+        ConfigError: the value is wrong; or no person can be asked and there is no default.
     """
     asked = given is None and on_terminal()
     while True:

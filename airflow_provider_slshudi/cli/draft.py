@@ -1,4 +1,4 @@
-"""The text of a new pipeline's file and of its DAG file: whatever logs hold, each is one line and can be printed."""
+"""The text of a new pipeline's file and of its DAG file: each value of a log is one line there and can be printed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 RARE = 0.01
 """Keys in a smaller share of the logs get no column, only a line to uncomment."""
 ONLY_TIME = {"name": "log_time", "type": "timestamp", "format": "seconds", "key": LOG_TIME}
-"""The column that every log fills, for a file whose logs nobody knows yet."""
+"""The column that every log fills, for a file whose logs are not known yet."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -57,7 +57,7 @@ def seen(item: Suggestion) -> str:
 
 
 def readable(text: str) -> str:
-    """The text in one line that can be printed, whatever a log holds."""
+    """The text in one line that can be printed, also of a log with line breaks."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 

@@ -51,7 +51,7 @@ def _make_folder(folder: Path, undo: ExitStack) -> None:
 
 
 def _remove(folder: Path) -> None:
-    with suppress(OSError):  # somebody else has put something there
+    with suppress(OSError):  # another process has put something there
         folder.rmdir()
 
 

@@ -51,7 +51,7 @@ def _show(options: argparse.Namespace) -> int:
     try:
         ledger = _hook().ledger()
     except LedgerUnavailable:
-        # A replica answers whoever looks.
+        # A replica answers looks.
         ledger = _hook().ledger_as_it_is()
     if options.transaction:
         _show_one(ledger, options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-# All our write clients run with these: an instant that is written but not committed stays until somebody decides it
+# All our write clients run with these: an instant that is written but not committed stays until a run decides it
 # (hudi.apache.org/docs/concurrency_control, docs/design.md). A pipeline that changed one could lose data.
 PROTOCOL_OPTIONS = {
     "hoodie.write.concurrency.mode": "SINGLE_WRITER",

@@ -47,7 +47,7 @@ Airflow = TypeVar("Airflow", bound="LocalAirflow")
 class LocalAirflow:
     """Scheduler, DAG processor and API server over `directory`; use it in a `with`, or call `start` and `stop`.
 
-    Nobody logs in: whoever reaches the port on this machine may do everything. Components end with the thread that
+    There is no login: all who reach the port on this machine may do everything. Components end with the thread that
     started them, even one that is killed (Linux).
 
     Args:
@@ -297,7 +297,7 @@ def _settings(directory: Path, dags_folder: Path, port: int) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody has, below those that connections get by themselves.
+    """A port of this machine that is free, below those that connections get by themselves.
 
     Another's connection would take one of these while the server that asked for it starts.
     """

@@ -53,7 +53,7 @@ class Database:
         """Whether the ledger knows that a pipeline wrote to its table; not before `tables` looked.
 
         Raises:
-            LookupError: nobody knows.
+            LookupError: it is not known.
             LedgerUnavailable, LedgerError: as `Ledger.has_written`.
         """
         if self._engine is None:

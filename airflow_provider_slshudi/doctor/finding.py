@@ -71,7 +71,7 @@ def wrong(what: str, mend: str = "") -> Seen:
 
 
 def unknown(what: str, mend: str = "") -> Seen:
-    """Nobody could look, or nothing follows from what was seen."""
+    """The check could not look, or nothing follows from what it saw."""
     return Seen(Verdict.UNKNOWN, what, mend)
 
 

@@ -119,7 +119,7 @@ def python() -> Seen:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return wrong(f"{packages.PYTHON}={named} does not run ({error})", f"set {packages.PYTHON} to an interpreter")
-    # Before it, what somebody's own start of that Python says.
+    # Before it, what a site's own start of that Python says.
     found, wanted = "".join(asked.stdout.split()[-1:]), f"{sys.version_info.major}.{sys.version_info.minor}"
     if found != wanted:
         return wrong(f"{packages.PYTHON}={named} is Python {found or '?'}", f"make it of Python {wanted}, as Airflow's")

@@ -33,7 +33,7 @@ def answers(master: str) -> Seen:
 
 
 def _refused(host: str, port: int) -> str:
-    """Why nobody could be connected to; empty where somebody could."""
+    """Why no address could be connected to; empty where one could."""
     try:
         with closing(socket.create_connection((host, port), timeout=_SECONDS)):
             return ""

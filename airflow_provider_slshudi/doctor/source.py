@@ -39,7 +39,7 @@ class Logstore:
         ]
 
     def checks_of_none(self) -> list[Check]:
-        """The checks of a logstore that does not exist, where nobody names one that does."""
+        """The checks of a logstore that does not exist, where the connection names none that does."""
         return [
             Check("connection", self.connection),
             Check("endpoint and key", self.nothing),

@@ -22,7 +22,7 @@ class Place:
     Args:
         uri: the table's path.
         written: tells whether the ledger knows that the pipeline wrote the table; raises LookupError or SlsHudiError
-            if nobody knows.
+            if it is not known.
     """
 
     def __init__(self, uri: str, written: Callable[[], bool]) -> None:

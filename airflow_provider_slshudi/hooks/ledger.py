@@ -58,7 +58,7 @@ class LedgerHook(BaseHook):
         return _open(self.url())
 
     def ledger_as_it_is(self) -> Ledger:
-        """Opens the ledger and changes nothing, not even its tables; for whoever only looks.
+        """Opens the ledger and changes nothing, not even its tables; for callers that only look.
 
         Raises:
             LedgerError: the tables are not of this package's version; otherwise as `ledger`.

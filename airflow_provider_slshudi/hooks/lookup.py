@@ -28,7 +28,7 @@ class ConnectionMissing(TransientError):
 
 def connection_ids(conn_type: str) -> list[str]:
     """The ids of all connections of a type that can be listed, sorted: those of the environment and of Airflow's
-    database. A secrets backend may have more. Only for somebody to choose from."""
+    database. A secrets backend may have more. Only for a person to choose from."""
     from airflow.models.connection import Connection as Stored
     from airflow.secrets.environment_variables import CONN_ENV_PREFIX
     from airflow.utils.session import create_session
@@ -43,7 +43,7 @@ def connection_ids(conn_type: str) -> list[str]:
         try:
             if BaseHook.get_connection(conn_id).conn_type == conn_type:
                 found.add(conn_id)
-        except Exception:  # noqa: S112 - whatever is wrong with it: nobody asked for this one
+        except Exception:  # noqa: S112 - with any error: no caller asked for this one
             continue
     try:
         with create_session() as session:
@@ -101,7 +101,7 @@ def require_used(connection: Connection, fields: Collection[str], extras: Collec
 
 
 def _require_visible(connection: Connection) -> None:
-    """Refuses a field with a line break or another character that nobody sees: errors of clients would quote it.
+    """Refuses a field with a line break or another invisible character: errors of clients would quote it.
 
     Raises:
         ConfigError: names the field and the place in it, never its value.

@@ -51,7 +51,7 @@ class SparkLauncher:
     """Runs distributed verbs by `SparkSubmitHook` under the connection's master; runs the others, which take seconds,
     on this machine, and small batches of a local master in a process that stays.
 
-    In client mode the driver is a child of this process, whatever the master. It gets secrets in its environment only:
+    In client mode the driver is a child of this process, with each master. It gets secrets in its environment only:
     process lists and Spark's web pages show arguments and configuration. A driver ends with the process that started
     it, if the system can do that (Linux); a task's job in a resident process ends with the task's process too. In
     cluster mode the driver runs on the cluster, and `spark.office` is its tie to this process.
@@ -112,7 +112,7 @@ class SparkLauncher:
             try:
                 self._run(hook, made, verb, for_children(os.environ) | made.environment, subprocess.DEVNULL)
             except JobFailed as error:
-                # The driver knows it, whatever became of its manager's client.
+                # The driver knows it, also where its manager's client failed.
                 if not office.done:
                     raise
                 _log.warning("the driver has said that its work is done, and spark-submit failed after it: %s", error)
@@ -212,7 +212,7 @@ class _Hook(SparkSubmitHook):
         self._kept: dict[str, str] = {}
 
     def last_lines(self) -> list[str]:
-        """The last lines of the log, and what a driver told of its reason and CPU, whatever others said after it."""
+        """The last lines of the log, and what a driver told of its reason and CPU, also before later lines."""
         return [*self._tail, *(line for line in self._kept.values() if line not in self._tail)]
 
     def on_kill(self) -> None:
@@ -246,7 +246,7 @@ class _Hook(SparkSubmitHook):
             for line in itr:
                 told.put(str(line))
         except Exception:
-            # Nobody reads on, and it would wait for that.
+            # This process reads no more, and it would wait for that.
             self.on_kill()
             raise
         finally:
@@ -294,7 +294,7 @@ class _Hook(SparkSubmitHook):
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         def remembered() -> Iterator[Any]:
             for line in itr if self._office is None else self._beside(itr, self._office):
-                # Beside the pod's name; Airflow's hook deletes it in a namespace that somebody has set.
+                # Beside the pod's name; Airflow's hook deletes it in a namespace that a setting names.
                 if self._is_kubernetes and (found := re.fullmatch(r"\s*namespace: (\S+)\s*", str(line))):
                     self._connection["namespace"] = found[1]
                 if self._hear(str(line).rstrip()):

@@ -54,7 +54,7 @@ def bar(storage: Storage, instant: str) -> None:
     """Puts a file in the place of a rolled back instant's marker folder, so that its tasks begin no more files.
 
     Hudi's own tasks do not ask for an order, but leave a marker before each file, and cannot do so below a file. An
-    object store has no folders: there a file would stop nobody, and some stores refuse it beside markers. Tasks may
+    object store has no folders: there a file would stop no task, and some stores refuse it beside markers. Tasks may
     have begun files between the rollback's listing and this call: then the marker folder exists again, and this deletes
     the files that its markers name.
     """

@@ -1,7 +1,7 @@
 """The quarantine: a Hudi table beside the main one for the logs that do not fit it.
 
 A batch has the same instant time in both tables. The main table's instant decides: the quarantine's is committed or
-rolled back as it is. So nobody asks who owns an instant of the quarantine; recovery finds it by the main table's.
+rolled back as it is. So no owner of a quarantine's instant is recorded; recovery finds it by the main table's.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def require_part(pipeline: Pipeline, instant: str) -> None:
 
     Raises:
         TimelineUnreadable: the quarantine is not there.
-        TableMismatch: it has no such instant, or somebody gave it an index.
+        TableMismatch: it has no such instant, or another client gave it an index.
     """
     made = table_of(pipeline)
     aside = Storage(made.table.path)
@@ -175,7 +175,7 @@ def _part(timeline: Timeline, instant: str) -> Instant | None:
 
 
 def gone(table: str, instant: str) -> TableMismatch:
-    """The error for a quarantined batch whose instant somebody took away after the main table's was completed."""
+    """The error for a quarantined batch whose instant went after the main table's was completed."""
     return TableMismatch(
         f"{table}: the main table has completed instant {instant}, but the quarantine does not have it any more: "
         "somebody rolled it back, or replaced or restored the quarantine. Its logs are in neither table. Restore both "

@@ -48,7 +48,7 @@ class Indexes:
 
     Attributes:
         bounded: columns that have bounds, without Hudi's own.
-        foreign: indexes that somebody made by SQL; batches do not keep them up to date.
+        foreign: indexes that a client made by SQL; batches do not keep them up to date.
         are_told: whether the table tells of which columns it has bounds, which tables of version 6 do not.
     """
 

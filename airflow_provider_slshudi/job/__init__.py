@@ -1,1 +1,1 @@
-"""The code that spark-submit runs: a verb for each job, and the tasks that it starts. Nobody imports it."""
+"""The code that spark-submit runs: a verb for each job, and the tasks that it starts. No module imports it."""

@@ -122,7 +122,7 @@ def show_page(spark: SparkContext) -> None:
 
 @contextmanager
 def control_context() -> Iterator[SparkContext]:
-    """A SparkContext on this machine, whatever master spark-submit was given: a commit needs no cluster."""
+    """A SparkContext on this machine, also if spark-submit was given another master: a commit needs no cluster."""
     from pyspark import SparkConf, SparkContext
 
     driver_jvm()

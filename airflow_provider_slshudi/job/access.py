@@ -49,7 +49,7 @@ class Access:
 
         Raises:
             ConfigError: there are no credentials.
-            SourceUnavailable: nobody can be asked for them, or there are none for now.
+            SourceUnavailable: no server can be asked for them, or there are none for now.
         """
         from pyspark import TaskContext
 
@@ -86,7 +86,7 @@ class _Asked:
     def __call__(self) -> Credentials:
         last = self._last
         good = last is not None and (last.expires is None or time.time() < last.expires - EARLY)
-        # Whoever asks although those that it has are good for longer was refused with them.
+        # An executor asks before its credentials expire only if the service refused them.
         question = last.access_key_id if last is not None and good else ""
         told: dict[str, Any] = json.loads(self._ask(question))
         if told.get("wrong"):

@@ -34,6 +34,6 @@ class _Absent:
 def without_pandas() -> None:
     """Makes pandas look as if it were not installed. Call it before Arrow makes its first value.
 
-    For that, Arrow imports pandas if it can: some 0.3 CPU s and 45 MB of a process in which nobody uses it.
+    For that, Arrow imports pandas if it can: some 0.3 CPU s and 45 MB of a process that does not use it.
     """
     sys.meta_path.insert(0, _Absent)

@@ -26,9 +26,9 @@ _LONGEST_LINE = 2048
 _FULL = LONGEST // 2
 """Bytes of lines that make a report full."""
 _HALT_SECONDS = 5.0
-# Not 0: whoever asked for the work must not take it for done.
+# Not 0: the task that asked for the work must not take it for done.
 _STATUS = 70
-# Nobody listens there any more, or somebody else does, with a certificate of his own.
+# The task does not listen there any more, or another process does, with its own certificate.
 _GONE = (ConnectionRefusedError, ssl.SSLCertVerificationError)
 
 
@@ -39,7 +39,7 @@ class Remote:
         file: says where the task is reached.
 
     Raises:
-        JobFailed: nobody is there, or another driver has the work.
+        JobFailed: the task is not there, or another driver has the work.
     """
 
     def __init__(self, file: Path) -> None:
@@ -70,7 +70,7 @@ class Remote:
         return Place.from_json(self._keys)
 
     def start(self, jvm: Any) -> None:
-        """Reports from now on; ends this process, and the JVM of this py4j view, once nobody is there to report to."""
+        """Reports from now on; ends this process, and the JVM of this py4j view, once the task is gone."""
         sys.stdout = _Heard(sys.stdout, self._lines)
         threading.Thread(target=self._beat, args=(jvm,), name="slshudi-remote", daemon=True).start()
 

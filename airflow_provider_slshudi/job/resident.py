@@ -3,7 +3,7 @@
 It serves one request at a time. It ends after IDLE_SECONDS without a request that it accepted, after many requests,
 after one that failed with an error that is not the package's own, or after an append that failed. While a request runs,
 a thread watches its client and its deadline. If the client is gone or the deadline has passed, it kills the whole
-process group, with the JVM and its work, so that no job goes on behind the back of whoever decides next.
+process group, with the JVM and its work, so that no job goes on behind the back of the run that decides next.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from airflow_provider_slshudi.spark.runtime import leave
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-# Now and then a new JVM replaces the old one, with whatever that one has gathered.
+# Now and then a new JVM replaces the old one, with all that that one has gathered.
 _REQUESTS = 1000
 _GLANCE_SECONDS = 1.0
 
@@ -181,7 +181,7 @@ def _listen(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(made))
     made.chmod(0o600)
-    # Nobody is accepted while a job runs. If no more fit, others would take this process for gone.
+    # No caller is accepted while a job runs. If no more fit, others would take this process for gone.
     listener.listen(4096)
     made.rename(path)
     return listener

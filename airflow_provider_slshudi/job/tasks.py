@@ -53,10 +53,10 @@ def write_token() -> str:
 def leave(gateway: Gateway, storage: Storage, pipeline: Pipeline, manifest: Manifest) -> Manifest:
     """Leaves the manifest, a job's last act, and returns it.
 
-    From here on nobody adds a file to the instant: an executor may live on, though its task was given up.
+    From here on no task adds a file to the instant: an executor may live on, though its task was given up.
 
     Raises:
-        ManifestError: somebody else decided about the instant.
+        ManifestError: another run decided about the instant.
         TimelineUnreadable: an object store does not answer.
     """
     reach(Point.APPEND_WRITTEN)

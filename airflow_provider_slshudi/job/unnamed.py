@@ -29,7 +29,7 @@ from airflow_provider_slshudi.types.fields import has_fields, unnamed_fields
 BLOCKS, BLOCK = 8, 64
 """The most logs that are looked at in a pull: so many blocks of so many logs, spread evenly."""
 FREE = 4_096
-"""So many logs a task looks at, whatever share they are of all that came."""
+"""So many logs a task looks at, of however many came."""
 SHARE = 200
 """After that it looks at one log in so many."""
 LONGEST = 200

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 def open_instant(gateway: Gateway, order: JobOrder) -> None:
-    """Puts a new instant of the transaction on the table's timeline; makes the table if nobody wrote one yet.
+    """Puts a new instant of the transaction on the table's timeline; makes the table if there was none yet.
 
     Raises:
         TimelineUnreadable: there is no table, and there was one when the batch was planned.
@@ -197,7 +197,7 @@ def roll_back(gateway: Gateway, order: JobOrder) -> None:
     reach(Point.ROLLBACK_QUARANTINE)
     markers.drop_misread(storage, order.instant)
     timeline = Timeline.load(storage)
-    # Somebody else may have rolled the main one back without knowing of the quarantine's.
+    # Another client may have rolled the main one back without knowing of the quarantine's.
     if action := timeline.action(order.instant):
         undo = compaction.roll_back if action == COMPACTION else rollback.roll_back
         in_time()
@@ -424,7 +424,7 @@ SESSION: dict[Verb, Callable[[SparkSession, JobOrder, Keys], None]] = {
 def _leave(storage: Storage, instant: str, written: Written) -> None:
     """Leaves the manifest; if the instant was rolled back meanwhile, deletes the files, which came too late.
 
-    A driver that stood still for minutes may find that somebody else took over.
+    A driver that stood still for minutes may find that another run took over.
     """
     try:
         _require_inflight(storage, instant)
@@ -448,7 +448,7 @@ def _in_time(storage: Storage, order: JobOrder, what: str) -> None:
     """Checks that this driver may still change the timeline.
 
     Raises:
-        TableError: its time is over, or somebody took its claim.
+        TableError: its time is over, or another driver took its claim.
     """
     if clock() > order.until > 0:
         raise TableError(

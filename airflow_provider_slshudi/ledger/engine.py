@@ -76,7 +76,7 @@ _LIMITS = "; ".join(
     )
 )
 VERSION = "0001"
-"""Of the tables that this package reads and writes: what a process began with, whatever is installed meanwhile."""
+"""Of the tables that this package reads and writes: what a process began with, also after an upgrade."""
 _DRIVERS = {
     "sqlite": "sqlite",
     "postgresql": "postgresql+psycopg",
@@ -114,7 +114,7 @@ def open_engine(url: str | URL, writes: bool = True) -> Engine:
         options["connect_args"] |= {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
         options["connect_args"] |= {"tcp_user_timeout": _STATEMENT_SECONDS * 1000}
         if writes and _TARGET not in target.query:
-            # Of several hosts the one that writes; a replica that nobody has promoted yet does not answer.
+            # Of several hosts the one that writes; a replica that is not promoted yet does not answer.
             options["connect_args"][_TARGET] = _WRITER
     elif backend == "mysql":
         options["connect_args"] |= {
@@ -215,7 +215,7 @@ def _file_of(connection: sqlite3.Connection) -> tuple[int, int] | None:
 
 
 def _require_file(connection: Any, record: ConnectionPoolEntry, _: object) -> None:
-    # SQLite goes on in a file that was deleted or replaced, and nobody else would ever see what it writes there.
+    # SQLite goes on in a file that was deleted or replaced, and no other process would ever see what it writes there.
     if _file_of(connection) != record.info[_FILE]:
         raise DisconnectionError("the ledger's file was deleted or replaced")
 
@@ -440,7 +440,7 @@ def _alone(connection: Connection) -> Iterator[None]:
         )
     try:
         yield
-        # Whoever is next reads the version that is committed.
+        # The next process reads the version that is committed.
         connection.exec_driver_sql("COMMIT")
     finally:
         # With a connection its locks end.

@@ -45,7 +45,7 @@ class Lease:
         """Holds the lease for its full time from now; call it right before a step that cannot be undone.
 
         Raises:
-            LeaseHeld: somebody else has the lease, or had it since; the decision must not go on.
+            LeaseHeld: another run has the lease, or had it since; the decision must not go on.
         """
         with self._changing:
             self.expires = _renew(self.engine, self.leases, self.pipeline, self.seconds, self.nonce, self.nonce)
@@ -87,7 +87,7 @@ class Holding:
 
 
 def holding(connection: Connection, leases: Table, pipeline: str) -> Holding | None:
-    """Who has a lease, None where nobody has."""
+    """Who has a lease, None where no run has."""
     at, found = now(connection), _read(connection, leases, pipeline)
     if found.nonce is None:
         return None
@@ -111,10 +111,10 @@ def end(connection: Connection, holding: Holding) -> bool:
 
 
 def take(connection: Connection, leases: Table, pipeline: str, holder: str, seconds: float, nonce: str) -> datetime:
-    """Takes a lease that nobody holds any more and tells when it expires.
+    """Takes a lease that no run holds any more and tells when it expires.
 
     Raises:
-        LeaseHeld: somebody holds it.
+        LeaseHeld: another run holds it.
     """
     at, found = now(connection), _read(connection, leases, pipeline)
     if over := _over(found, at):
@@ -172,9 +172,9 @@ def _read(connection: Connection, leases: Table, pipeline: str) -> Row[Any]:
 
 
 def _over(found: Row[Any], at: datetime) -> str:
-    """Why nobody holds the lease at this time of the ledger's clock; empty where somebody may.
+    """Why no run holds the lease at this time of the ledger's clock; empty where one may.
 
-    A Spark driver dies with the process that holds the lease, so a dead holder leaves nobody who could go on.
+    A Spark driver dies with the process that holds the lease, so a dead holder leaves no process that could go on.
     """
     if found.nonce is None:
         return _FREE

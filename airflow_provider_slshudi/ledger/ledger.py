@@ -111,7 +111,7 @@ class Ledger:
         former holder finds out by `Lease.renew`. Waits up to `wait` seconds for it.
 
         Raises:
-            LeaseHeld: somebody else has it.
+            LeaseHeld: another run has it.
         """
         return lease.hold(self._engine, models.leases, pipeline, holder, seconds, wait)
 
@@ -122,7 +122,7 @@ class Ledger:
         return lease.hold(self._engine, models.service_leases, pipeline, holder, seconds, wait)
 
     def lease_is_free(self, pipeline: str) -> bool:
-        """Whether nobody holds the lease, as far as this process can tell; somebody may take it the next moment."""
+        """Whether no run holds the lease, as far as this process can tell; one may take it the next moment."""
         with self._read() as connection:
             return lease.is_free(connection, models.leases, pipeline)
 
@@ -235,7 +235,7 @@ class Ledger:
             transactions.rest(connection, id, token)
 
     def take_over(self, id: str, why: str = "") -> Transaction:
-        """Gives a live transaction a new token, which fences off everybody who works on it; its history says why.
+        """Gives a live transaction a new token, which fences off each run that works on it; its history says why.
 
         Heartbeat and process stay: as long as the transaction is live, they say whose work is to be decided.
         """
@@ -251,7 +251,7 @@ class Ledger:
     def claim(self, pipeline: str, id: str, what: str, by: str, longest: timedelta, instead: str = "") -> str:
         """Says who does `what` for a transaction, which one alone should do.
 
-        It is `by`, from now on, if nobody else claimed it for `longest`, or `instead` did last; else whoever did.
+        It is `by`, from now on, if no other run claimed it for `longest`, or `instead` did last; else the one that did.
         """
         with self._write() as connection:
             return transactions.claim(connection, pipeline, id, what, by, longest, instead)

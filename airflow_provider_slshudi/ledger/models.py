@@ -112,7 +112,7 @@ dags = Table(
 )
 
 leases = _leases("lease")
-# For whoever rewrites the table's files, which takes minutes and decides nothing.
+# For the run that rewrites the table's files, which takes minutes and decides nothing.
 service_leases = _leases("service_lease")
 
 shards = Table(

@@ -41,7 +41,7 @@ def old(connection: Connection, pipeline: str, before: datetime, after: str) -> 
 
 def prune(connection: Connection, pipeline: str, before: datetime, chosen: Sequence[str]) -> Pruned:
     """Packs these transactions, of which a rebuild may have taken some meanwhile."""
-    # Nobody compares coverage and ranges under this lock, rebuilds, or prunes beside.
+    # No process compares coverage and ranges under this lock, rebuilds, or prunes beside.
     reads.lock_pipeline(connection, pipeline)
     ids = _whole(connection, before, models.transactions.c.id.in_(chosen))
     if not ids:
@@ -63,8 +63,8 @@ def prune(connection: Connection, pipeline: str, before: datetime, chosen: Seque
     ]
     connection.execute(insert(models.packed), rows)
     connection.execute(delete(models.ranges).where(*packable))
-    # Those alone that were read: anybody may tell of a transaction meanwhile. Few at once: for many of a small table
-    # MySQL passes all rows, and waits for those that others have not committed.
+    # Those alone that were read: any process may tell of a transaction meanwhile. Few at once: for many of a small
+    # table MySQL passes all rows, and waits for those that others have not committed.
     for first in range(0, len(events), _EVENTS):
         part = [event.id for event in events[first : first + _EVENTS]]
         connection.execute(delete(models.events).where(of_event.id.in_(part)))

@@ -36,7 +36,7 @@ from airflow_provider_slshudi.ledger.records import (
 from airflow_provider_slshudi.ledger.states import LIVE, Kind, State
 from airflow_provider_slshudi.ranges import Density, Range
 
-# The most values of one statement; a timeline that nobody archives may have more.
+# The most values of one statement; a timeline that is never archived may have more.
 _VALUES = 10_000
 _PACKED_AT_ONCE = 100
 _WRITTEN = [State.PREPARED.value, State.COMMITTED.value]

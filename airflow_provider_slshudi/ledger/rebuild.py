@@ -33,7 +33,7 @@ def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBa
             wanted="COMMITTED or ABORTED",
         )
     mine = select(models.transactions.c.id).where(models.transactions.c.pipeline == pipeline)
-    # Nobody tells of a transaction between the deletion of its events and its own.
+    # No process tells of a transaction between the deletion of its events and its own.
     connection.execute(mine.with_for_update())
     for table in (models.events, models.ranges, models.packed):
         connection.execute(delete(table).where(table.c.transaction_id.in_(mine)))
@@ -48,7 +48,7 @@ def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBa
 def _begin_shards(connection: Connection, pipeline: str, batches: Sequence[CommittedBatch], kept: Duties) -> None:
     """Begins each shard where the table or this ledger says, whichever is earlier; the ledger may have begun anew.
 
-    The next plan asks the service for the rest. A shard that neither knows becomes LATE: nobody can say what was
+    The next plan asks the service for the rest. A shard that neither knows becomes LATE: it is not known what was
     unread before its first committed cursor.
     """
     covered: dict[int, int] = {}

@@ -15,7 +15,7 @@ GONE = "gone"
 UNKNOWN = "unknown"
 """The status of a shard that the table kept, until the service is asked."""
 LATE = "late"
-"""The status of a shard that may have lost logs before anybody saw it, until that is accepted."""
+"""The status of a shard that may have lost logs before a plan saw it, until that is accepted."""
 
 
 def is_within(at: datetime, longest: timedelta, now: datetime) -> bool:
@@ -37,7 +37,7 @@ class LedgerShard:
     """A shard as last seen. `first`: the cursor where this pipeline's duty for the shard begins.
 
     `status` is the service's, GONE, UNKNOWN or LATE. `end` is the shard's end, asked for after the status; None if
-    nobody asked.
+    no look asked.
     """
 
     id: int
@@ -57,7 +57,7 @@ class LedgerShard:
 class Duties:
     """The cursor where a pipeline's duty for each shard begins, and the shards that are GONE, as a table keeps them.
 
-    `gone` has the end of each, None where nobody knew it.
+    `gone` has the end of each, None where it was not known.
     """
 
     first: Mapping[int, int] = field(default_factory=dict)

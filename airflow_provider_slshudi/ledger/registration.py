@@ -31,7 +31,7 @@ def register(connection: Connection, wanted: LedgerPipeline) -> None:
             connection.execute(insert(models.pipelines).values(**row, created=now(connection)))
             for table in (models.leases, models.service_leases):
                 connection.execute(insert(table).values(pipeline=wanted.name))
-    except IntegrityError:  # somebody registered in between
+    except IntegrityError:  # another process registered in between
         if not _is_registered(connection, wanted):
             raise
 
@@ -70,7 +70,7 @@ def _same_name_or_table(connection: Connection, wanted: LedgerPipeline) -> list[
 
 
 def _make_room(connection: Connection, wanted: LedgerPipeline) -> None:
-    """Corrects or forgets registrations that clash and wrote nothing: somebody corrected a pipeline's file since."""
+    """Corrects or forgets registrations that clash and wrote nothing: a pipeline's file was corrected since."""
     others = [other for other in _same_name_or_table(connection, wanted) if other != wanted]
     for other in others:
         reads.lock_pipeline(connection, other.name)

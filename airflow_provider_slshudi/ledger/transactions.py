@@ -25,7 +25,7 @@ from airflow_provider_slshudi.processes import this_process
 from airflow_provider_slshudi.ranges import Range, overlap, subtract
 
 TAKEN_OVER = "taken over"
-"""Name of the event of a transaction that somebody took from its run."""
+"""Name of the event of a transaction that another run took from its own."""
 _TEXT_LENGTH = 10_000
 _transactions = models.transactions
 

@@ -65,7 +65,7 @@ def save(
         if id_ in there:
             row |= there[id_]._asdict()
         rows.append(row | {"last": at, "logs": row["logs"] + logs[key], "looked": row["looked"] + looked})
-    # Whatever `rows` says, a key that is there keeps its examples.
+    # A key that is there keeps its examples, and takes none of `rows`.
     upsert(connection, _keys, rows, ("last", "logs", "looked"))
     fresh = [UnnamedKey(*(row[column.name] for column in _KEY)) for row in rows if row["id"] not in there]
     if fresh:

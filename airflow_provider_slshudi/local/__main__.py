@@ -56,7 +56,7 @@ def main() -> int:
 
 
 class _Unusable(Exception):
-    """The directory or the port belongs to somebody else."""
+    """The directory or the port belongs to another process."""
 
 
 def _arguments() -> argparse.Namespace:

@@ -49,13 +49,13 @@ def _decompress(body: bytes, kind: str, size: int) -> bytes:
     if kind == "lz4":
         return bytes(lz4.block.decompress(body, uncompressed_size=size))
     if kind == "zstd":
-        # `zstd` allocates whatever the body claims to hold.
+        # `zstd` allocates all that the body claims to hold.
         import pyarrow as pa
 
         return bytes(pa.Codec("zstd").decompress(body, decompressed_size=size, asbytes=True))
     if kind in _ZLIB:
         stream = zlib.decompressobj(_ANY_HEADER)
-        raw = stream.decompress(body, size + 1)  # one more than announced, whatever the body would expand to
+        raw = stream.decompress(body, size + 1)  # one more than announced, of all that the body would expand to
         if len(raw) <= size and (not stream.eof or stream.unused_data):
             raise ValueError("the stream is cut off, or more follows it")
         return raw

@@ -15,7 +15,7 @@ _CLAIM = f"{ROOT}/claim.json"
 def claim(storage: Storage, **who: str) -> str:
     """Lets one driver, and no other, change the table's timeline from now on; returns the claim's name.
 
-    For the holder of the pipeline's lease. A former holder's driver that is still alive, whatever clocks told it, finds
+    For the holder of the pipeline's lease. A former holder's driver that is still alive, also by a wrong clock, finds
     that the claim is not its own. `who` is for people.
     """
     name = uuid.uuid4().hex

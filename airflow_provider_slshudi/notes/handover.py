@@ -143,7 +143,7 @@ class Manifest:
     `checks` are the results of checks on rows.
 
     Attributes:
-        unfit: how many logs do not fit, whatever became of them; each counts once.
+        unfit: how many logs do not fit, also those that became rows; each counts once.
         examples: the first few of them, as text.
         quarantine: the write stats of the quarantine's files; None where the batch has no part there.
         taken: replays only, the rows that the quarantine's rewritten files had before.
@@ -205,7 +205,7 @@ class Claim:
         """Checks that an append is still wanted; for executors, which have no way to the ledger.
 
         Raises:
-            ManifestError: the order is gone; somebody decided the transaction meanwhile.
+            ManifestError: the order is gone; another run decided the transaction meanwhile.
         """
         if not self.is_standing():
             raise self._withdrawn()
@@ -319,8 +319,8 @@ def admit(storage: Storage, instant: str) -> None:
 def require_admitted(storage: Storage, instant: str, path: str) -> None:
     """Checks that a file of the instant may still get its name; for object stores, right before it gets it.
 
-    Whoever shuts the instant ends all uploads after that. So one that began before this check is ended, or gets its
-    name before that.
+    The run that shuts the instant ends all uploads after that. So one that began before this check is ended, or gets
+    its name before that.
 
     Raises:
         ManifestError: the instant is shut.
@@ -349,7 +349,7 @@ def nameless(storage: Storage, instant: str, path: str) -> str:
 
 
 def shut(storage: Storage, instant: str) -> None:
-    """Ends what `admit` began, in one step: no file gets its name any more, whoever stood still or was forgotten.
+    """Ends what `admit` began, in one step: no file gets its name any more, also of a task that stood still.
 
     In an object store that holds for files that begin from now on: who may, ends the uploads that have begun
     (`hudi.client.uploads`). What cannot be deleted yet stays (`delete`): the step is done.
@@ -440,8 +440,8 @@ def read_schema(storage: Storage, instant: str) -> str | None:
 def delete(storage: Storage, instant: str) -> None:
     """Removes the instant's folder.
 
-    A file that somebody holds open stays for as long on NFS and FUSE, and its folder with it. It is one of those that
-    get no name any more (`shut`), or that nobody reads any more; that is no error. Notes are held by nobody.
+    A file that a process holds open stays for as long on NFS and FUSE, and its folder with it. It is one of those that
+    get no name any more (`shut`), or that no run reads any more; that is no error. No process keeps notes open.
     """
     here = folder(instant)
     try:

@@ -92,7 +92,7 @@ class JobOrder:
         extra: commit only, the SHA-256 of what goes into the commit's extra metadata.
         creates: open only, whether to make the table if it is missing.
         duties: open only, the duties that the table should keep; empty where it keeps them already.
-        size: append only, about how many raw bytes it reads; None where nobody can tell.
+        size: append only, about how many raw bytes it reads; None where it is not known.
         until: when the job must be over, by `processes.clock`; 0 where it has no deadline.
         claim: the claim under which it changes the table's timeline, see `notes.driver`; empty where it needs none.
     """
@@ -120,7 +120,7 @@ class JobOrder:
 
     @contextmanager
     def as_input(self) -> Iterator[IO[bytes]]:
-        """The order as a process's standard input: a nameless file, which vanishes once nobody has it open."""
+        """The order as a process's standard input: a nameless file, which vanishes once no process has it open."""
         with TemporaryFile() as content:
             content.write(self.to_json().encode())
             content.seek(0)

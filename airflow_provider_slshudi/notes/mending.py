@@ -16,7 +16,7 @@ class Findings:
     """A table's faults.
 
     Attributes:
-        foreign: indexes that somebody made by SQL: no batch gets through.
+        foreign: indexes that a client made by SQL: no batch gets through.
         hiding: columns that have bounds in Hudi's index and should have none: filters on some of them, or on functions
             of them, hide rows; or some files lack the column, and Hudi takes it for NULL in whole partitions.
         lacking: columns that all files have, and that lack the bounds that the pipeline's file asks for.

@@ -21,12 +21,12 @@ class Comparison:
 
     Attributes:
         files: files of completed instants on storage.
-        lacking: how many of these the metadata table lacks: nobody reads their rows.
+        lacking: how many of these the metadata table lacks: no reader sees their rows.
         gone: files that it lists and storage lacks: queries fail.
         differing: files that it lists with a wrong length.
         leftovers: files of rolled-back instants: they hold no rows of the table and should be deleted.
         unknown: files of instants from before the timeline's begin that were neither archived nor rolled back.
-        ahead: the newest time on its timeline, as Hudi writes times, if nobody may write until then; else empty.
+        ahead: the newest time on its timeline, as Hudi writes times, if no run may write until then; else empty.
         unreadable: why the metadata table cannot be read; empty also where there is none, which is no damage.
     """
 

@@ -11,9 +11,9 @@ FILE = "slshudi-office.json"
 BEAT_SECONDS = 2.0
 """How often a driver reports."""
 LOST_SECONDS = 60.0
-"""A driver that reaches nobody for so long ends itself; one that nobody hears of for so long counts as lost."""
+"""A driver that does not reach its task for so long ends itself; one that is not heard of for so long is lost."""
 GONE_SECONDS = 10.0
-"""A driver that hears for so long that its task does not listen any more, or that somebody else does, ends itself."""
+"""A driver that hears for so long that its task does not listen any more, or that another process does, ends itself."""
 LONGEST = 256 << 10
 """Bytes of the longest report."""
 

@@ -117,7 +117,7 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
     """
 
     def in_trouble(self, context: Context, error: BaseException, waits: bool, step: str = "") -> None:
-        """Leaves a refused request to whoever made it; a wrong pipeline file stops the tail as well."""
+        """Leaves a refused request to the person who made it; a wrong pipeline file stops the tail as well."""
         if not isinstance(error, ConfigError):
             super().in_trouble(context, error, waits, step)
 

@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _OVER = ("success", "failed")
 LOOK_WAIT_SECONDS = 5.0
-"""A look waits this long for whoever decides at the moment: mostly a plan, which takes less."""
+"""A look waits this long for the run that decides at the moment: mostly a plan, which takes less."""
 SCHEDULED = "scheduled"
-"""The type of a DAG run that nobody triggered."""
+"""The type of a DAG run that its schedule started."""
 ANSWER_SECONDS = 20.0
 _LOOK_AGAIN_SECONDS = 15.0
 _LOCAL = ("LocalExecutor", "airflow.executors.local_executor.LocalExecutor")
@@ -69,7 +69,7 @@ class PipelineTask:
         """The pipeline, ledger, Spark and log service of a step.
 
         Raises as `work_of`, and TableSilent where the file system of one of its tables does not answer: a task that
-        waits for it may be one that nobody can end, and its slot would be lost to all DAGs.
+        waits for it may be one that no signal can end, and its slot would be lost to all DAGs.
         """
         end_with_supervisor()
         from airflow_provider_slshudi.hooks.work import work_of
@@ -130,7 +130,7 @@ class PipelineTask:
     def in_trouble(self, context: Context, error: BaseException, waits: bool, step: str = "") -> None:
         """Tells the ledger that the step, the task's own unless named, failed, or `waits` and tries again by itself.
 
-        A wrong param is no trouble of the pipeline: whoever triggered the run sees it.
+        A wrong param is no trouble of the pipeline: the person who triggered the run sees it.
         """
         if isinstance(error, ConfigError) and error.source == PARAMS_SOURCE:
             return
@@ -225,8 +225,8 @@ def kind_of(error: BaseException) -> type[BaseException]:
 def end_with_supervisor() -> None:
     """Makes a task end with Airflow's supervisor of it, as a driver ends with its task.
 
-    A task without its supervisor can tell nobody how it ended, so it would work for nothing, and hold its batch until
-    Airflow notices. A task that runs within somebody's own process (`dag.test`) has no supervisor.
+    A task without its supervisor cannot tell how it ended, so it would work for nothing, and hold its batch until
+    Airflow notices. A task that runs within a caller's process (`dag.test`) has no supervisor.
     """
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.comms import CommsDecoder
@@ -237,7 +237,7 @@ def end_with_supervisor() -> None:
 
 
 def refuse_unknown_params(context: Context, known: Collection[str]) -> None:
-    """Refuses params of a run that nobody reads: a misspelt name would count as left out.
+    """Refuses params of a run that no task reads: a misspelt name would count as left out.
 
     Raises:
         ConfigError: the run was given a name that is neither a param of the DAG nor `known`.
@@ -255,7 +255,7 @@ def refuse_unknown_params(context: Context, known: Collection[str]) -> None:
 
 
 def who_asked(context: Context) -> str:
-    """The user who triggered the run; the run itself if nobody did."""
+    """The user who triggered the run; the run itself if its schedule did."""
     run = context["dag_run"]
     return getattr(run, "triggering_user_name", None) or f"{run.dag_id}/{run.run_id}"
 

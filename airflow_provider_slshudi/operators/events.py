@@ -29,7 +29,7 @@ _EVENTS = 100
 _TELLS = "asset event by"
 # Airflow has the event a moment after the claim, with the success of the task that claimed.
 _CLAIM = timedelta(minutes=10)
-# Airflow's old events may have been cleaned away; nobody waits for a bell that long.
+# Airflow's old events may have been cleaned away; no DAG waits for a bell that long.
 _LONGEST = timedelta(days=7)
 
 
@@ -59,7 +59,7 @@ def tell(outlets: Iterable[object], context: Context, work: Work, settled: Itera
     found = _untold(asset, context, work, settled, airflow)
     mine = [item for item in found if _tells(context, work, item, airflow)]
     told: set[str] = set()
-    # Whoever claimed before may have ended with its event since we looked; if Airflow does not say, we did look.
+    # The run that claimed before may have ended with its event since we looked; if Airflow does not say, we did look.
     with suppress(AirflowRuntimeError):
         told = _told_since(asset, mine)
     untold = [item for item in mine if item.id not in told]
@@ -120,7 +120,7 @@ def _tells(context: Context, work: Work, committed: Transaction, airflow: str) -
 
 
 def _is_over(context: Context, work: Work, committed: Transaction, airflow: str) -> bool:
-    """Whether nobody else will tell the batch: it was taken from the run of this Airflow that planned it, or that run
+    """Whether no other run will tell the batch: it was taken from the run of this Airflow that planned it, or that run
     has ended or is this very one.
 
     Another Airflow tells its own.

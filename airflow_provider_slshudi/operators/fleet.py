@@ -57,7 +57,7 @@ _REST, _LONG_REST = timedelta(minutes=1), timedelta(minutes=10)
 class SlsHudiLookOperator(BaseOperator):
     """Looks at many pipelines at once; returns those that have something to do, the most urgent first.
 
-    These are pipelines with unread logs, with a batch that an earlier run left, in trouble, or whose table nobody has
+    These are pipelines with unread logs, with a batch that an earlier run left, in trouble, or whose table no run has
     looked at for an hour. The logs that expire first come first, then those that are oldest. Pipelines that cannot be
     looked at come last: their own tasks say why. It gives at most as many as Airflow maps (`[core] max_map_length`).
 
@@ -151,8 +151,8 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
     the mirrors.
 
     Skips where there is nothing new, or where another run works on the pipeline's batch. A batch that fails is decided
-    at once, since its run may go on with other pipelines for long. It has no retries, whatever the arguments say: the
-    next run comes soon. A catalog that does not answer fails no batch, and is told as trouble of a step `sync` or
+    at once, since its run may go on with other pipelines for long. It has no retries, also if asked for: the next run
+    comes soon. A catalog that does not answer fails no batch, and is told as trouble of a step `sync` or
     `mirror`.
 
     Each outlet that is an asset's alias gets an event for each committed batch.
@@ -191,7 +191,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
                 planned = self._planned(work, context)
             finally:
                 if planned is None:
-                    # What comes now is for whoever looks next: this run may go on for long.
+                    # What comes now is for the run that looks next: this run may go on for long.
                     with only_logged():
                         let_go(work)
             if planned is not None:
@@ -269,7 +269,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
         from airflow_provider_slshudi.protocol import steps
 
         of_batch = work, planned.id, planned.token
-        # Also between the steps: of a killed task that names no process nobody knows before its run is over.
+        # Also between the steps: a killed task that names no process is not known before its run is over.
         with work.heartbeat(planned.id, planned.token):
             steps.open_instant(*of_batch)
             steps.append(*of_batch)

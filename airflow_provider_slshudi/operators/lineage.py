@@ -1,7 +1,7 @@
 """What OpenLineage is told of committed batches: made of the pipeline's file and the ledger alone.
 
 Airflow's OpenLineage provider, where it is installed, calls the methods in a process of its own and sends what they
-return. Whatever goes wrong there changes nothing for the step. Without the provider nothing of it is imported.
+return. An error there changes nothing for the step. Without the provider nothing of it is imported.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def table_name(path: str) -> tuple[str, str]:
     if scheme == "file":
         return scheme, place
     bucket, _, key = place.partition("/")
-    # s3a:// is Hadoop's way to the same store. What is before an @ is nobody's business.
+    # s3a:// is Hadoop's way to the same store. What is before an @ may be a secret.
     return f"{scheme.removesuffix('a')}://{bucket.rpartition('@')[2]}", key.lstrip("/")
 
 
@@ -222,7 +222,7 @@ def _version(batches: Sequence[Batch]) -> DatasetFacet:
 
 
 def _column_lineage(pipeline: Pipeline) -> column_lineage_dataset.ColumnLineageDatasetFacet:
-    """The log key of each column. The rest column holds all the other keys, which nobody names, so it is left out."""
+    """The log key of each column. The rest column holds all other keys, which no column names; it is left out."""
     from openlineage.client.facet_v2 import column_lineage_dataset
 
     from airflow_provider_slshudi.config.table import EventTimePartition

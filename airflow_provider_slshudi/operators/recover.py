@@ -21,7 +21,7 @@ class SlsHudiRecoverOperator(LineageTask, PipelineOperator):
     """Decides every dangling transaction now.
 
     The DAG param `transactions` names transactions to decide although their run may still be going on, or Airflow does
-    not know it. Whoever works on them finds out by the fencing token and stops.
+    not know it. A run that works on them finds out by the fencing token and stops.
 
     Returns `{"settled": [...], "left": [...]}`; `left` has the live transactions of runs that have not ended. Each
     outlet that is an asset's alias gets an event for each committed batch that has none yet.

@@ -36,7 +36,7 @@ class SlsHudiRepairOperator(LineageTask, PipelineOperator):
         self.role = role
 
     def in_trouble(self, context: Context, error: BaseException, waits: bool, step: str = "") -> None:
-        """Tells nobody else: the ledger has the act with its result, and the pipeline runs as before."""
+        """Tells no one else: the ledger has the act with its result, and the pipeline runs as before."""
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Acts."""

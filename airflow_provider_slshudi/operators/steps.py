@@ -115,7 +115,7 @@ class _Step(PipelineOperator):
 class _DriverStep(_Step):
     """A step that starts a Spark driver.
 
-    It has no retries, whatever the arguments say: the driver of a failed try may still be alive. So the next run's
+    It has no retries, also if arguments ask for some: the driver of a failed try may still be alive. So the next run's
     settle fences it off and then decides the transaction.
     """
 

@@ -1,4 +1,4 @@
-"""A task that fails if a pipeline asks for a person, so that Airflow's own means tell somebody."""
+"""A task that fails if a pipeline asks for a person, so that Airflow's own means tell people."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def this_airflow() -> str:
 
 
 def is_paused(session: SessionDep, dag_id: str) -> bool:
-    """Whether Airflow starts no task of this DAG until somebody unpauses it."""
+    """Whether Airflow starts no task of this DAG until it is unpaused."""
     return bool(session.scalar(select(DagModel.is_paused).where(DagModel.dag_id == dag_id)))
 
 

@@ -66,7 +66,7 @@ def pipeline(request: Request, viewer: ViewerDep, name: str, before: str | None 
 
 
 def backfill(request: Request, viewer: ViewerDep, session: SessionDep, name: str) -> HTMLResponse:
-    """How far backfills are, what nobody has read, and the forms that ask for it."""
+    """How far backfills are, what no batch has read, and the forms that ask for it."""
     dags = viewer.require(name)
     dag = _dag(dags, name, "backfill")
     ledger = ledger_of_pages()

@@ -1,4 +1,4 @@
-"""Plans a batch of cursors that somebody asked for."""
+"""Plans a batch of cursors that a person asked for."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def plan_tail(
     last_shard: Callable[[], int | None] = lambda: None,
     held: Collection[int] = (),
 ) -> list[Range]:
-    """The ranges of the next batch, sorted: the oldest cursors of each shard that nobody has taken.
+    """The ranges of the next batch, sorted: the oldest cursors of each shard that no batch has taken.
 
     `taken` is the coverage and the reserved ranges; read it before the windows, within one lease. The batch has about
     `limits.max_bytes`, and at least one log group of each shard. Where `on_expired` is "skip", cursors that the

@@ -16,7 +16,7 @@ _BEFORE_ALL, _AFTER_ALL = "", "g"
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The half-open range of hash keys that a shard has; both ends are empty where nobody knows it any more.
+    """The half-open range of hash keys that a shard has; both ends are empty where it is not known any more.
 
     `finished` says that the shard is closed and that all of it is covered, `is_open` that it takes logs.
     """

@@ -43,7 +43,7 @@ def evidence(work: Work, id_: str) -> tuple[Transaction, Evidence]:
 def abandon(work: Work, id_: str, reason: str) -> Evidence:
     """Gives up a live transaction: rolls its instant back, so that a later batch reads its ranges again.
 
-    A new fencing token stops whoever works on it. Returns what the table showed before; raises as `evidence`.
+    A new fencing token stops the run that works on it. Returns what the table showed before; raises as `evidence`.
 
     Raises:
         IllegalTransition: the table has the transaction's commit.

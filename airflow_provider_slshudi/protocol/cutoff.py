@@ -19,7 +19,7 @@ from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.storage import Storage
 
 _log = logging.getLogger(__name__)
-# Hudi carries a pending one out again, whatever it had done.
+# Hudi carries a pending one out again, however far it had come.
 _REPEATED = ("clean", "rollback")
 _OF_METADATA = (*_REPEATED, "compaction", "logcompaction")
 """What Hudi plans for a metadata table by itself, and whose plans it reads before it does anything else."""

@@ -1,7 +1,7 @@
-"""Which live transactions nobody works on any more.
+"""Which live transactions no process works on any more.
 
-A wrong answer costs a batch's work and loses nothing: whoever decides a transaction first takes a new fencing token,
-and does what it does for a run whose processes may all be alive (docs/decisions/0032-back-within-a-minute.md).
+A wrong answer costs a batch's work and loses nothing: the run that decides a transaction first takes a new fencing
+token, and does what it does for a run whose processes may all be alive (docs/decisions/0032-back-within-a-minute.md).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from airflow_provider_slshudi.processes import is_gone, is_here
 from airflow_provider_slshudi.protocol.work import GIVEN_UP, Run, run_of
 
 QUIET_AFTER = timedelta(seconds=30)
-"""Without a heartbeat for this long nobody is at work: a step beats every ten seconds. Airflow's own retries of a step
-begin sooner, as our DAGs set them."""
+"""Without a heartbeat for this long no process is at work: a step beats every ten seconds. Airflow's own retries of a
+step begin sooner, as our DAGs set them."""
 SILENT_AFTER = timedelta(minutes=10)
 """Of a run of which Airflow cannot tell, since between two steps a scheduler may take its time; and of a step whose
-process nobody here can look at, on another machine say: a fleet's run lives as long as any of its batches."""
+process this machine cannot look at, on another one say: a fleet's run lives as long as any of its batches."""
 
 AGAIN_AFTER = timedelta(minutes=3)
 """How long a step elsewhere may still beat after a look that found it silent: longer than a beat waits for a ledger
@@ -58,12 +58,12 @@ def shown_step(ended: Ended, run: Run, steps: Collection[str] = _STEPS) -> str:
 
 
 def is_quiet(ledger: Ledger, transaction: Transaction) -> bool:
-    """Whether nobody was heard of lately who works on the transaction."""
+    """Whether no process that works on the transaction was heard of lately."""
     return quiet_in(ledger, transaction) < timedelta()
 
 
 def quiet_in(ledger: Ledger, transaction: Transaction) -> timedelta:
-    """How long until a transaction is quiet, unless somebody is heard of before; negative once it is.
+    """How long until a transaction is quiet, unless a process is heard of before; negative once it is.
 
     Of a heartbeat that is yet to come, since the ledger's clock was set back, as long as of one of now.
     """
@@ -77,9 +77,9 @@ def is_to_come(silent: timedelta) -> bool:
 
 
 def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:
-    """Why nobody works on a live transaction any more; empty where somebody may.
+    """Why no process works on a live transaction any more; empty where one may.
 
-    A transaction whose process has died dangles whatever Airflow says of its run, which notices much later.
+    A transaction whose process has died dangles also while its run goes on for Airflow, which notices much later.
     """
     process, silent = transaction.process or "", ledger.now() - transaction.heartbeat
     to_come = is_to_come(silent)

@@ -12,7 +12,7 @@ class InstantState(str, Enum):
 
     COMPLETED_OURS: the commit carries this transaction's id. COMPLETED_FOREIGN: it does not. NOTHING: the timeline was
     read and has no such instant. ROLLING_BACK: a rollback of the instant began and did not end, so some of its files
-    may be gone, whatever else the timeline shows. UNREADABLE: the timeline could not be read, so nothing is known.
+    may be gone, whichever else the timeline shows. UNREADABLE: the timeline could not be read, so nothing is known.
     """
 
     NOTHING = "NOTHING"

@@ -37,12 +37,12 @@ def accept_erased(work: Work, reason: str) -> Erased:
 
     Raises:
         ForeignWrite: a change that stops the pipeline added or changed rows; nothing was accepted.
-        TableError: files of such a change are gone, so nobody can tell what it took; nothing was accepted.
+        TableError: files of such a change are gone, so nothing tells what it took; nothing was accepted.
         LeaseHeld: files are being rewritten.
     """
     # Not whether ledger and table agree: what puts that right may need to know first what was erased.
     register(work)
-    # Nobody rewrites or deletes files meanwhile.
+    # No service rewrites or deletes files meanwhile.
     with work.service_lease():
         done, left = list[Erasure](), list[str]()
         for of, change, stops in _changes(work):
@@ -58,7 +58,7 @@ def accept_erased(work: Work, reason: str) -> Erased:
 
 
 def _changes(work: Work) -> Iterator[tuple[str, Change, bool]]:
-    """Completed changes by other clients that nobody accepted as an erasure, and whether they stop the pipeline."""
+    """Completed changes by other clients that no person accepted as an erasure, and whether they stop the pipeline."""
     mark = work.ledger.accepted(work.pipeline.name)
     tables = quarantine.existing(work, quarantine.places_of(work))
     for of, timeline in zip((TABLE, QUARANTINE), map(Timeline.load, tables), strict=False):

@@ -88,7 +88,7 @@ def pending_of(work: Work, timeline: Timeline | None = None) -> list[tuple[str, 
 
 
 def require_agreement(work: Work, seen: Timelines | None = None) -> Timeline:
-    """Refuses new work while ledger and table disagree, or somebody else writes to the table; returns its timeline.
+    """Refuses new work while ledger and table disagree, or another client writes to the table; returns its timeline.
 
     Settle ends with this check, and plan repeats it under its lease: a person may have marked settle a success, and
     the ledger's connection may have changed since. Reads one listing and a few small files, however long the history;

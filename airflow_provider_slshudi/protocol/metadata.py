@@ -38,7 +38,7 @@ def rebuild(work: Work, only_damaged: bool = False, found_by: Named = NOTHING) -
     It deletes files of rolled-back instants first.
 
     Raises:
-        TableError: the new metadata table differs from storage, too; or nobody knows whether some files were
+        TableError: the new metadata table differs from storage, too; or it is not known whether some files were
             committed, and a new one would show them to every reader.
     """
     with _decided(work) as lease:

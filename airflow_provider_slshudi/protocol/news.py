@@ -43,14 +43,14 @@ class News:
 
 
 LEFT = News(0.0, 0.0)
-"""A batch that an earlier run left: whatever is new waits for its decision."""
+"""A batch that an earlier run left: all that is new waits for its decision."""
 
 
 def news(work: Work, ended: Ended) -> News | None:
     """What there is to do; None where there is nothing, or another run of this DAG found the same and is not over.
 
     Keeps what it saw of the service, as a plan does, and that this run found it. A pipeline in trouble, and one whose
-    table nobody has looked at for `SETTLED_EACH`, has something to do.
+    table no run has looked at for `SETTLED_EACH`, has something to do.
 
     Raises:
         BatchUnderWay: another run of this DAG works on the pipeline's batch; or any other, where batches upsert.
@@ -65,7 +65,7 @@ def news(work: Work, ended: Ended) -> News | None:
     try:
         has_news = plan.has_news(work)
     except LeaseHeld:
-        # Somebody decides there at the moment.
+        # Another run decides there at the moment.
         return None
     except TransientError:
         if _is_ours(work, ended):
@@ -113,7 +113,7 @@ def await_news(works: Sequence[Work], seconds: float) -> None:
     watched = [_Watched(work) for work in works]
     pause = max(_LEAST_SECONDS, _END_SECONDS * sum(len(item.ends) for item in watched))
     while (left := until - time.monotonic()) > 0:
-        # First: what the look before could not take, for somebody had the lease, is there still.
+        # First the pipelines whose lease another run held at the last look.
         time.sleep(min(left, pause))
         answers(_Watched.ask, [item for item in watched if not item.is_asked], _ANSWER_SECONDS)
         if any(item.has_grown for item in watched):

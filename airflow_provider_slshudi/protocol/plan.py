@@ -50,7 +50,7 @@ class _Shards:
         ends: their ends, by id.
         open: ids of the shards that take logs.
         gone: shards that the service no longer has.
-        late: ids of shards that may have lost logs before anybody saw them.
+        late: ids of shards that may have lost logs before a plan saw them.
         since: the first unread log was received then (unix seconds) or later; None if that is not known.
     """
 
@@ -165,7 +165,7 @@ def has_news(work: Work) -> bool:
     """Whether the next plan has something to read, or to say of lost logs; keeps the shards and what it saw of them.
 
     Raises:
-        LeaseHeld: somebody decides for the pipeline at the moment.
+        LeaseHeld: another run decides for the pipeline at the moment.
         PipelineConflict: the pipeline's source or table has changed, or the logstore is not the one that was read.
         SourceError: the service refuses, or does not answer.
     """
@@ -343,7 +343,7 @@ def _asked(
     left = unread(((shard, *wanted[shard]) for shard in sorted(wanted.keys() & found.ends.keys())), taken)
     windows = _windows(service, found, left)
     if not request.is_named:
-        # Nobody named these cursors: the oldest log of a moment ago may have expired, and more may have come since.
+        # The request names no cursors: the oldest log of a moment ago may have expired, and more may have come since.
         held = {window.shard: (window.service_begin, window.service_end) for window in windows}
         clamped = {
             shard: (max(begin, held[shard][0]), min(end, held[shard][1]))
@@ -371,7 +371,7 @@ def _held(work: Work, found: _Shards) -> frozenset[int]:
 
 
 def _lost(found: _Shards, taken: list[Range]) -> list[Range]:
-    """What shards that are gone had, and nobody has taken."""
+    """What shards that are gone had, and no batch has taken."""
     lost = _last_windows(found.gone, taken)
     return unread(((item.shard, item.duty_begin, item.service_end) for item in lost), taken)
 
@@ -447,7 +447,7 @@ def _late(service: LogService, doubtful: list[Shard]) -> frozenset[int]:
     if all(now - shard.created < LEAST_RETENTION_SECONDS - _CLOCKS_SECONDS for shard in doubtful):
         return frozenset()
     kept, changed = _retention(service) or (LEAST_RETENTION_SECONDS, 0)
-    # Nobody knows the retention before its last change.
+    # The retention before its last change is not known.
     return frozenset(
         shard.id
         for shard in doubtful
@@ -475,7 +475,7 @@ def _last_windows(gone: list[LedgerShard], taken: list[Range]) -> list[ShardWind
 def _let_go(work: Work, found: _Shards) -> None:
     """Accepts the ends of gone shards and the begins of late ones in the ledger; logs what was never read.
 
-    Later plans still contain whatever is unread up to such an end.
+    Later plans still contain all that is unread up to such an end.
     """
     name = work.pipeline.name
     for shard in found.gone:

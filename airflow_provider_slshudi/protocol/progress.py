@@ -26,7 +26,7 @@ class Progress:
 
     Attributes:
         groups, bytes, rows: what no committed batch had of what was asked for, when the backfill began.
-        groups_left, bytes_left, rows_left: what none has now, whoever read the rest.
+        groups_left, bytes_left, rows_left: what no batch has now.
         rate: raw bytes a second of its newest batches, or of the pipeline's while it has none; from plan to commit.
         seconds: what is left at that rate.
         live: its batch that is under way.

@@ -140,7 +140,7 @@ def is_settled(work: Work, transaction: Transaction) -> bool:
     """Whether the transaction's part in the quarantine is completed, or it has none.
 
     Raises:
-        TableMismatch: somebody took that part away.
+        TableMismatch: another client took that part away.
     """
     if (transaction.manifest or {}).get("quarantined") is None:
         return True
@@ -225,11 +225,11 @@ def require_whole(work: Work, commits: Iterable[tuple[str, Mapping[str, str]]]) 
     Skips commits that are older than the quarantine.
 
     Raises:
-        TableMismatch: the quarantine lacks a commit's part; somebody restored it alone.
+        TableMismatch: the quarantine lacks a commit's part; it was restored alone.
         TimelineUnreadable: see `_completed`.
     """
     done, made = _completed(work), [place.since for place in quarantine.places(work.storage)]
-    # Where nobody kept when the quarantine was made, it counts as made with its oldest commit.
+    # Where it is not recorded when the quarantine was made, it counts as made with its oldest commit.
     since = min(made) if made and all(made) else min(done, default=None)
     for instant, extra in commits:
         if QUARANTINE_KEY in extra and since is not None and since <= instant and instant not in done:
@@ -240,7 +240,7 @@ def require_no_more(work: Work, main: Container[str]) -> None:
     """Refuses a quarantine with commits that are not among the main table's instants (`main`).
 
     Raises:
-        TableMismatch: it has such commits; somebody restored the main table alone.
+        TableMismatch: it has such commits; the main table was restored alone.
         TimelineUnreadable: see `_completed`.
     """
     if more := sorted(instant for instant in _completed(work) if instant not in main):

@@ -63,7 +63,7 @@ def rebuild(work: Work, table_is_gone: bool = False) -> Rebuilt:
             raise doubled.refuse(work, twice)
         batches = doubled.without_filled_gaps(batches)
         _require_no_foreign_pending(work, timeline)
-        # First: whatever the ledger calls committed must be in the quarantine, too.
+        # First: all that the ledger calls committed must be in the quarantine, too.
         finished = quarantine.finish(work, lease, {batch.instant: batch.id for batch in batches})
         quarantine.require_whole(work, ((instant, extra) for instant, _, extra in commits))
         # Refuses live transactions before anything touches their pending instants.

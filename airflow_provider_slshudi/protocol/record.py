@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 GAP_ACCEPTED = "gap accepted"
 """The event of a batch for which a person accepts that logs are lost."""
 WHAT_IS_THERE = "reads what is there"
-"""The event of a backfill of which nobody named the cursors: it begins with the oldest log that is there."""
+"""The event of a backfill of which no cursors were named: it begins with the oldest log that is there."""
 
 
 def require_files(work: Work, manifest: Manifest) -> None:

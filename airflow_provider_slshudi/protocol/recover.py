@@ -40,7 +40,7 @@ class Decided:
 
 @dataclass(frozen=True)
 class Left:
-    """A live transaction that was not decided, and why; `heartbeat` is when somebody last worked on it (UTC)."""
+    """A live transaction that was not decided, and why; `heartbeat` is when a process last worked on it (UTC)."""
 
     transaction: str
     state: str
@@ -73,9 +73,9 @@ class _AndNamed:
 
 
 def recover(work: Work, ended: Ended, named: Sequence[str] = ()) -> Recovered:
-    """Decides every dangling transaction, and the `named` ones whatever their runs do.
+    """Decides every dangling transaction, and the `named` ones also while their runs go on.
 
-    A new fencing token stops whoever works on a named transaction.
+    A new fencing token stops the run that works on a named transaction.
 
     Raises:
         ConfigError: a named transaction is not a live one of this pipeline.

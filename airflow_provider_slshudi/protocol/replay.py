@@ -40,7 +40,7 @@ def replay(work: Work, selection: Selection) -> Replayed | None:
     Raises:
         ReplayUnderWay: another replay is not decided yet.
         LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: see `evidence.require_agreement`.
-        TableMismatch: somebody restored the quarantine alone, so it may have logs that a replay moved before.
+        TableMismatch: the quarantine was restored alone, so it may have logs that a replay moved before.
     """
     begun = plan(work)
     if begun is None:

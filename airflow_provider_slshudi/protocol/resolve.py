@@ -150,10 +150,10 @@ def abort(
     """Frees the ranges of a transaction whose instant is not pending in the main table."""
     uploads = not is_rolled_back and seen.instant is not None and _may_upload(work, seen.instant)
     if seen.instant is not None and (uploads or quarantine.is_pending(work, seen.instant)):
-        # Somebody rolled back the main table's instant, and did not know of the quarantine's, nor of uploads.
+        # Another client rolled back the main table's instant, and did not know of the quarantine's, nor of uploads.
         roll_back(work, lease, seen.instant, transaction.id, transaction.token)
     elif seen.instant is not None:
-        # Whoever took the instant away may have died, or left files behind.
+        # The run that took the instant away may have died, or left files behind.
         quarantine.fence(work, seen.instant)
         with quarantine.swept(work, seen.instant):
             pass

@@ -1,8 +1,8 @@
 """Clustering and compaction beside ingestion: rows move into other files, and no batch waits for that.
 
 A run plans under the pipeline's lease, writes without it, and completes under it again: seconds, minutes, seconds. It
-holds the service lease all the time. So whoever gets that lease knows that nobody works on a pending plan any more: it
-completes the plan if all its files were written, and otherwise rolls it back. Nobody writes a plan a second time under
+holds the service lease all the time. So a run that gets that lease knows that none works on a pending plan any more: it
+completes the plan if all its files were written, and otherwise rolls it back. No run writes a plan a second time under
 its instant, so a driver that wakes up late writes files that belong to nothing.
 """
 
@@ -99,7 +99,7 @@ def _rewrite(work: Work, service: _Service, wanted: bool) -> Rewritten:
             return Rewritten(None)
         if not rewrite.has_manifest(work.storage, instant):
             work.launcher.run(service.write, work.order(instant=instant), {})
-        # If this process stood still, somebody else may have rolled the plan back.
+        # If this process stood still, another run may have rolled the plan back.
         mine.renew()
         written, digest = rewrite.take_manifest(work.storage, instant)
         with work.lease() as lease:

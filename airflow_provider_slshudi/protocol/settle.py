@@ -1,4 +1,4 @@
-"""Settle: decides whatever earlier runs left undecided, before anything new starts."""
+"""Settle: decides all that earlier runs left undecided, before anything new starts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def register(work: Work) -> None:
 
 
 def dangling(work: Work, ended: Ended) -> dict[str, str]:
-    """Ids of the live transactions that nobody works on, oldest first, and why: also all that are of this very run."""
+    """Ids of the live transactions that no run works on, oldest first, and why: also all that are of this very run."""
     found = {}
     for live in work.ledger.live(work.pipeline.name):
         mine = is_of(work.ledger, live, work.run)
@@ -55,10 +55,10 @@ def dangling(work: Work, ended: Ended) -> dict[str, str]:
 
 
 def require_turn(work: Work) -> None:
-    """Makes the batches of one DAG's tail go one after the other as long as somebody works on the earlier one.
+    """Makes the batches of one DAG's tail go one after the other as long as a run works on the earlier one.
 
-    A batch that is quiet holds up no other: its run died where nobody here can tell, or waits for Airflow. A later one
-    goes on beside it, as a backfill does.
+    A batch that is quiet holds up no other: its run died where this machine cannot tell, or waits for Airflow. A later
+    one goes on beside it, as a backfill does.
 
     Raises:
         TailUnderWay: another run works on a batch.
@@ -121,7 +121,7 @@ def settle(work: Work, ended: Ended, wait: float | None = None) -> list[Settled]
                 # A decision takes minutes; meanwhile Airflow may have begun to retry the step of the next one.
                 if not (why := dangling(work, ended).get(id_)):
                     continue
-                # The new token fences off whoever may still work on it.
+                # The new token fences off the run that may still work on it.
                 taken = work.ledger.take_over(id_, why)
                 _log.info("transaction %s of %s/%s is taken over: %s", id_, taken.dag_id, taken.run_id, why)
                 reach(Point.SETTLE_TAKEN_OVER)
@@ -137,7 +137,7 @@ def settle(work: Work, ended: Ended, wait: float | None = None) -> list[Settled]
     try:
         require_agreement(work, seen)
     except TerminalError as error:
-        # Somebody may have committed between two of its looks; under the lease nobody does.
+        # Another run may have committed between two of its looks; under the lease none does.
         _log.info("looking once more, alone: %s", error)
         with work.lease(wait):
             require_agreement(work)

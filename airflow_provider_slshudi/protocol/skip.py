@@ -19,7 +19,7 @@ from airflow_provider_slshudi.sls.service import LogService
 SKIPPED = "range skipped"
 """Name of the ledger event that says who skipped cursors, why, and where their bytes are."""
 _OF_THE_CURSOR = ("InvalidCursor", "ParameterInvalid")
-"""Codes by which the service refuses a cursor, and not whoever asks."""
+"""Codes by which the service refuses a cursor, and not the key."""
 MOST_LOG_GROUPS = 5_000
 """Each log group is asked for by itself, so a range has no more."""
 
@@ -75,7 +75,7 @@ def skip(work: Work, wanted: Range, reason: str) -> Skipped:
     The log groups are kept in files below `.hoodie/slshudi/skipped`, as the service gives them.
 
     Raises:
-        SourceError: the service does not answer, or refuses whoever asks: that is no log group's fault. Nothing is
+        SourceError: the service does not answer, or refuses the key: that is no log group's fault. Nothing is
             skipped; the next settle gives the cursors back.
         ConfigError: the service does not hold these cursors, or all of them were read.
         BatchUnderWay, LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: see `plan.backfill`.

@@ -33,7 +33,7 @@ from airflow_provider_slshudi.ranges import by_shard
 _LENGTHS_KEPT = timedelta(days=7)
 """How long the ledger keeps examples without values."""
 _SLOW_SECONDS = 10.0
-"""Whoever waits for a limit of the service for longer waits in a driver of its own, which nobody else needs."""
+"""An append that waits for a limit of the service for longer does so in a driver of its own."""
 
 
 def open_instant(work: Work, id_: str, token: int, replay: Selection | None = None) -> str:
@@ -75,7 +75,7 @@ def open_instant(work: Work, id_: str, token: int, replay: Selection | None = No
 
 
 def append(work: Work, id_: str, token: int) -> None:
-    """Runs the append. Nobody continues a failed one: settle rolls its instant back.
+    """Runs the append. No run continues a failed one: settle rolls its instant back.
 
     Raises:
         IllegalTransition: the append ran before, or the transaction or its instant is not open any more.
@@ -170,7 +170,7 @@ def commit(work: Work, id_: str, token: int) -> Transaction:
         _require(transaction, State.PREPARED)
         with work.heartbeat(id_, token), work.lease() as lease:
             reach(Point.COMMIT_LEASED)
-            # Read again under the lease: somebody may have decided the transaction meanwhile.
+            # Read again under the lease: another run may have decided the transaction meanwhile.
             transaction = work.held(id_, token)
             if transaction.state is not State.COMMITTED:
                 _require(transaction, State.PREPARED)

@@ -52,7 +52,7 @@ def verify(work: Work, source: bool = False) -> Proof:
     completed = {item.time for item in timeline if item.phase is Phase.COMPLETED}
     pending, aside_at = _quarantine(work, completed)
     recorded = work.ledger.recorded(work.pipeline.name)
-    # A batch that the ledger calls committed is decided, whatever the quarantine says.
+    # A batch that the ledger calls committed is decided, also where the quarantine says otherwise.
     decided = {item.instant for item in recorded if item.state is State.COMMITTED}
     undecided = [instant for instant in pending if instant not in decided]
     # The table's own: in layout 1 no completion time tells that one of them was completed later.

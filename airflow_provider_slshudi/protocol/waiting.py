@@ -18,7 +18,7 @@ class Awaited:
     Attributes:
         pipeline: its name in the ledger.
         transaction: of the batch that has to be decided first; empty where none has.
-        active: somebody works on that batch; once nobody does, another settle may decide it, or go on beside it.
+        active: a run works on that batch; once none does, another settle may decide it, or go on beside it.
         lease: whether the pipeline's lease has to be free first.
     """
 

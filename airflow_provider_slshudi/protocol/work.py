@@ -45,7 +45,7 @@ LEASE_SECONDS = COMMIT_SECONDS + 15
 LEASE_WAIT_SECONDS = 60.0
 LOOK_LEASE_SECONDS = 45.0
 GIVEN_UP = "given up"
-"""The event of a transaction whose task failed; whoever beats for it later works on it all the same."""
+"""The event of a transaction whose task failed; a process that beats for it later works on it all the same."""
 PULSE_SECONDS = 10.0
 REST_SECONDS = 600.0
 """How long a step that ended well tries to tell a ledger that does not answer; the next step could do nothing."""
@@ -189,11 +189,11 @@ class Work:
     def lease(self, wait: float | None = None) -> Iterator[Lease]:
         """The right to decide for the pipeline, renewed while the block runs.
 
-        It outlasts a commit's driver, so whoever gets it next finds no driver alive. Waits for it, LEASE_WAIT_SECONDS
-        unless `wait` says how long.
+        It outlasts a commit's driver, so the next run that gets it finds no driver alive. Waits for it,
+        LEASE_WAIT_SECONDS unless `wait` says how long.
 
         Raises:
-            LeaseHeld: somebody else has it and keeps it.
+            LeaseHeld: another run has it and keeps it.
             TableDenied, ClockAhead: as `require_owner` and `require_clock`.
         """
         self.require_owner()
@@ -209,10 +209,10 @@ class Work:
     def look_lease(self) -> Iterator[Lease]:
         """The right to keep what a look at the service saw. It does not ask the table, which may never answer.
 
-        Nobody renews it, so that a look that is given up holds nobody up for long: renew it before anything is kept.
+        It is not renewed, so that a look that is given up holds no run up for long: renew it before anything is kept.
 
         Raises:
-            LeaseHeld: somebody else has it.
+            LeaseHeld: another run has it.
             ClockAhead: as `require_clock`.
         """
         self.require_clock()
@@ -224,7 +224,7 @@ class Work:
         """The right to rewrite files, renewed while the block runs; decisions about them need `lease` as well.
 
         Raises:
-            LeaseHeld: somebody else rewrites files of this table.
+            LeaseHeld: another run rewrites files of this table.
         """
         with (
             self.ledger.service_lease(self.pipeline.name, str(self.run), LEASE_SECONDS) as lease,
@@ -236,11 +236,11 @@ class Work:
         """Runs a driver that changes the table's timeline; the lease's holder starts all such drivers here.
 
         The number of `files` that the driver tells the table of sets its time. That time begins before the lease's and
-        ends first, whatever stops this process or the driver. The claim guards where time does not: a driver that is
-        still alive when the next one starts changes nothing. Returns as `Launcher.run`.
+        ends first, also where this process or the driver is stopped. The claim guards where time does not: a driver that
+        is still alive when the next one starts changes nothing. Returns as `Launcher.run`.
 
         Raises:
-            LeaseHeld: somebody else has the lease by now.
+            LeaseHeld: another run has the lease by now.
             ClockAhead: as `require_clock`.
             JobFailed: the driver did not end well.
         """

@@ -211,7 +211,7 @@ class RowMaker:
     def _within_kept(self, values: pa.Array, before: pa.Array, spec: ColumnSpec, found: list[Misfits]) -> pa.Array:
         """Adds values of partitions that are not kept to `found`; replaces them by NULL where they name the folder.
 
-        A time keeps its value, whatever the rule: only its row's partition is none.
+        A time keeps its value under each rule: only its row's partition is none.
         """
         partition, kept = self._spec.partition, self._spec.kept
         if partition is None or kept is None:

@@ -32,7 +32,7 @@ _LATE_SECONDS = 60.0
 class SlsHudiSettleSensor(LineageTask, BaseSensorOperator):
     """Decides every dangling transaction of the pipeline, and waits until ledger and table agree.
 
-    Looks again while something cannot be read, somebody else decides, an earlier run of the same DAG works on a batch
+    Looks again while something cannot be read, another run decides, an earlier run of the same DAG works on a batch
     of the tail, or, for tables with upserts, any other batch is under way. Fails at once if a person has to look.
 
     It takes no worker slot while it waits, unless `mode` is `poke`.
@@ -108,7 +108,7 @@ class SlsHudiSettleSensor(LineageTask, BaseSensorOperator):
             return PokeReturnValue(is_done=True, xcom_value=as_xcom(settled))
         self.log.warning("not settled yet: %s", self._obstacle)
         if isinstance(self._obstacle, TailUnderWay):
-            # Each look is a task: the next one is made when it may find that nobody works there any more.
+            # Each look is a task: the next one is made when it may find that no process works there any more.
             self.poke_interval = max(self._every, self._obstacle.quiet_in + 1)
         return PokeReturnValue(is_done=False)
 

@@ -38,7 +38,7 @@ class SlsConnection:
     `endpoint` is a host, `host:port` or `https://host[:port]`; `security_token` belongs to temporary (STS) keys; only
     `auth_version` v4 signs `region`, and needs it. `credentials`, in place of keys, says where temporary ones are
     fetched again and again: `file:/path/of/keys.json`, `ecs:name-of-a-RAM-role` or `rrsa`. `assume_role` is the ARN of
-    a role that whoever has those assumes. Raises ConfigError for a connection that cannot work.
+    a role that those assume. Raises ConfigError for a connection that cannot work.
     """
 
     endpoint: str

@@ -79,7 +79,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class FromFile:
-    """A JSON file that somebody keeps fresh: AccessKeyId, AccessKeySecret, SecurityToken, Expiration (ISO 8601)."""
+    """A JSON file that a program keeps fresh: AccessKeyId, AccessKeySecret, SecurityToken, Expiration (ISO 8601)."""
 
     path: str
 

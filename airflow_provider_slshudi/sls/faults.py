@@ -32,36 +32,36 @@ NEXT: dict[type[SourceError], str] = {
 """What happens after an error of each class, as the end of a message."""
 
 UNREACHABLE = "Unreachable"
-"""The code of a request that found nobody: its connection was refused, or no name server knows the host."""
+"""The code of a request that reached no server: its connection was refused, or no name server knows the host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long whoever asks waits for the service.
+    """How long a caller waits for the service.
 
     Attributes:
         seconds: how long a call may take with its retries.
-        knocks: whether a call that finds nobody is repeated, too.
+        knocks: whether a call that reaches no server is repeated, too.
     """
 
     seconds: float
     knocks: bool = True
 
     def next(self, kind: type[SourceError]) -> str:
-        """What happens after an error that nobody retries any more, as the end of a message."""
+        """What happens after an error that is not retried any more, as the end of a message."""
         return NEXT[kind] if self.knocks or issubclass(kind, TerminalError) else "try it again later"
 
 
 TASK = Patience(60.0)
-"""A task's: services come back, and nobody sits in front of it."""
+"""A task's: services come back, and no person sits in front of it."""
 
 PERSON = Patience(3.0, knocks=False)
-"""A person's, at a command or a form: if nobody answers there, the endpoint is wrong as a rule."""
+"""A person's, at a command or a form: if no server answers there, the endpoint is wrong as a rule."""
 
 _WAY = "check the endpoint and the way to it (http_proxy, https_proxy)"
 
 _NO_SERVICE = "check that the endpoint is one of the log service"
-# Codes of answers that are not the log service's: somebody else's page.
+# Codes of answers that are not the log service's: another server's page.
 _ELSEWHERE = ("HTTP 3", "HTTP 4")
 _BUG = "this request should never have been sent: report it with the request id"
 

@@ -30,7 +30,7 @@ class Limits:
 
 
 class Bucket:
-    """Tokens that come back at `rate` a second, up to a second's worth; whoever overdraws waits until they are back."""
+    """Tokens that come back at `rate` a second, up to a second's worth; a reader that overdraws waits for them."""
 
     def __init__(self, rate: float, now: float) -> None:
         self.rate = rate

@@ -75,7 +75,7 @@ class Reader:
         At most two pulls are in memory: the caller's and the next one. An empty answer inside the range is repeated
         within the service's patience, since the range's end existed when it was pinned. Raises DataExpired for log
         groups that are gone, SourceCorrupt for other gaps, SourceRefused for a range beyond the end of a closed
-        shard, and whatever `LogService.pull` raises.
+        shard, and all that `LogService.pull` raises.
         """
         reading = self.start(range)
         try:

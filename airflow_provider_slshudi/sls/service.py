@@ -69,7 +69,7 @@ class LogService:
         return self._call("list the shards", None, None, {}, answers.shards)
 
     def logstores(self) -> list[str]:
-        """The names of the project's logstores, sorted: at most 500 of them, for somebody to choose from.
+        """The names of the project's logstores, sorted: at most 500 of them, for a person to choose from.
 
         https://www.alibabacloud.com/help/en/sls/developer-reference/api-sls-2020-12-30-listlogstores
         """

@@ -26,7 +26,7 @@ class Teller:
         self._lock = threading.Lock()
 
     def first(self) -> None:
-        """Fetches credentials before anybody asks for them. Raises OSError and ConfigError."""
+        """Fetches credentials before an executor asks for them. Raises OSError and ConfigError."""
         self._keeper.get()
 
     def __call__(self, question: str) -> bytes:
@@ -39,7 +39,7 @@ class Teller:
             return json.dumps({"wrong": str(error)}).encode()
         except OSError as error:
             return json.dumps({"missing": f"no credentials can be given: {error}"}).encode()
-        except Exception as error:  # its text may be anybody's
+        except Exception as error:  # its text may be any library's
             return json.dumps({"missing": f"no credentials can be given: {type(error).__name__}"}).encode()
         known = self._connection
         service = {"endpoint": known.endpoint, "region": known.region, "auth_version": known.auth_version}

@@ -69,7 +69,7 @@ class Transport:
         self._counting = threading.Lock()
 
     def get(self, path: str, query: Mapping[str, str], headers: Mapping[str, str], credentials: Credentials) -> Answer:
-        """The answer to a signed GET, whatever its status. Raises NoAnswer."""
+        """The answer to a signed GET, of any status. Raises NoAnswer."""
         with self._counting:
             self.requests += 1
         common = {

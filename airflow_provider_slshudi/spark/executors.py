@@ -52,7 +52,7 @@ DISTRIBUTIONS = (
 )
 """What tasks import, by its name on the package index."""
 OPTIONAL = ("hdfs-native", "slshudi-native")
-# What nobody imports: tests, and what compilers want.
+# What no module imports: tests, and what compilers want.
 _LEFT_OUT_FOLDERS = {"tests", "include", "__pycache__"}
 _LEFT_OUT_SUFFIXES = {".h", ".hpp", ".c", ".pxd", ".pxi", ".pyx", ".pyc"}
 _COMPRESSION = 6
@@ -84,7 +84,7 @@ def told(known: Mapping[str, str]) -> str:
 
 @cache
 def _code() -> str:
-    """A digest of this package's code: the version's number stays the same while somebody works on it."""
+    """A digest of this package's code: the version's number stays the same while a developer works on it."""
     made = hashlib.sha256()
     for path in _files():
         made.update(f"{path.relative_to(PACKAGE)}\0".encode() + path.read_bytes())
@@ -242,7 +242,7 @@ def _of_drivers() -> Callable[[str], importlib.metadata.Distribution]:
         answer = subprocess.run(
             [python(), "-c", code], env=for_children(os.environ), capture_output=True, text=True, check=True
         ).stdout
-        # Before it, what somebody's own start of that Python says.
+        # Before it, what a site's own start of that Python says.
         found, paths = json.loads(answer.splitlines()[-1])
     except (OSError, subprocess.CalledProcessError, ValueError, IndexError) as error:
         raise RuntimeMissing(f"{PYTHON}={python()} does not run: {error}") from error
@@ -276,7 +276,7 @@ def _is_of_use(path: Path) -> bool:
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """The same content gives the same archive, whoever makes it."""
+    """The same content gives the same archive, on each machine."""
     entry.mtime = entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     entry.mode = 0o755 if entry.mode & 0o100 else 0o644

@@ -1,6 +1,6 @@
-"""Tells processes of a job secrets, over TLS with a certificate that is made for it and known to nobody else.
+"""Tells processes of a job secrets, over TLS with a certificate that is made for it and known to no other.
 
-Whoever has the token is answered, as long as the server serves.
+A process that has the token is answered, as long as the server serves.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Address:
         """The answer to a question of one line.
 
         Raises:
-            OSError: nobody answers with this certificate, or the token is not the one that is wanted.
+            OSError: no server answers with this certificate, or the token is not the one that is wanted.
         """
         for left in reversed(range(_TRIES)):
             try:
@@ -81,7 +81,7 @@ class Address:
             told = answer.read()
         if not told:
             raise ConnectionError("it refused the token, or is too busy")
-        # Python takes a connection that somebody cut for one that has ended.
+        # Python takes a connection that was cut for one that has ended.
         if len(told) - _LENGTH_BYTES != int.from_bytes(told[:_LENGTH_BYTES], "big"):
             raise ConnectionError("its answer was cut short")
         return told[_LENGTH_BYTES:]
@@ -111,7 +111,7 @@ class Place:
 
 
 class KeyServer:
-    """Answers whoever has the token of its `place`, from the start until `close`.
+    """Answers processes that have the token of its `place`, from the start until `close`.
 
     Args:
         answer: gives the answer, not empty, to a question; in a thread for each.
@@ -146,10 +146,10 @@ class KeyServer:
         return Place(self._address, token)
 
     def close(self) -> None:
-        """Tells nobody anything any more."""
+        """Tells nothing any more."""
         self._closed = True
         with suppress(OSError):
-            # Wakes the thread that waits for somebody.
+            # Wakes the thread that waits for a caller.
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for asker in list(self._askers):
@@ -191,7 +191,7 @@ class KeyServer:
             self._room.release()
 
     def _told(self, given: bytes) -> bytes:
-        """The answer to a question after its token; empty where nobody has that token, or too many wait already."""
+        """The answer to a question after its token; empty where no place has that token, or too many wait already."""
         token, asked = given[:TOKEN_BYTES], given[TOKEN_BYTES:]
         # All are compared, so the time that it takes tells nothing.
         found = [kept for known, kept in self._answers.items() if hmac.compare_digest(token, known)]
@@ -265,7 +265,7 @@ def _identity() -> tuple[str, ssl.SSLContext]:
     private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # OpenSSL reads a key from a file only; it is gone before anybody can connect, and good for this server alone.
+    # OpenSSL reads a key from a file only; it is gone before a process can connect, and good for this server alone.
     handle, path = tempfile.mkstemp(prefix="slshudi-")
     try:
         with os.fdopen(handle, "wb") as file:

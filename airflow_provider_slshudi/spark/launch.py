@@ -109,7 +109,7 @@ def submission(verb: Verb, order: JobOrder, master: str, cluster: bool = False) 
 def stays(verb: Verb, order: JobOrder, master: str) -> bool:
     """Whether a resident process can do a job as well as a driver of its own under `master`.
 
-    It can append a small batch under a local master, where it is a matter of Python alone and nobody asks for settings.
+    It can append a small batch under a local master, where that is Python's work alone and no settings are given.
     A small upsert of a Copy-On-Write table may write gigabytes.
     """
     if verb is not Verb.APPEND:
@@ -231,8 +231,8 @@ class SubprocessLauncher:
 def _ended_at(leader: int, until: float) -> Iterator[None]:
     """Ends a driver that stands still when its time is over: its own timer only works once it wakes.
 
-    Otherwise the wait for the driver, and the lease of whoever waits, would have no end. It looks at the clock again
-    and again, since a wait does not count the time that the machine sleeps.
+    Otherwise the wait for the driver, and the lease of the run that waits, would have no end. It looks at the clock
+    again and again, since a wait does not count the time that the machine sleeps.
     """
     if not until:
         yield

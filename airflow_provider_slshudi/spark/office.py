@@ -47,7 +47,7 @@ class Office:
     def __init__(self, order: JobOrder, keys: Callable[[str], bytes] | None, conf: Mapping[str, str]) -> None:
         named, port = conf.get(HOST, "").strip("[]"), conf.get(PORT, "0")
         host = named or _this_host()
-        # Whoever names a host may mean a gateway's, or an address that containers do not see as their own.
+        # A setting that names a host may mean a gateway's, or an address that containers do not see as their own.
         bind = _EVERYWHERE if named else host
         self._order = order.to_json()
         self._lock = threading.Lock()
@@ -61,7 +61,7 @@ class Office:
         self._keys: Place | None = None if keys is None else self._server.also(keys)
 
     def close(self) -> None:
-        """Serves nobody any more; a driver that still runs ends itself."""
+        """Serves no driver any more; one that still runs ends itself."""
         self._closed = True
         self._server.close()
 

@@ -190,7 +190,7 @@ def _code() -> dict[str, str]:
     except OSError as error:
         raise RuntimeMissing(f"{folder} cannot be made ({error}); set SLSHUDI_CACHE to a directory for it") from error
     if link.resolve() != package.resolve():
-        # Whoever copies a cache may follow its links: drivers would run that version for good.
+        # A copy of a cache may follow its links: drivers would run that version for good.
         raise RuntimeMissing(f"{link} is not the link to {package} that it should be, but a copy: delete {folder}")
     before = os.environ.get("PYTHONPATH", "")
     others = [path for path in before.split(os.pathsep) if path and path != str(folder)]
@@ -200,7 +200,7 @@ def _code() -> dict[str, str]:
 def world() -> dict[str, str]:
     """The variables by which a JVM and its Python workers name files, compare letters and tell the time.
 
-    Java 17 names files in the locale's encoding, whatever its options say. Raises RuntimeMissing if this machine has no
+    Java 17 names files in the locale's encoding, against its options. Raises RuntimeMissing if this machine has no
     locale with UTF-8.
     """
     return {"LC_ALL": _utf8_locale(), "PYTHONUTF8": "1", "TZ": "UTC"}

@@ -1,4 +1,4 @@
-"""A driver that stays: a JVM with Hudi's classes loaded that opens, commits, and serves tables for whoever asks next.
+"""A driver that stays: a JVM with Hudi's classes loaded that opens, commits, and serves tables for the next task.
 
 The first job that can use one starts it: one per user, machine and `identity`, a digest of all that a job's outcome may
 depend on. Clients ask it over a Unix socket that only its user can reach. Nothing begins before the client has read
@@ -153,13 +153,13 @@ class Resident:
                     if self._killed:
                         heard(f"{REASON}the {verb.value} was ended before it began")
                         return Outcome.UNKNOWN
-                    # It begins nothing before it has answered, and may serve somebody else by now.
+                    # It begins nothing before it has answered, and may serve another task by now.
                     _log.info("the resident process did not wait (%s), so the job has one of its own", error)
                     return Outcome.NOT_BEGUN
                 heard(f"slshudi {verb.value}: by resident process {accepted['pid']}")
                 return _follow(connection, answers, deadline, heard)
             except (OSError, ValueError) as error:
-                # It may stand still and wake when nobody expects it, or have lost its interpreter and not its JVM.
+                # It may stand still and wake when no task expects it, or have lost its interpreter and not its JVM.
                 _end(int(accepted["group"]), place)
                 heard(f"{REASON}the resident process did not say how the {verb.value} ended: {error}")
                 return Outcome.UNKNOWN
@@ -167,7 +167,7 @@ class Resident:
                 self._connection = None
 
     def kill(self) -> None:
-        """Ends the running job, if there is one: its process ends itself once nobody listens."""
+        """Ends the running job, if there is one: its process ends itself once no task listens."""
         self._killed, connection = True, self._connection
         if connection is not None:
             with suppress(OSError):
@@ -207,7 +207,7 @@ class Resident:
 
 def end_stopped() -> None:
     """Ends this user's resident processes that stand still on this machine: once awake, such a process would go on with
-    its job behind the back of whoever decides now.
+    its job behind the back of the run that decides now.
     """
     with suppress(OSError):
         for path in owners.private_folder().glob("*.sock"):

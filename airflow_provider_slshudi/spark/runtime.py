@@ -93,7 +93,7 @@ DAEMON = "airflow_provider_slshudi.job.daemon"
 """The module that Spark starts to fork Python workers (decision 0035)."""
 _SECRET_CONF = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 LOCAL_CONF = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, **_SECRET_CONF}
-"""Settings for a local master only: nobody on loopback finds a port that answers without a secret.
+"""Settings for a local master only: no process on loopback finds a port that answers without a secret.
 
 Spark makes that secret itself under a local master.
 """

@@ -1,4 +1,4 @@
-"""What a watch tells of a pipeline: what its page asks of a person, and what is beyond limits that somebody named."""
+"""What a watch tells of a pipeline: what its page asks of a person, and what is beyond limits that the DAG names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Limits:
 
     Attributes:
         behind: the oldest unread log, or if nothing was unread the last look, is older than this.
-        dangling: nobody has worked on a live batch for longer than this.
+        dangling: no run has worked on a live batch for longer than this.
         expires: the service drops unread logs sooner than this.
     """
 

@@ -48,7 +48,7 @@ class Lag:
     Attributes:
         groups: log groups that no committed batch has.
         bytes: their raw bytes, estimated; None if no batch has shown how large log groups are.
-        seconds: the age of the oldest unread log is at most this; where nothing is unread, of one that nobody saw yet.
+        seconds: the age of the oldest unread log is at most this; where nothing is unread, of one that no look saw yet.
             None if the service did not tell.
         expires: seconds until the service drops the first unread log, at the earliest; where nothing is unread, the
             first one that came after the look. None if the service did not tell.
@@ -147,7 +147,7 @@ def lag_of(standing: Standing) -> Lag | None:
     left = unread_of(standing)
     size = round(estimate(left, standing.density)) if standing.density or not left else None
     if not left:
-        # What came after the look is unread, too, and nobody has seen it.
+        # What came after the look is unread, too, and no look has seen it.
         since = _seconds(standing.now - seen.at)
         return Lag(seen.at, 0, 0, since, None if standing.kept is None else standing.kept - since)
     shards = {item.shard for item in left}
@@ -158,7 +158,7 @@ def lag_of(standing: Standing) -> Lag | None:
 
 
 def _need(standing: Standing, lag: Lag | None) -> tuple[Need, str]:
-    # What waits for as long as nobody works on a silent batch is stuck, too.
+    # A run that waits for a batch without a heartbeat is stuck, too.
     stopped = [item for item in standing.troubles if not item.waits or standing.now - item.since > SILENT_AFTER]
     if stopped:
         first = stopped[0]

@@ -3,7 +3,7 @@
 A log file belongs to the newest base file that was requested before the log file was completed. Of two base files the
 one of the newer instant counts (hudi.apache.org/docs/timeline). The same holds in the metadata table. So readers may
 never see rows that are committed at an earlier time than one on the timeline. Hudi takes the machine's clock in the
-JVM's zone, whatever zone the table's property names, and compares it with no timeline.
+JVM's zone, also where the table's property names another, and compares it with no timeline.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def keep_names(jvm: Any, *names: str) -> None:
 def _forget_sources(jvm: Any, hadoop_conf: Any) -> None:
     """Keep Hadoop from sending with each closure where every setting came from: a thousand names, each compressed.
 
-    Hudi's tables and file systems are part of its closures, and bring the settings along; nobody there asks for more.
+    Hudi's tables and file systems are part of its closures, and bring the settings along; no code there asks for more.
     """
     # A Hadoop without this field only takes longer.
     with suppress(Py4JError):

@@ -1,6 +1,6 @@
 """Uploads in parts that have not ended: who shuts an instant ends those of its files, so that they stay no files.
 
-Others are those that nobody goes on with: a killed task leaves their parts in the store, where they cost money.
+Others are those that no task goes on with: a killed task leaves their parts in the store, where they cost money.
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/mpuoverview.html
 """
 
@@ -21,7 +21,7 @@ from airflow_provider_slshudi.objectstore import hadoop_path
 from airflow_provider_slshudi.storage import Storage
 
 OLD = timedelta(days=1)
-"""So long no file takes to write, whatever clocks say."""
+"""No file takes so long to write, also by a clock that is wrong."""
 _GONE = "java.io.FileNotFoundException"
 _CANNOT = (
     "AccessDeniedException",
@@ -41,7 +41,7 @@ def end_of(gateway: Gateway, storage: Storage, instant: str, written: Collection
     Call it once the instant is shut. After it no file of the instant gets its name any more, be it by a task that stood
     still or by a request that was under way. The markers name all that may be uploaded. Each is asked for by its whole
     key, since MinIO lists no uploads by less (https://github.com/minio/minio/issues/11686); and all below the table at
-    once, since somebody else's rollback may have taken the markers.
+    once, since another run's rollback may have taken the markers.
 
     Where the key may not list or end uploads, a rollback says so, and they stay: what becomes of them is on record, as
     the markers are (`hudi.leftovers`). An append whose tasks left nothing has nothing to ask.

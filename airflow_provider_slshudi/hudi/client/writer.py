@@ -49,7 +49,7 @@ def client(
 ) -> Iterator[Any]:
     """Hudi's write client for the pipeline's table, with `more` options; `PROTOCOL_OPTIONS` always win.
 
-    It reads and writes by `schema` (Avro), by default the table's own, whatever the pipeline's file says by now.
+    It reads and writes by `schema` (Avro), by default the table's own, and not by the pipeline's file of now.
     Callers that have loaded the timeline pass it as `timeline`. Only a rebuild of the metadata table passes `bounded`,
     the columns that it is to have bounds of.
 

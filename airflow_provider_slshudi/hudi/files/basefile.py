@@ -50,7 +50,7 @@ class BaseFileWriter:
         instant: the instant that the files belong to.
         write_token: `{partition}-{stage}-{attempt}` of the Spark task, part of each file's name.
         target_bytes: the intended size of a file.
-        still_wanted: raises ManifestError once somebody else decided about the instant.
+        still_wanted: raises ManifestError once another run decided about the instant.
 
     It holds `BUFFER_BYTES` of rows in memory, and half as many again while it puts them in order. It writes a row group
     once a partition has `ROW_GROUP_BYTES` of rows, and keeps at most `OPEN_FILES` files open. When memory is full and a
@@ -105,7 +105,7 @@ class BaseFileWriter:
                 its open files from it. None if unknown.
 
         Raises:
-            ManifestError: somebody else decided about the instant.
+            ManifestError: another run decided about the instant.
             TooManyFiles: the rows have more partitions than a commit takes.
             TransientError: the local disk does not take the rows that wait.
         """

@@ -1,7 +1,7 @@
 """The steps before and after each file of a task attempt, and the deletion of a failed attempt's files.
 
 A task leaves a marker first: a rollback deletes the files that markers name, and a commit deletes marked files that no
-write status lists (hudi.apache.org/docs/markers). Then the task asks whether the file is still wanted, so that anybody
+write status lists (hudi.apache.org/docs/markers). Then the task asks whether the file is still wanted, so that a run
 who withdraws the order later finds the marker. The file gets its name last.
 """
 
@@ -75,7 +75,7 @@ class AttemptFile:
         if storage.rename(self._nameless, self.path):
             return
         if storage.exists(self._nameless):
-            # Somebody took the partition's folder away.
+            # Another client took the partition's folder away.
             describe_partition(storage, self._instant, self.partition)
             storage.rename(self._nameless, self.path)
         # A network's file system may do a rename, and say that it did not.
@@ -101,7 +101,7 @@ def mark(storage: Storage, instant: str, path: str, still_wanted: Callable[[], N
     """Leaves the marker of a file that is about to be written; `kind` is Hudi's, MERGE for a base file's next version.
 
     Raises:
-        ManifestError: somebody else decided about the instant; no marker stays.
+        ManifestError: another run decided about the instant; no marker stays.
     """
     marker = f"{folder(instant)}/{path}.marker.{kind}"
     # Never under another name first: Hudi reads every name there, and a rollback fails at one that is no marker's.
@@ -130,5 +130,5 @@ def abandon(files: Iterable[AttemptFile]) -> None:
         try:
             file.abandon()
         except Exception as error:
-            # While the instant is pending, its markers name the file to whoever decides.
+            # While the instant is pending, its markers name the file to the run that decides.
             _log.warning("%s could not be deleted: %s", file.path, error)

@@ -44,7 +44,7 @@ def rewrite(
         write_token: see `hudi.files.basefile`.
         old: the version that is replaced.
         row_groups: whole rows of it, with Hudi's columns; at least one group, which may be empty.
-        still_wanted: raises ManifestError once somebody else decided about the instant.
+        still_wanted: raises ManifestError once another run decided about the instant.
     """
     file = BaseFile(storage, instant, write_token, old.partition, Encodings(), old.group)
     mark(storage, instant, file.path, still_wanted, "MERGE")

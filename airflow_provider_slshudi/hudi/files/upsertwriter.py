@@ -54,7 +54,7 @@ class UpsertWriter:
         storage: the table's file system.
         spec: the instant and its table.
         write_token: `{partition}-{stage}-{attempt}` of the Spark task, part of each file's name.
-        still_wanted: raises ManifestError once somebody else decided about the instant.
+        still_wanted: raises ManifestError once another run decided about the instant.
 
     A context manager: if the block fails, it deletes the attempt's files.
     """
@@ -88,7 +88,7 @@ class UpsertWriter:
             parts: the rows, as `Changes.buckets` gives them.
 
         Raises:
-            ManifestError: somebody else decided about the instant.
+            ManifestError: another run decided about the instant.
             TableMismatch: the bucket has more than one file group.
         """
         if partition not in self._groups:
