@@ -148,7 +148,7 @@ def backfill_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
         "from": Param(None, title="From", description="First receive time, instead of cursors", **_TIME),
         "to": Param(None, title="To", description="Receive time that is not read any more", **_TIME),
         "everything": Param(
-            False, type="boolean", title="Everything", description="All that the service holds and nobody has read"
+            False, type="boolean", title="Everything", description="All that the service holds and no batch has read"
         ),
         "dry_run": Param(
             False, type="boolean", title="Dry run", description="Only say what would be read, and how long it takes"
@@ -278,7 +278,7 @@ def watch_dag(
     """
     found = settings.pipeline(pipeline, dagfile.calling())
     limits = {"behind": behind, "dangling": dangling, "expires": expires}
-    given = {"schedule": timedelta(minutes=15), "description": f"{found.table.path}: whether somebody has to look"}
+    given = {"schedule": timedelta(minutes=15), "description": f"{found.table.path}: whether a person has to look"}
     with _dag(found, "watch", dag_kwargs, **given) as dag:
         SlsHudiWatchOperator(task_id="watch", pipeline=pipeline, **limits)
     return _explained(found, dag)

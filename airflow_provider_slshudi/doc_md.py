@@ -27,7 +27,7 @@ class _Page:
 
 def _leave(step: str) -> str:
     return (
-        f"The next run's `{step}` decides what this task left, also where somebody marked it by hand: a recorded batch "
+        f"The next run's `{step}` decides what this task left, also where it was marked by hand: a recorded batch "
         "is committed, any other is rolled back and its logs are read again. Nothing is lost or doubled either way."
     )
 
@@ -44,10 +44,10 @@ _ONE_BATCH = (
 _STATES_OF_RUN = (
     "**success**: the batch is in the table; or, with its steps skipped, there was nothing to read. **failed**: at a "
     "step that is named by its task; the batch is in the table wholly or not at all. **running** for long at `settle`: "
-    "another run works on its batch, something cannot be read, or somebody else decides; the log of `settle` says what."
+    "another run works on its batch, something cannot be read, or another run decides; the log of `settle` says what."
 )
 _NO_RETRIES = (
-    "It has no retries, whatever the arguments say: the driver of a failed try may still be alive. Cleared when the "
+    "It has no retries, also if asked for: the driver of a failed try may still be alive. Cleared when the "
     "batch is further on, it refuses in one line. Marking it changes nothing in table or ledger."
 )
 _SERVICE_AGAIN = "Safe, as often as you like: it finds its own work, and carries on what a try that died left."
@@ -68,7 +68,7 @@ _DAGS = {
         "Usually nothing: the next run decides and goes on. " + _LAST_LINE + " To stop the pipeline, pause this DAG.",
     ),
     "backfill": _Page(
-        "Reads those logs of `{source}` into the table `{table}` that the params name and that nobody has read: by "
+        "Reads those logs of `{source}` into the table `{table}` that the params name and that no batch has read: by "
         "`cursors`, or by the receive times `from` and `to`. One run is one batch; if more is left, its last task "
         "starts the next one (`ID.part2`, `ID.part3`, ...). The tail may go on meanwhile.",
         "the params' range less what is read, or is being read; at most `batch.max_bytes` a run.",
@@ -84,9 +84,9 @@ _DAGS = {
         "the ledger, the table's timeline, and which runs Airflow says have ended.",
         "commits recorded batches, rolls back the others; each decision, with what it saw, goes into the ledger.",
         "the decisions: returned by the task, and in each transaction's history.",
-        "**success**: all that nobody works on is decided; `left` names the rest. **failed**: a person has to look.",
+        "**success**: what no process works on is decided; `left` names the rest. **failed**: a person has to look.",
         "Safe, as often as you like. The param `transactions` also decides transactions whose run has not ended; "
-        "whoever works on them is fenced off and stops.",
+        "runs that work on them are fenced off and stop.",
         _LAST_LINE,
     ),
     "repair": _Page(
@@ -123,8 +123,8 @@ _DAGS = {
         "`slshudi verify {name}` lists the ranges that do not agree.",
     ),
     "watch": _Page(
-        "Looks whether the pipeline asks for a person, and fails with what it found; whoever is named in "
-        "`on_failure_callback` is told.",
+        "Looks whether the pipeline asks for a person, and fails with what it found; `on_failure_callback` "
+        "names the people who are told.",
         "the ledger alone.",
         "nothing.",
         "nothing.",
@@ -154,7 +154,7 @@ _TASKS = {
         "`hudi_{name}` for each committed batch that has no event yet.",
         "what it decided: returned as `transaction`, `instant`, `decision`.",
         "**running**, or waiting for its next look without a worker slot: another run works on its batch, something "
-        "cannot be read, or somebody else decides; the log says what. **success**: ledger and table agree. "
+        "cannot be read, or another run decides; the log says what. **success**: ledger and table agree. "
         "**skipped**: another run has read what this one would. **failed**: a person has to look, or an hour went by.",
         "Safe: it looks anew each time. Marked as a success it changes nothing: `plan` and `commit` look for "
         "themselves, and refuse where ledger and table disagree.",
@@ -163,7 +163,7 @@ _TASKS = {
     ),
     "plan": _Page(
         "Pins the next batch: for each shard of `{source}` the cursors [begin, end) of logs that exist already and "
-        "that nobody has read, up to `batch.max_bytes`.",
+        "that no batch has read, up to `batch.max_bytes`.",
         "the service's shards and their ends, the ledger's coverage, the table's columns.",
         "a transaction with its ranges into the ledger: PLANNED.",
         "`transaction` and `token`: returned, and taken by the steps that follow.",
@@ -174,7 +174,7 @@ _TASKS = {
         "DataExpired: logs were dropped before they were read, see `source.on_expired`. " + _LAST_LINE,
     ),
     "plan_backfill": _Page(
-        "Pins the next batch of those logs of `{source}` that the params name and that nobody has read, up to "
+        "Pins the next batch of those logs of `{source}` that the params name and that no batch has read, up to "
         "`batch.max_bytes`.",
         "the params, the service's shards and cursors, the ledger's coverage.",
         "a transaction with its ranges into the ledger: PLANNED.",
@@ -209,7 +209,7 @@ _TASKS = {
         "Phase one: believes the append's manifest only if every planned range was read to its end and the rows add "
         "up; then makes it durable.",
         "the manifest, the ranges in the ledger, the pipeline's `checks` and `max_misfits`.",
-        "manifest and totals into the ledger: PREPARED. From here on the batch will be committed, whoever dies.",
+        "manifest and totals into the ledger: PREPARED. From here on it will be committed, whichever process dies.",
         "rows, bytes, values that did not fit their columns, logs in quarantine, warnings: returned.",
         "**success**: the batch is recorded. **failed**: it is not, and its logs are read again.",
         "Retries are safe. Cleared, it finds that it is done. Marked as a success it records nothing, and `commit` "
@@ -256,7 +256,7 @@ _TASKS = {
         "Trigger the DAG again with the same params: what is read is left out. " + _LAST_LINE,
     ),
     "recover": _Page(
-        "Decides every transaction that nobody works on any more, and those that the param `transactions` names.",
+        "Decides every transaction that no process works on any more, and those that the param `transactions` names.",
         "the ledger, the timelines of the table and of its quarantine, and which runs Airflow says have ended.",
         "commits recorded batches, rolls back the others; each decision goes into the ledger. Updates the asset "
         "`hudi_{name}` for each committed batch that has no event yet.",
@@ -271,8 +271,8 @@ _TASKS = {
         "what the act says, and who asked for it, into the ledger.",
         "`done`: what was done, in a sentence; returned, and on the pipeline's page.",
         "**success**: it is done. **failed**: the error says what is in the way.",
-        "It has no retries: whoever asked sees what happened, and decides. Cleared, it does the same again, which is "
-        "safe.",
+        "It has no retries: the one who asked sees what happened, and decides. Cleared, it does the same again, "
+        "which is safe.",
         _LAST_LINE,
     ),
     "override": _Page(
@@ -281,8 +281,8 @@ _TASKS = {
         "what the act says, and who asked for it, into the ledger.",
         "`done`: what was done, in a sentence; returned, and on the pipeline's page.",
         "**success**: it is done. **failed**: the error says what is in the way.",
-        "It has no retries: whoever asked sees what happened, and decides. Cleared, it does the same again, which is "
-        "safe.",
+        "It has no retries: the one who asked sees what happened, and decides. Cleared, it does the same again, "
+        "which is safe.",
         _LAST_LINE,
     ),
     "verify": _Page(
@@ -313,7 +313,7 @@ _TASKS = {
         "`instant` (None: nothing to do), `files`, `bytes`: returned.",
         _SERVICE_STATES,
         _SERVICE_AGAIN,
-        "ForeignWrite: a pending clean of somebody else's would delete files that may be in use. " + _LAST_LINE,
+        "ForeignWrite: a pending clean of another client's would delete files that may be in use. " + _LAST_LINE,
     ),
     "archive": _Page(
         "Moves the oldest instants of the table `{table}` into the archive once there are more than "
@@ -323,7 +323,7 @@ _TASKS = {
         "`instants` archived, `commits` left, `held_by` (a pending instant that holds it back, or None): returned.",
         _SERVICE_STATES,
         _SERVICE_AGAIN,
-        "The same `held_by` for several runs: nobody decides that batch; trigger `{name}_recovery`. " + _LAST_LINE,
+        "The same `held_by` for several runs: no run decides that batch; trigger `{name}_recovery`. " + _LAST_LINE,
     ),
     "cluster": _Page(
         "Makes few large files of many small ones in the table `{table}`, as `maintenance.clustering` says.",
@@ -363,7 +363,7 @@ _FLEET = _Page(
 _OF_FLEET = {
     "look": _Page(
         "Finds the pipelines that have something to do: unread logs, a batch that an earlier run left, trouble, a "
-        "table that nobody has looked at for an hour. The logs that expire first come first.",
+        "table that no run has looked at for an hour. The logs that expire first come first.",
         "the ledger, and where the shards of each logstore end.",
         "what it saw of each logstore, into the ledger.",
         "the names of the pipelines: returned.",

@@ -43,7 +43,7 @@ _SLS = {
         "assume_role": {
             "label": "Assume role",
             "schema": _TEXT,
-            "description": "The ARN of a RAM role, of another account too, that whoever has these credentials assumes",
+            "description": "The ARN of a RAM role, of another account too, that these credentials assume",
         },
         "project": {
             "label": "Project to test",

@@ -44,7 +44,7 @@ def private_folder() -> Path:
         folder.mkdir(mode=0o700)
     found = folder.lstat()
     if found.st_uid != os.geteuid() or found.st_mode & 0o170077 != 0o040000:
-        raise PermissionError(f"{folder} is not a folder of this user that nobody else can enter")
+        raise PermissionError(f"{folder} is not a folder of this user that no other user can enter")
     return folder
 
 

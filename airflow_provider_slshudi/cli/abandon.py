@@ -19,7 +19,7 @@ def add_to(commands: Commands) -> None:
     command = commands.add_parser(
         "abandon",
         help="give up a batch that nothing else decides; its ranges are read again",
-        description="Shows what ledger and table have of a transaction; with --reason gives it up: whoever works "
+        description="Shows what ledger and table have of a transaction; with --reason gives it up: a run that works "
         "on it is fenced off, its instant is rolled back, and a later batch reads its ranges. What is committed is not "
         "given up.",
     )

@@ -19,13 +19,13 @@ def add_to(commands: Commands) -> None:
     """Adds the command."""
     command = commands.add_parser(
         "backfill",
-        help="read what nobody has read: by cursors, by receive times, or everything",
+        help="read what no batch has read: by cursors, by receive times, or everything",
         description="Shows what the backfill would read, and how long it takes; without --dry-run it then starts the "
         "pipeline's backfill DAG, which Airflow runs.",
     )
     add_pipeline(command)
     which = command.add_mutually_exclusive_group(required=True)
-    which.add_argument("--everything", action="store_true", help="all that the service holds and nobody has read")
+    which.add_argument("--everything", action="store_true", help="all that the service holds and no batch has read")
     which.add_argument("--cursors", nargs="+", metavar="SHARD:BEGIN:END", help="cursors, the end excluded")
     which.add_argument("--from", dest="first", metavar="TIME", help="first receive time, with its zone; needs --to")
     which.add_argument("--progress", action="store_true", help="how far the newest backfills are; starts nothing")

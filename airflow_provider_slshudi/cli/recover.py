@@ -27,13 +27,13 @@ def add_to(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="ID",
-        help="decide this one, whoever works on it; may be given again",
+        help="decide this one, also while a run works on it; may be given again",
     )
     command.add_argument(
         "--break-lease",
         metavar="REASON",
-        help="before that, end the leases of whoever decides for the pipeline, or rewrites its files, and is not known "
-        "to live; it is shown who had them. The reason goes into the history",
+        help="before that, end the leases of runs that decide for the pipeline, or rewrite its files, and are not "
+        "known to live; it is shown who had them. The reason goes into the history",
     )
     add_json(command)
     command.set_defaults(run=_run)

@@ -18,7 +18,7 @@ def answers(master: str) -> Seen:
     if kind.startswith("local"):
         return ok(f"{master}: drivers and tasks run on the machine of Airflow's task")
     if kind not in ("spark", "k8s"):
-        return unknown(f"{master}: its address is not in the connection, so nobody was asked")
+        return unknown(f"{master}: its address is not in the connection, so no master was asked")
     places = [(found["host"], int(found["port"])) for found in _ADDRESS.finditer(rest)]
     if not places:
         return wrong(f"{master} names no host and port", "write spark://host, and the port in its own field")

@@ -84,7 +84,7 @@ def restore(storage: Storage) -> None:
     if not before:
         # Each driver would start, and end, for nothing.
         raise TableMismatch(
-            f"{storage.full(PROPERTIES)} has no {_NAME}, so nobody can read or write the table. Restore the file, by "
+            f"{storage.full(PROPERTIES)} has no {_NAME}, so it can be neither read nor written. Restore the file, by "
             "the storage's versions or from a backup of the table. If the table never had a row, delete the file, and "
             "the next batch makes it anew",
             table=storage.uri,

@@ -142,7 +142,7 @@ def require_part(pipeline: Pipeline, instant: str) -> None:
     timeline = Timeline.load(aside)
     if not may_complete(timeline, instant) and not is_completed(timeline, instant):
         raise TableMismatch(
-            f"{aside.uri}: the batch has logs in this quarantine, but instant {instant} is not there: somebody rolled "
+            f"{aside.uri}: the batch has logs in this quarantine, but instant {instant} is not there: a client rolled "
             "it back, or replaced the quarantine. Nothing is committed. `slshudi abandon PIPELINE TRANSACTION --reason "
             "WHY` gives the batch up; a later batch then reads its logs again",
             table=aside.uri,
@@ -178,7 +178,7 @@ def gone(table: str, instant: str) -> TableMismatch:
     """The error for a quarantined batch whose instant went after the main table's was completed."""
     return TableMismatch(
         f"{table}: the main table has completed instant {instant}, but the quarantine does not have it any more: "
-        "somebody rolled it back, or replaced or restored the quarantine. Its logs are in neither table. Restore both "
+        "a client rolled it back, or replaced or restored the quarantine. Its logs are in neither table. Restore both "
         "tables to before the instant, then run `slshudi ledger rebuild`: a later batch reads the logs again",
         table=table,
         instant=instant,

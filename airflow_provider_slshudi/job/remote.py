@@ -105,7 +105,7 @@ class Remote:
             since, patience = (self._gone, GONE_SECONDS) if gone else (self._reached, LOST_SECONDS)
             if clock() - since < patience and clock() - self._reached < LOST_SECONDS:
                 return None
-            return f"nobody was reached for {clock() - self._reached:.0f} seconds: {error}"
+            return f"the task was not reached for {clock() - self._reached:.0f} seconds: {error}"
 
     def _report(self, done: bool = False, last: bool = False, wants: bool = False) -> Reply:
         """Sends all that was printed; raises OSError."""

@@ -436,7 +436,7 @@ def _alone(connection: Connection) -> Iterator[None]:
     wanted = {"name": name, "seconds": _MIGRATION_SECONDS}
     if connection.execute(text("SELECT GET_LOCK(:name, :seconds)"), wanted).scalar_one() != 1:
         raise LedgerUnavailable(
-            f"ledger {shown(connection.engine.url)}: somebody else has migrated it for {_MIGRATION_SECONDS} s"
+            f"ledger {shown(connection.engine.url)}: another process has migrated it for {_MIGRATION_SECONDS} s"
         )
     try:
         yield

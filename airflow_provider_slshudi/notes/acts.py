@@ -48,18 +48,18 @@ class Act(str, Enum):
     RECOVER = (
         "recover",
         "Decides every batch whose run has ended, by what ledger and table show: commits what is written and recorded, "
-        "rolls back the rest, whose ranges are read again. A batch that you name is decided whatever its run does; "
-        "whoever works on it is fenced off.",
+        "rolls back the rest, whose ranges are read again. A batch that you name is decided also while its run goes "
+        "on, which is fenced off.",
     )
     ABANDON = (
         "abandon",
-        "Gives the batch up: fences off whoever works on it, rolls its instant back, deletes its files. A later batch "
+        "Gives the batch up: fences off its run, rolls its instant back, deletes its files. A later batch "
         "reads its ranges again. Readers never saw its rows.",
         True,
     )
     BREAK_LEASE = (
         "break-lease",
-        "Ends the leases of whoever decides for the pipeline, unless their process surely lives. A holder that lives "
+        "Ends the leases of runs that decide for the pipeline, unless their process surely lives. A holder that lives "
         "after all finds out before it changes anything.",
     )
     REBUILD_LEDGER = (
@@ -84,8 +84,8 @@ class Act(str, Enum):
     )
     DISMISS = (
         "dismiss",
-        "Forgets the failures that the page shows, say of a run that nobody will repeat. What still fails shows again "
-        "with its next run.",
+        "Forgets the failures that the page shows, say of a run that will not be repeated. What still fails shows "
+        "again with its next run.",
     )
     ACCEPT_ERASED = (
         "accept-erased",

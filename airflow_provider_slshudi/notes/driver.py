@@ -31,7 +31,7 @@ def require_claim(storage: Storage, name: str, what: str) -> None:
     """
     found: dict[str, str] = storage.read_json(_CLAIM) or {}
     if found.get("claim") != name:
-        others = ", ".join(f"{key} {value}" for key, value in found.items() if key != "claim") or "nobody"
+        others = ", ".join(f"{key} {value}" for key, value in found.items() if key != "claim") or "no driver"
         raise TableError(
             f"{storage.uri}: this driver may not {what} any more, and did nothing: {_CLAIM} names another ({others})",
             table=storage.uri,

@@ -44,7 +44,7 @@ def backfill_request(params: Mapping[str, Any]) -> BackfillRequest:
     cursors, first, last, everything = (params.get(name) for name in ("cursors", "from", "to", "everything"))
     if everything:
         if first or last:
-            raise _wrong("everything", everything, "give it without `from` and `to`: it means all that nobody has read")
+            raise _wrong("everything", everything, "give it without `from` and `to`: it means all that is unread")
         return BackfillRequest(cursors=_cursors(cursors) if cursors else None, everything=True)
     if cursors and (first or last):
         raise _wrong("cursors", cursors, "give either `cursors` or `from` and `to`, not both")

@@ -46,14 +46,14 @@ def perform(
         SlsHudiError: as the act itself does.
     """
     if not reason.strip():
-        raise _wrong("reason", reason, "say why: whoever looks at the history later has to understand it")
+        raise _wrong("reason", reason, "say why: people who read the history later have to understand it")
     if act.needs_transaction and not transaction:
         raise _wrong("transaction", transaction, f"{act.value} needs the id of a transaction")
     if act.needs_cursors and not cursors:
         raise _wrong("cursors", cursors, f"{act.value} needs cursors, as SHARD:BEGIN-END")
     name, run = work.pipeline.name, str(work.run)
     if any(deed.run == run and deed.result is not None for deed in work.ledger.deeds(name, _RECENT)):
-        raise _wrong("act", act.value, "this run did it before, for whoever asked then; press the button again")
+        raise _wrong("act", act.value, "this run did it before, for a request of then; press the button again")
     if act is Act.ACCEPT_GAP:
         register(work)
         work.ledger.ask(name, act.value, who, reason, run, {})
@@ -77,7 +77,7 @@ def _abandon(work: Work, ended: Ended, reason: str, transaction: str | None) -> 
 
 def _break_lease(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
     broken = break_leases(work, reason)
-    return "; ".join(f"the lease of {item.holder} was ended" for item in broken) or "nobody has a lease"
+    return "; ".join(f"the lease of {item.holder} was ended" for item in broken) or "no run has a lease"
 
 
 def _rebuild(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:

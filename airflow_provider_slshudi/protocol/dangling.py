@@ -92,7 +92,7 @@ def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:
     if over:
         return "its run has ended"
     if over is False and not process and silent > QUIET_AFTER and _has_lost_its_worker(ledger, transaction, ended):
-        return f"a worker has the task of its step, of which nobody has heard since {transaction.heartbeat}"
+        return f"a worker has the task of its step, which was not heard of since {transaction.heartbeat}"
     if silent <= SILENT_AFTER and not to_come:
         return ""
     # Between two steps it is Airflow that knows; and what lives here is never taken for dead.
@@ -100,7 +100,7 @@ def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:
         return ""
     if (process or to_come) and not _stays_silent(ledger, transaction):
         return ""
-    who = "its step runs elsewhere" if process else "nobody knows its run"
+    who = "its step runs elsewhere" if process else "its run is not known"
     return f"{who}, and its last heartbeat was at {transaction.heartbeat}"
 
 

@@ -58,8 +58,8 @@ _AHEAD = (
     Decision.STOP_LEDGER_AHEAD,
     "the ledger says COMMITTED and the table has no such commit: it was restored, deleted or replaced",
 )
-_FOREIGN = (Decision.STOP_FOREIGN, "somebody else completed this transaction's instant: find out who writes the table")
-_ROLLED_BACK = (Decision.ABORT, "somebody rolled the instant back; its ranges are free to be planned again")
+_FOREIGN = (Decision.STOP_FOREIGN, "another client completed this transaction's instant: find out who writes the table")
+_ROLLED_BACK = (Decision.ABORT, "a client rolled the instant back; its ranges are free to be planned again")
 _UNFINISHED = (Decision.ROLL_BACK_AND_ABORT, "an append that ended early is never continued")
 _ROLLING_BACK = (
     Decision.ROLL_BACK_AND_ABORT,

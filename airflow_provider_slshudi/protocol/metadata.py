@@ -77,7 +77,7 @@ def _with_quarantine(found: Sequence[Comparison]) -> Comparison:
 def _refuse_unknown(work: Work, found: Comparison) -> None:
     if found.unknown:
         raise TableError(
-            f"{work.storage.uri}: nobody knows whether {found.unknown} files were committed: their instants are on "
+            f"{work.storage.uri}: it is not known whether {found.unknown} files were committed: their instants are on "
             f"neither timeline nor archive, and were not rolled back, for example {found.examples[-1]}. A new metadata "
             "table would show their rows to every reader. Move that instant's files out of the table's folder, then "
             "run this again",

@@ -147,7 +147,7 @@ def _accepting_gaps(work: Work, consent: Deed, in_turn: bool) -> Transaction | N
         if before.get(shard.id) == LATE and shard.status != LATE:
             result.append(f"what shard {shard.id} got before cursor {shard.first} is not known")
     if not result:
-        result.append("nothing that nobody had read is known to be lost")
+        result.append("nothing that no batch had read is known to be lost")
     work.ledger.answer(name, consent.act, consent.run, "; ".join(result))
     if planned is not None:
         told = {"by": consent.who, "why": consent.reason, "gaps": [str(item) for item in gaps]}

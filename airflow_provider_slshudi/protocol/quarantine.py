@@ -297,7 +297,7 @@ def require_erasure(work: Work, of: str, instant: Instant, operation: str) -> No
 def _restored_alone(work: Work, instant: str) -> TableMismatch:
     path = storage_of(work).uri
     return TableMismatch(
-        f"{path}: the quarantine has completed instant {instant}, but {work.storage.uri} does not have it: somebody "
+        f"{path}: the quarantine has completed instant {instant}, but {work.storage.uri} does not have it: a client "
         "restored or replaced that table alone, or it is not mounted. Logs that are read again would be quarantined "
         "twice. Restore both tables to before this instant with Hudi, then run `slshudi ledger rebuild "
         f"{work.pipeline.name}`; later logs are read again",

@@ -164,9 +164,9 @@ def _why_left(over: bool | None, silent: timedelta, process: str) -> str:
     heard = "yet to come, since the ledger's clock was set back"
     if not to_come:
         heard = f"{max(0, int(silent.total_seconds()))} s old"
-    then = f"only after {int(SILENT_AFTER.total_seconds())} s nobody counts as working on it"
+    then = f"only after {int(SILENT_AFTER.total_seconds())} s no process counts as working on it"
     if to_come or silent > SILENT_AFTER:
-        then = f"whoever looks {int(AGAIN_AFTER.total_seconds())} s after a first look decides it"
+        then = f"a run that looks {int(AGAIN_AFTER.total_seconds())} s after a first look decides it"
     aged = f"its last heartbeat is {heard}; {then}"
     return f"its run has not ended, and its step runs elsewhere: {aged}" if over is False else aged
 

@@ -86,7 +86,7 @@ def append(work: Work, id_: str, token: int) -> None:
     if seen.state is not InstantState.REQUESTED:
         raise IllegalTransition(
             f"the append of transaction {id_} was not started: its instant {seen.instant} is {seen.state.value}, not "
-            "REQUESTED. Either the task was cleared after it had run, or somebody rolled the instant back. Nothing of "
+            "REQUESTED. Either the task was cleared after it had run, or a client rolled the instant back. Nothing of "
             "it is committed; the next run's settle decides it, and its ranges are read again",
             transaction=id_,
             found=seen.state.value,

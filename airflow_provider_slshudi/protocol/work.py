@@ -167,7 +167,7 @@ class Work:
         if transaction.token != token:
             raise Fenced(
                 f"transaction {id_} changed hands: its token is {transaction.token}, this run's is {token}. "
-                "Somebody else decides it; nothing is to be done here",
+                "Another run decides it; nothing is to be done here",
                 pipeline=transaction.pipeline,
                 transaction=id_,
                 token=token,
@@ -236,8 +236,8 @@ class Work:
         """Runs a driver that changes the table's timeline; the lease's holder starts all such drivers here.
 
         The number of `files` that the driver tells the table of sets its time. That time begins before the lease's and
-        ends first, also where this process or the driver is stopped. The claim guards where time does not: a driver that
-        is still alive when the next one starts changes nothing. Returns as `Launcher.run`.
+        ends first, also where this process or the driver is stopped. The claim guards where time does not: a driver
+        that is still alive when the next one starts changes nothing. Returns as `Launcher.run`.
 
         Raises:
             LeaseHeld: another run has the lease by now.

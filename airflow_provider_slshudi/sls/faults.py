@@ -27,7 +27,7 @@ NEXT: dict[type[SourceError], str] = {
     SourceUnavailable: "it is tried again, from the same cursor",
     Throttled: "it is tried again more slowly, from the same cursor",
     SourceCorrupt: "it was not believed and is asked for again, from the same cursor",
-    SourceRefused: "it is not tried again before somebody has changed something",
+    SourceRefused: "it is not tried again before something is changed",
 }
 """What happens after an error of each class, as the end of a message."""
 

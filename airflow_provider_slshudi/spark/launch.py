@@ -277,7 +277,7 @@ def job_failed(
     if returncode in _KILLED:
         ended += ", so it was killed"
     if timed_out:
-        ended += " because its time was over: somebody else may decide about it by now"
+        ended += " because its time was over: another run may decide about it by now"
     said = f"{ended}: {reason or likely(lines)}" if reason or returncode not in _KILLED else ended
     if verb is Verb.APPEND:
         said = said.rstrip(".")

@@ -63,7 +63,7 @@ ADVICE: Mapping[str, Advice] = {
         (Act.SKIP,),
     ),
     "DataExpired": Advice(
-        "The service dropped logs that nobody had read. Restore them, or accept the gap: it is recorded, and the "
+        "The service dropped logs that no batch had read. Restore them, or accept the gap: it is recorded, and the "
         "pipeline goes on behind it.",
         (Act.ACCEPT_GAP,),
         run=True,
@@ -85,7 +85,7 @@ ADVICE: Mapping[str, Advice] = {
     "MirrorRefused": Advice(
         "Do what the message says, then let the next run make the mirror anew. The batch is committed.", run=True
     ),
-    "KeyMissing": _again("Correct the column, or whoever writes such logs, or let them be dropped."),
+    "KeyMissing": _again("Correct the column, or what writes such logs, or let them be dropped."),
     "TooManyFiles": _again("Make batches smaller, files larger, or partitions fewer."),
     "BatchUnderWay": _nothing("Nothing: batches of this table go one after the other."),
     "TailUnderWay": _nothing("Nothing: this run waits for the batch of another run, or is skipped."),
@@ -98,7 +98,7 @@ ADVICE: Mapping[str, Advice] = {
         "end the lease.",
         (Act.BREAK_LEASE,),
     ),
-    "Fenced": _nothing("Nothing: somebody else decided the batch, and this run is over."),
+    "Fenced": _nothing("Nothing: another run decided the batch, and this one is over."),
     "IllegalTransition": _RECOVERED,
     "RangeConflict": _nothing("Nothing: the next run plans again."),
     "PipelineConflict": _again("Put the pipeline's file back, or use another name and table."),

@@ -62,7 +62,7 @@ def _dangling(view: PipelineView, limits: Limits) -> Iterator[str]:
         silent = view.now - live.heartbeat
         if limits.dangling is not None and silent > limits.dangling:
             yield (
-                f"nobody has worked on batch {live.id}, which is {live.state.value}, for {_said(silent)}, more than "
+                f"no run has worked on batch {live.id}, which is {live.state.value}, for {_said(silent)}, more than "
                 f"{_said(limits.dangling)}"
             )
 

@@ -14,7 +14,7 @@ from airflow_provider_slshudi.views.history import batches
 from airflow_provider_slshudi.views.standing import Need, PipelineView, pipelines
 
 MEANING: Mapping[str, str] = {
-    "needs_person": "1 while a step has failed in a way that does not pass, or nobody works on a live batch",
+    "needs_person": "1 while a step has failed in a way that does not pass, or no run works on a live batch",
     "seen_timestamp_seconds": "when a run last looked at the service's shards",
     "unread_bytes": "raw bytes that no committed batch has, estimated",
     "unread_log_groups": "log groups that no committed batch has",

@@ -33,9 +33,9 @@ class Verdict(Enum):
 
     AGREE = "Ledger and timeline agree."
     NEWER = "The ledger changed after the timeline was seen: the next run looks again."
-    DECIDES = "They differ as they do when a step died: settle decides the batch once nobody works on it."
+    DECIDES = "They differ as they do when a step died: settle decides the batch once no run works on it."
     DIFFER = "They differ, and the batch is decided: the next settle says what is to be done."
-    UNKNOWN = "Nobody kept what the timeline shows of this batch."
+    UNKNOWN = "It is not recorded what the timeline shows of this batch."
 
 
 @dataclass(frozen=True)

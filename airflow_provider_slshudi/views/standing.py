@@ -165,7 +165,7 @@ def _need(standing: Standing, lag: Lag | None) -> tuple[Need, str]:
         return Need.LOOK, f"{first.dag_id} failed at {first.step}: {first.error}"
     silent = [live for live in standing.live if standing.now - live.heartbeat > SILENT_AFTER]
     if silent:
-        return Need.LOOK, f"batch {silent[0].id} is {silent[0].state.value} and nobody works on it"
+        return Need.LOOK, f"batch {silent[0].id} is {silent[0].state.value} and no run works on it"
     in_vain = _given_up(standing.newest)
     if in_vain >= _IN_VAIN:
         return Need.LOOK, f"the last {in_vain} batches were all given up"

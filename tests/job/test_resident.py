@@ -161,7 +161,7 @@ def test_nobody_else_reaches_it(folder: Path, tmp_path: Path) -> None:
 def test_a_folder_that_others_can_enter_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / f"slshudi-{os.geteuid()}").mkdir(mode=0o755)
-    with pytest.raises(PermissionError, match="nobody else can enter"):
+    with pytest.raises(PermissionError, match="no other user can enter"):
         owners.private_folder()
     lines: list[str] = []
     SubprocessLauncher(say=lines.append, resident=True).run(Verb.OPEN, opening(tmp_path / "table"), {})

@@ -92,7 +92,7 @@ def test_a_wrong_question_is_refused(scenario: Make, act: Act, transaction: str 
 @pytest.mark.parametrize(
     ("act", "said"),
     [
-        (Act.BREAK_LEASE, "nobody has a lease"),
+        (Act.BREAK_LEASE, "no run has a lease"),
         (Act.REBUILD_LEDGER, "1 committed transactions are in the ledger, 0 were rolled back"),
         (Act.REBUILD_METADATA, "the metadata table is as it should be"),
         (Act.REPLAY, "the quarantine never had a log"),

@@ -236,7 +236,7 @@ def test_a_step_that_a_worker_has_and_that_is_not_heard_of_lost_its_worker_as_it
     unheard_earlier(WITHOUT_A_BEAT - timedelta(seconds=5))
     assert why(step) == ""
     unheard_earlier(WITHOUT_A_BEAT + timedelta(seconds=1))
-    assert why(step).startswith("a worker has the task of its step, of which nobody has heard since ")
+    assert why(step).startswith("a worker has the task of its step, which was not heard of since ")
     assert why() == "", "it may wait"
     ledger.heartbeat(begun.id, 1)
     assert why(step) == ""
@@ -328,7 +328,7 @@ def test_between_two_steps_a_scheduler_may_take_its_time(
     quiet(timedelta(days=1))
     assert why() == ""
     # As before, where Airflow cannot tell.
-    assert why(None).startswith("nobody knows its run")
+    assert why(None).startswith("its run is not known")
 
 
 def test_a_retry_that_lives_is_not_taken_for_the_dead_first_try(
@@ -431,7 +431,7 @@ def test_a_heartbeat_of_a_clock_that_was_set_back_is_judged_by_looks(
         news(next_run, lambda run: ended)
     if not is_here:
         (left,) = recover(next_run, lambda run: ended).left
-        assert "is yet to come, since the ledger's clock was set back; whoever looks 180 s after" in left.why
+        assert "is yet to come, since the ledger's clock was set back; a run that looks 180 s after" in left.why
     seen_earlier()
     assert why(ended).startswith("its process is gone" if where == "here" else "its step runs elsewhere")
     assert news(next_run, lambda run: ended) == LEFT
@@ -448,12 +448,12 @@ def test_who_recovers_by_hand_hears_why_a_batch_is_left(
 
     quiet()
     assert why(False) == "its run has not ended"
-    minutes = "its last heartbeat is old; only after 600 s nobody counts as working on it"
+    minutes = "its last heartbeat is old; only after 600 s no process counts as working on it"
     assert why(None) == minutes
     named(engine, begun.id, elsewhere("another machine"))
     assert why(False) == f"its run has not ended, and its step runs elsewhere: {minutes}"
     quiet(SILENT_AFTER)
-    again = "its last heartbeat is old; whoever looks 180 s after a first look decides it"
+    again = "its last heartbeat is old; a run that looks 180 s after a first look decides it"
     assert why(None) == again
     assert why(False) == f"its run has not ended, and its step runs elsewhere: {again}"
     named(engine, begun.id, this_process())

@@ -44,7 +44,7 @@ def test_a_batch_that_nobody_works_on_is_told_by_its_name(ledger: Ledger) -> Non
     batch = planned(ledger, "clicks", [Range(0, 0, 40)], "run-1")
     assert findings(ledger, "clicks", Limits(dangling=timedelta(hours=1))) == []
     (told,) = findings(ledger, "clicks", Limits(dangling=timedelta()))
-    assert told.startswith(f"clicks: nobody has worked on batch {batch.id}, which is PLANNED, for ")
+    assert told.startswith(f"clicks: no run has worked on batch {batch.id}, which is PLANNED, for ")
 
 
 def test_logs_that_expire_are_told_by_a_limit_and_by_the_pages_own(ledger: Ledger) -> None:

@@ -102,8 +102,8 @@ def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str, path: str) -> 
     timeline = Timeline.load(Storage(made.table.path))
     if is_completed(timeline, instant):
         raise TableMismatch(
-            f"{made.table.path}: instant {instant} is completed here, but pending in {pipeline.table.path}: somebody "
-            "restored that table. Restore both tables to the same time, then run `slshudi ledger rebuild`",
+            f"{made.table.path}: instant {instant} is completed here, but pending in {pipeline.table.path}: a "
+            "client restored that table. Restore both tables to the same time, then run `slshudi ledger rebuild`",
             table=made.table.path,
             instant=instant,
         )

@@ -92,9 +92,9 @@ def end_old(gateway: Gateway, storage: Storage, older: timedelta = OLD) -> int:
                     ended += _ended(writer, upload)
                 except Py4JError as error:
                     key, why = str(upload.getKey()), _reason(error)
-                    print(f"{key}: an upload that nobody goes on with could not be ended, and stays: {why}")
+                    print(f"{key}: an upload that no task goes on with could not be ended, and stays: {why}")
     except Py4JError as error:
-        print(f"{storage.uri}: uploads that nobody goes on with could not be looked for, and stay: {_reason(error)}")
+        print(f"{storage.uri}: uploads that no task goes on with could not be looked for, and stay: {_reason(error)}")
     return ended
 
 
