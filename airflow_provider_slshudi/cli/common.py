@@ -70,7 +70,14 @@ def print_json(out: TextIO, value: Any) -> None:
 
 
 def print_table(out: TextIO, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Prints a table, or that it is empty."""
+    """Prints a table, or that it is empty.
+
+    Args:
+        out: where it is printed.
+        title: stands above the table.
+        columns: the headings.
+        rows: the cells of each row, as many as `columns`.
+    """
     from rich.console import Console
     from rich.table import Table
 

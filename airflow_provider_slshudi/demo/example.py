@@ -15,6 +15,12 @@ DAGS = Path(__file__).parents[2] / "dags"
 def write_example(dags: Path, folder: Path, table: str, schedule: str | None = None) -> Pipeline:
     """Writes the example of `dags` into `folder` with the table at `table`, and with `schedule` if given.
 
+    Args:
+        dags: the folder with this project's examples.
+        folder: the DAGs folder that gets a copy.
+        table: the URI of the table's folder.
+        schedule: replaces the one of the example's file.
+
     Raises:
         RuntimeMissing: `dags` has no example.
     """

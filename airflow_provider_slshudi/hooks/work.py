@@ -25,6 +25,12 @@ def work_of(
 
     `show` is told the address of a Spark driver's page, where the driver has one.
 
+    Args:
+        name_or_path: a pipeline's name or file.
+        run: the DAG run or command that acts.
+        dag_file: the DAG file that names the pipeline; None: a command does.
+        show: is told the address of a driver's page.
+
     Raises:
         ConfigError: the pipeline, a setting or a connection is wrong.
         ConnectionMissing: Airflow gives no connection of the ledger.

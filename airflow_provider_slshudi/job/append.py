@@ -100,6 +100,13 @@ class AppendTask:
 def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, access: Access) -> Manifest:
     """Carries out an order and leaves its manifest.
 
+    Args:
+        spark: the driver's context.
+        gateway: to its JVM.
+        storage: the table's.
+        order: the batch's.
+        access: how tasks reach the log service.
+
     Raises:
         ConfigError: a check's expression does not fit the table's columns; nothing was read.
         SourceError, DecodeError, ValueMisfit: a task raised it; Spark wraps it once the task has failed for good.

@@ -45,7 +45,14 @@ class ReadSpec:
     def of(
         cls, connect: Callable[[], LogService], pipeline: Pipeline, planned: int, work: Sequence[Sequence[Range]]
     ) -> ReadSpec:
-        """The facts of a batch that was planned at `planned`, in unix seconds, and is read by the parts of `work`."""
+        """The facts of a batch that was planned at `planned`, in unix seconds, and is read by the parts of `work`.
+
+        Args:
+            connect: makes a client of the log service.
+            pipeline: the batch's.
+            planned: in unix seconds.
+            work: the ranges of each task.
+        """
         source = pipeline.source
         rows, limits = RowSpec.of(pipeline, planned), read_limits(source, work)
         return cls(connect, pipeline.name, rows, limits, source.on_expired == "skip")

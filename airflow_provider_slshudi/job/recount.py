@@ -61,6 +61,13 @@ def recount(
 ) -> DataFrame:
     """The log groups of numbered disjoint ranges as the service holds them: `number`, `shard`, `cursor`, `logs`.
 
+    Args:
+        spark: the driver's session.
+        access: how executors reach the log service.
+        pipeline: names the logstore.
+        wanted: ranges with their numbers.
+        density: each shard's recent bytes and rows per log group.
+
     Raises:
         SourceError: a task raised it; Spark wraps it once the task has failed for good.
     """

@@ -102,7 +102,14 @@ class ReplayTask:
 
 
 def replay(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder) -> Manifest:
-    """Carries out the order of a replay and leaves its manifest; raises as `append.append`."""
+    """Carries out the order of a replay and leaves its manifest; raises as `append.append`.
+
+    Args:
+        spark: the driver's context.
+        gateway: to its JVM.
+        storage: the main table's.
+        order: the batch's, with its `replay`.
+    """
     started = time.monotonic()
     pipeline = Pipeline.model_validate(order.pipeline)
     checks = BatchChecks(spark, pipeline)

@@ -55,6 +55,12 @@ def leave(gateway: Gateway, storage: Storage, pipeline: Pipeline, manifest: Mani
 
     From here on no task adds a file to the instant: an executor may live on, though its task was given up.
 
+    Args:
+        gateway: to the driver's JVM.
+        storage: the main table's.
+        pipeline: the batch's.
+        manifest: what the tasks wrote.
+
     Raises:
         ManifestError: another run decided about the instant.
         TimelineUnreadable: an object store does not answer.

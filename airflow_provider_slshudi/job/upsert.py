@@ -155,6 +155,13 @@ class UpsertTask:
 def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: BatchOrder, access: Access) -> Manifest:
     """Carries out an order and leaves its manifest.
 
+    Args:
+        spark: the driver's context.
+        gateway: to its JVM.
+        storage: the table's.
+        order: the batch's.
+        access: how tasks reach the log service.
+
     Raises:
         KeyMissing: a log has no value for a column of the record key, or for the ordering field.
         SourceError, DecodeError, ValueMisfit: a task raised it; Spark wraps it once the task has failed for good.

@@ -121,6 +121,12 @@ def append(spark: SparkContext, order: JobOrder, keys: Keys, cpu_before: float =
 
     `keys` say where tasks are told the log service's credentials. `cpu_before`: CPU seconds of this process that others
     told.
+
+    Args:
+        spark: the driver's context.
+        order: names the transaction, its token and instant.
+        keys: see above.
+        cpu_before: see above, in seconds.
     """
     from airflow_provider_slshudi.job import replay
     from airflow_provider_slshudi.job.access import granted

@@ -37,7 +37,11 @@ def ask(connection: Connection, found: Mapping[str, Any]) -> None:
 
 
 def answer(connection: Connection, pipeline: str, act: str, run: str, result: str) -> None:
-    """See `Ledger.answer`."""
+    """See `Ledger.answer`.
+
+    Args:
+        connection: of a transaction of the ledger's database; all else as there.
+    """
     query = update(_deeds).where(_of_run(pipeline, act, run), _deeds.c.result.is_(None))
     connection.execute(query.values(result=plain(result)))
 
@@ -47,7 +51,14 @@ def _of_run(pipeline: str, act: str, run: str) -> ColumnElement[bool]:
 
 
 def last(connection: Connection, pipeline: str, limit: int, act: str | None) -> list[Deed]:
-    """The newest, newest first; those of one act if it is given."""
+    """The newest, newest first; those of one act if it is given.
+
+    Args:
+        connection: of a transaction of the ledger's database.
+        pipeline: its name.
+        limit: the most deeds.
+        act: an `Act`'s name; None: all acts.
+    """
     query = select(*_DEED).where(_deeds.c.pipeline == pipeline).order_by(_deeds.c.id.desc()).limit(limit)
     if act is not None:
         query = query.where(_deeds.c.act == act)

@@ -113,6 +113,14 @@ def end(connection: Connection, holding: Holding) -> bool:
 def take(connection: Connection, leases: Table, pipeline: str, holder: str, seconds: float, nonce: str) -> datetime:
     """Takes a lease that no run holds any more and tells when it expires.
 
+    Args:
+        connection: of a writing transaction.
+        leases: the table of one kind of lease.
+        pipeline: its name.
+        holder: the run, as text.
+        seconds: how long it lasts unless it is renewed.
+        nonce: tells this holding from all others.
+
     Raises:
         LeaseHeld: another run holds it.
     """
@@ -130,7 +138,16 @@ def take(connection: Connection, leases: Table, pipeline: str, holder: str, seco
 
 @contextmanager
 def hold(engine: Engine, leases: Table, pipeline: str, holder: str, seconds: float, wait: float) -> Iterator[Lease]:
-    """See `Ledger.lease` and `Ledger.service_lease`."""
+    """See `Ledger.lease` and `Ledger.service_lease`.
+
+    Args:
+        engine: of the ledger's database.
+        leases: the table of one kind of lease; all else as there.
+        pipeline: its name.
+        holder: the run, as text.
+        seconds: how long it lasts unless it is renewed.
+        wait: seconds to wait for another holder.
+    """
     nonce, deadline = new_nonce(seconds), time.monotonic() + wait
     while True:
         try:

@@ -110,6 +110,12 @@ class Ledger:
         Times are by the database server's clock, on SQLite by this machine's. An expired lease is taken over; its
         former holder finds out by `Lease.renew`. Waits up to `wait` seconds for it.
 
+        Args:
+            pipeline: its name.
+            holder: the run, as text.
+            seconds: how long it lasts unless it is renewed.
+            wait: seconds to wait for another holder.
+
         Raises:
             LeaseHeld: another run has it.
         """
@@ -118,7 +124,14 @@ class Ledger:
     def service_lease(
         self, pipeline: str, holder: str, seconds: float = 60, wait: float = 0
     ) -> AbstractContextManager[Lease]:
-        """The right to rewrite files of the pipeline's table, but not to decide; otherwise as `lease`."""
+        """The right to rewrite files of the pipeline's table, but not to decide; otherwise as `lease`.
+
+        Args:
+            pipeline: its name.
+            holder: the run, as text.
+            seconds: how long it lasts unless it is renewed.
+            wait: seconds to wait for another holder.
+        """
         return lease.hold(self._engine, models.service_leases, pipeline, holder, seconds, wait)
 
     def lease_is_free(self, pipeline: str) -> bool:
@@ -210,7 +223,14 @@ class Ledger:
             return transactions.prepared(connection, id, token, manifest, totals, gaps, released, values_kept)
 
     def committed(self, id: str, token: int, completed: str, more: Mapping[str, Any] = _NOTHING) -> Transaction:
-        """PREPARED -> COMMITTED at Hudi's completion time: the ranges, gaps too, turn from reserved to covered."""
+        """PREPARED -> COMMITTED at Hudi's completion time: the ranges, gaps too, turn from reserved to covered.
+
+        Args:
+            id: the transaction's.
+            token: its fencing token.
+            completed: Hudi's completion time of its instant.
+            more: further items of the event.
+        """
         with self._write() as connection:
             return transactions.committed(connection, id, token, completed, more)
 
@@ -252,6 +272,14 @@ class Ledger:
         """Says who does `what` for a transaction, which one alone should do.
 
         It is `by`, from now on, if no other run claimed it for `longest`, or `instead` did last; else the one that did.
+
+        Args:
+            pipeline: its name.
+            id: the transaction's.
+            what: the act that is claimed.
+            by: the run, as text.
+            longest: after it another run may claim the act.
+            instead: a run whose claim may be taken at once.
         """
         with self._write() as connection:
             return transactions.claim(connection, pipeline, id, what, by, longest, instead)
@@ -305,7 +333,18 @@ class Ledger:
         waits: bool,
         transaction: str | None = None,
     ) -> None:
-        """Notes that a step of a DAG failed, or waits; the same error again counts up."""
+        """Notes that a step of a DAG failed, or waits; the same error again counts up.
+
+        Args:
+            pipeline: its name.
+            dag_id: of the run that failed.
+            run_id: of that run.
+            step: the step's name.
+            error: the error's class.
+            message: its text.
+            waits: whether the step tries again by itself.
+            transaction: the id that it is about.
+        """
         found = {"pipeline": pipeline, "dag_id": dag_id, "run_id": run_id, "step": step, "error": error}
         with self._write() as connection:
             sightings.trouble(connection, {**found, "message": message, "waits": waits, "transaction_id": transaction})
@@ -374,7 +413,16 @@ class Ledger:
     def deed(
         self, pipeline: str, act: str, who: str, reason: str, run: str, transaction: str | None = None
     ) -> Iterator[list[str]]:
-        """Keeps what a person has done in the block, and why; the result is what the block adds to the list."""
+        """Keeps what a person has done in the block, and why; the result is what the block adds to the list.
+
+        Args:
+            pipeline: its name.
+            act: an `Act`'s name.
+            who: the person.
+            reason: theirs.
+            run: the DAG run or command, as text.
+            transaction: the id that it is about.
+        """
         found = {"pipeline": pipeline, "act": act, "who": who, "reason": reason, "run": run}
         with self._write() as connection:
             id_ = deeds.begin(connection, {**found, "transaction_id": transaction})
@@ -389,13 +437,29 @@ class Ledger:
                 deeds.end(connection, id_, "; ".join(result))
 
     def ask(self, pipeline: str, act: str, who: str, reason: str, run: str, about: Mapping[str, Any]) -> None:
-        """Keeps that a person began something that goes on, once for each act and run; `answer` ends it."""
+        """Keeps that a person began something that goes on, once for each act and run; `answer` ends it.
+
+        Args:
+            pipeline: its name.
+            act: an `Act`'s name.
+            who: the person.
+            reason: theirs.
+            run: the DAG run, as text.
+            about: what it is about, for those who follow it.
+        """
         found = {"pipeline": pipeline, "act": act, "who": who, "reason": reason, "run": run, "about": about}
         with self._write() as connection:
             deeds.ask(connection, found)
 
     def answer(self, pipeline: str, act: str, run: str, result: str) -> None:
-        """Keeps how something ended that `ask` began; does nothing where it has ended, or never began."""
+        """Keeps how something ended that `ask` began; does nothing where it has ended, or never began.
+
+        Args:
+            pipeline: its name.
+            act: an `Act`'s name.
+            run: the DAG run, as text.
+            result: how it ended.
+        """
         with self._write() as connection:
             deeds.answer(connection, pipeline, act, run, result)
 

@@ -17,7 +17,11 @@ _RECENT = 10
 
 
 def standings(connection: Connection, newest: int, since: datetime, names: Collection[str] | None) -> list[Standing]:
-    """See `Ledger.standings`."""
+    """See `Ledger.standings`.
+
+    Args:
+        connection: of a transaction of the ledger's database; all else as there.
+    """
     at = now(connection)
     troubles: dict[str, list[Trouble]] = {}
     for found in sightings.troubles(connection):

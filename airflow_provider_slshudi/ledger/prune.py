@@ -26,7 +26,14 @@ _EVENTS = 100
 
 
 def old(connection: Connection, pipeline: str, before: datetime, after: str) -> list[str]:
-    """The next transactions to prune, by id; few enough for one step."""
+    """The next transactions to prune, by id; few enough for one step.
+
+    Args:
+        connection: of a transaction of the ledger's database.
+        pipeline: its name.
+        before: transactions that changed since stay.
+        after: the id of the last one that was pruned.
+    """
     of, ranges = models.transactions.c, models.ranges.c
     newest = select(of.id).where(of.pipeline == pipeline).order_by(of.id.desc()).offset(NEWEST - 1).limit(1)
     first_whole = connection.execute(newest).scalar()
@@ -40,7 +47,14 @@ def old(connection: Connection, pipeline: str, before: datetime, after: str) -> 
 
 
 def prune(connection: Connection, pipeline: str, before: datetime, chosen: Sequence[str]) -> Pruned:
-    """Packs these transactions, of which a rebuild may have taken some meanwhile."""
+    """Packs these transactions, of which a rebuild may have taken some meanwhile.
+
+    Args:
+        connection: of a writing transaction.
+        pipeline: its name.
+        before: transactions that changed since stay.
+        chosen: ids, as `old` gave them.
+    """
     # No process compares coverage and ranges under this lock, rebuilds, or prunes beside.
     reads.lock_pipeline(connection, pipeline)
     ids = _whole(connection, before, models.transactions.c.id.in_(chosen))

@@ -103,7 +103,14 @@ def has_written(connection: Connection, pipeline: str) -> bool:
 
 
 def last(connection: Connection, pipeline: str, limit: int, state: State | None) -> list[Transaction]:
-    """The newest transactions, newest first, without their manifests (which may be large)."""
+    """The newest transactions, newest first, without their manifests (which may be large).
+
+    Args:
+        connection: of a transaction of the ledger's database.
+        pipeline: its name.
+        limit: the most transactions.
+        state: None: of any state.
+    """
     columns = [column if column.name != "manifest" else literal(None).label("manifest") for column in _transactions.c]
     query = select(*columns).where(_transactions.c.pipeline == pipeline)
     if state is not None:
@@ -112,7 +119,11 @@ def last(connection: Connection, pipeline: str, limit: int, state: State | None)
 
 
 def history(connection: Connection, pipeline: str, limit: int, before: str | None) -> list[Past]:
-    """See `Ledger.history`."""
+    """See `Ledger.history`.
+
+    Args:
+        connection: of a transaction of the ledger's database; all else as there.
+    """
     query = select(_transactions).where(_transactions.c.pipeline == pipeline)
     if before is not None:
         query = query.where(_transactions.c.id < before)
@@ -128,7 +139,11 @@ def by_instant(connection: Connection, pipeline: str, instant: str) -> Transacti
 
 
 def of_run(connection: Connection, pipeline: str, dag_id: str, run_id: str, airflow: str) -> Transaction | None:
-    """See `Ledger.of_run`."""
+    """See `Ledger.of_run`.
+
+    Args:
+        connection: of a transaction of the ledger's database; all else as there.
+    """
     query = select(_transactions).where(_transactions.c.run_id == run_id, _transactions.c.dag_id == dag_id)
     query = query.where(_transactions.c.pipeline == pipeline).order_by(_transactions.c.id.desc())
     found = {item.id: item for item in _all(connection, query)}

@@ -20,7 +20,11 @@ from airflow_provider_slshudi.ledger.upsert import upsert
 
 
 def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBatch], kept: Duties) -> None:
-    """See `Ledger.rebuild`."""
+    """See `Ledger.rebuild`.
+
+    Args:
+        connection: of a transaction of the ledger's database; all else as there.
+    """
     reads.lock_pipeline(connection, pipeline)
     told = {batch.id for batch in batches}
     # In a ledger older than the table (a replica, a backup) a transaction that the table committed may be live.

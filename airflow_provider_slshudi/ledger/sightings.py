@@ -26,7 +26,11 @@ _SEEN_TIMELINE = models.columns(models.timelines, SeenTimeline)
 
 
 def save(connection: Connection, pipeline: str, sighting: Sighting, shards: Mapping[int, int | None]) -> None:
-    """See `Ledger.saw`."""
+    """See `Ledger.saw`.
+
+    Args:
+        connection: of a transaction of the ledger's database; all else as there.
+    """
     connection.execute(
         delete(_sightings).where(_sightings.c.pipeline == pipeline, _sightings.c.at < sighting.at - KEPT)
     )
@@ -97,7 +101,14 @@ def trouble(connection: Connection, found: Mapping[str, Any]) -> None:
 
 
 def over(connection: Connection, pipeline: str, dag_id: str, step: str) -> list[Trouble]:
-    """The troubles that end with the success of a step: its own, and those of transactions that are committed."""
+    """The troubles that end with the success of a step: its own, and those of transactions that are committed.
+
+    Args:
+        connection: of a transaction of the ledger's database.
+        pipeline: its name.
+        dag_id: of the run that went well.
+        step: the step that did.
+    """
     found = [item for item in troubles(connection, pipeline) if item.transaction or _is(item, dag_id, step)]
     ids = {item.transaction for item in found if item.transaction}
     table = models.transactions.c

@@ -40,7 +40,11 @@ def begin(
     more: Mapping[str, Any],
     airflow: str,
 ) -> Transaction:
-    """See `Ledger.begin`."""
+    """See `Ledger.begin`.
+
+    Args:
+        connection: of a transaction of the ledger's database; all else as there.
+    """
     if not ranges and kind is not Kind.REPLAY:
         raise LedgerError(f"pipeline {pipeline}: cannot begin a transaction without ranges", pipeline=pipeline)
     reads.lock_pipeline(connection, pipeline)
@@ -91,7 +95,11 @@ def _refuse_conflicts(pipeline: str, ranges: Sequence[Range], taken: Sequence[Ra
 def opened(
     connection: Connection, id: str, token: int, instant: str, more: Mapping[str, Any], order_digest: str | None
 ) -> Transaction:
-    """See `Ledger.opened`."""
+    """See `Ledger.opened`.
+
+    Args:
+        connection: of a transaction of the ledger's database; all else as there.
+    """
     values = {"instant": instant, "order_digest": order_digest}
     try:
         return _change(connection, id, token, State.OPEN, values, {"instant": instant, **more})
@@ -111,7 +119,11 @@ def prepared(
     released: Sequence[Range],
     values_kept: timedelta | None,
 ) -> Transaction:
-    """See `Ledger.prepared`."""
+    """See `Ledger.prepared`.
+
+    Args:
+        connection: of a transaction of the ledger's database; all else as there.
+    """
     try:
         stored = json.loads(json.dumps(manifest, allow_nan=False))
     except (TypeError, ValueError) as error:
@@ -166,7 +178,11 @@ def _check_totals(id: str, ranges: Sequence[Range], totals: Sequence[RangeTotals
 
 
 def committed(connection: Connection, id: str, token: int, completed: str, more: Mapping[str, Any]) -> Transaction:
-    """See `Ledger.committed`."""
+    """See `Ledger.committed`.
+
+    Args:
+        connection: of a transaction of the ledger's database; all else as there.
+    """
 
     def settle(transaction: Transaction) -> None:
         reach(Point.COMMIT_HALF)
@@ -179,7 +195,11 @@ def committed(connection: Connection, id: str, token: int, completed: str, more:
 
 
 def completed_once(connection: Connection, id: str, completed: str | None, detail: Mapping[str, Any]) -> None:
-    """See `Ledger.completed_once`."""
+    """See `Ledger.completed_once`.
+
+    Args:
+        connection: of a transaction of the ledger's database; all else as there.
+    """
     if completed is not None:
         query = update(_transactions).where(_transactions.c.id == id, _transactions.c.state == State.COMMITTED.value)
         connection.execute(query.values(completed=completed))
@@ -187,7 +207,11 @@ def completed_once(connection: Connection, id: str, completed: str | None, detai
 
 
 def aborted(connection: Connection, id: str, token: int, reason: str) -> Transaction:
-    """See `Ledger.aborted`."""
+    """See `Ledger.aborted`.
+
+    Args:
+        connection: of a transaction of the ledger's database; all else as there.
+    """
     return _change(connection, id, token, State.ABORTED, {"error": plain(reason)}, reason)
 
 
@@ -253,14 +277,22 @@ def take_over(connection: Connection, id: str, why: str = "") -> Transaction:
 
 
 def note(connection: Connection, id: str, what: str, detail: str | Mapping[str, Any]) -> None:
-    """See `Ledger.note`."""
+    """See `Ledger.note`.
+
+    Args:
+        connection: of a transaction of the ledger's database; all else as there.
+    """
     text = detail if isinstance(detail, str) else json.dumps(detail, default=str)
     row = {"transaction_id": id, "at": now(connection), "what": what, "detail": plain(text)}
     connection.execute(insert(models.events).values(row))
 
 
 def claim(connection: Connection, pipeline: str, id: str, what: str, by: str, longest: timedelta, instead: str) -> str:
-    """See `Ledger.claim`."""
+    """See `Ledger.claim`.
+
+    Args:
+        connection: of a transaction of the ledger's database; all else as there.
+    """
     reads.lock_pipeline(connection, pipeline)
     last = next((event for event in reversed(reads.events(connection, id)) if event.what == what), None)
     if last is None:

@@ -41,7 +41,11 @@ def save(
     named: Container[str],
     values_kept: timedelta | None,
 ) -> list[UnnamedKey]:
-    """See `Ledger.saw_keys`."""
+    """See `Ledger.saw_keys`.
+
+    Args:
+        connection: of a transaction of the ledger's database; all else as there.
+    """
     # Two batches that see a new key at once: one of them tells it.
     reads.lock_pipeline(connection, pipeline)
     at = now(connection)

@@ -13,6 +13,12 @@ def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any
     """Inserts whole `rows`; where a row of the same primary key is there, its columns `changes` are set instead.
 
     Drivers send the rows together; an UPDATE per row would cost MySQL a round trip for each.
+
+    Args:
+        connection: of a writing transaction.
+        table: one of `models`.
+        rows: whole rows, by column.
+        changes: names of the columns to set.
     """
     if not rows:
         return

@@ -114,7 +114,14 @@ class ConsumerGroups:
         self._save()
 
     def check(self, name: str, shard: int, checkpoint: str, consumer: str) -> None:
-        """Keep how far the group has read `shard`. Raises InvalidShardCheckPoint."""
+        """Keep how far the group has read `shard`. Raises InvalidShardCheckPoint.
+
+        Args:
+            name: the consumer group's.
+            shard: its id.
+            checkpoint: the cursor up to which it was read.
+            consumer: the consumer that read it.
+        """
         try:
             base64.b64decode(checkpoint, validate=True)
         except (binascii.Error, ValueError):

@@ -59,7 +59,14 @@ class Rule(BaseModel):
         return names
 
     def covers(self, operation: str, project: str, logstore: str, shard: int | None) -> bool:
-        """Whether the rule holds for such a request."""
+        """Whether the rule holds for such a request.
+
+        Args:
+            operation: the API's name, such as PullLogs.
+            project: its name.
+            logstore: its name; empty: the request names none.
+            shard: its id; None: the request names none.
+        """
         wanted = ((self.project, project), (self.logstore, logstore))
         return (
             (not self.operations or operation in self.operations)
@@ -128,7 +135,14 @@ class Faults:
             self._version = _version(path)
 
     def next(self, operation: str, project: str, logstore: str, shard: int | None) -> tuple[Kind, Rule] | None:
-        """The fault of this request, if there is one."""
+        """The fault of this request, if there is one.
+
+        Args:
+            operation: the API's name, such as PullLogs.
+            project: its name.
+            logstore: its name; empty: the request names none.
+            shard: its id; None: the request names none.
+        """
         if self._path is None:
             return None
         self._refresh(self._path)

@@ -70,7 +70,14 @@ def pull_logs(call: Call) -> Response:
 
 
 def pulled(body: memoryview, groups: int, following: int, accepted: str) -> Response:
-    """The answer of a pull that ends before cursor `following`, compressed as `accepted`."""
+    """The answer of a pull that ends before cursor `following`, compressed as `accepted`.
+
+    Args:
+        body: the log groups, as protobuf.
+        groups: their number.
+        following: the cursor after the last of them.
+        accepted: the compression that the client takes.
+    """
     headers = {
         "x-log-count": str(groups),
         "x-log-bodyrawsize": str(len(body)),

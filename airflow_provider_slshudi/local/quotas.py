@@ -68,7 +68,14 @@ class Quotas:
         self._buckets: dict[tuple[str, ...], _Bucket] = {}
 
     def admit(self, direction: Direction, project: str, logstore: str, shard: int) -> None:
-        """Count one request. Raises the fault of the quota that is used up."""
+        """Count one request. Raises the fault of the quota that is used up.
+
+        Args:
+            direction: of the data.
+            project: its name.
+            logstore: its name.
+            shard: its id.
+        """
         if self._limits is None:
             return
         word = direction.capitalize()
@@ -90,7 +97,15 @@ class Quotas:
             bucket.take(1)
 
     def count(self, direction: Direction, project: str, logstore: str, shard: int, size: int) -> None:
-        """Count the bytes of an admitted request."""
+        """Count the bytes of an admitted request.
+
+        Args:
+            direction: of the data.
+            project: its name.
+            logstore: its name.
+            shard: its id.
+            size: bytes.
+        """
         if self._limits is None:
             return
         self._bucket(f"shard_{direction}_bytes", project, logstore, str(shard)).take(size)

@@ -81,7 +81,14 @@ class DeltaMirror(Telling):
     def reconcile(
         self, added: list[BaseFile], live: frozenset[str], columns: Columns, summary: Mapping[str, str]
     ) -> None:
-        """Makes the table if there is none, and adds a version that names `live` alone."""
+        """Makes the table if there is none, and adds a version that names `live` alone.
+
+        Args:
+            added: files that the newest version does not name.
+            live: paths within the table of all files.
+            columns: the table's.
+            summary: the version's metadata.
+        """
         from deltalake.transaction import create_table_with_add_actions
 
         with self._asked():

@@ -57,6 +57,12 @@ class Mirror(Protocol):
         """Makes the mirror if there is none, and adds a snapshot that names `live` and nothing else.
 
         `added` are those of `live` that the newest snapshot does not name.
+
+        Args:
+            added: see above.
+            live: paths within the table of all files.
+            columns: the table's.
+            summary: the snapshot's metadata.
         """
 
 

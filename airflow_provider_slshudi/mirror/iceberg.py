@@ -118,7 +118,14 @@ class IcebergMirror(Telling):
     def reconcile(
         self, added: list[BaseFile], live: frozenset[str], columns: Columns, summary: Mapping[str, str]
     ) -> None:
-        """Makes the table if there is none, and adds a snapshot that names `live` alone."""
+        """Makes the table if there is none, and adds a snapshot that names `live` alone.
+
+        Args:
+            added: files that the newest snapshot does not name.
+            live: paths within the table of all files.
+            columns: the table's.
+            summary: the snapshot's metadata.
+        """
         with self._asked():
             if self._table is None:
                 self._create(added, columns, summary)

@@ -409,6 +409,12 @@ def written(storage: Storage, instant: str) -> tuple[list[str], list[str]]:
 def token_of(storage: Storage, transaction: str, instant: str, digest: str | None) -> int:
     """The token of the append whose manifest has this SHA-256.
 
+    Args:
+        storage: the main table's.
+        transaction: its id.
+        instant: the batch's.
+        digest: the manifest's SHA-256, in hexadecimal digits.
+
     Raises:
         ManifestError: there is none.
     """

@@ -30,7 +30,14 @@ class Written:
 
     @classmethod
     def of(cls, storage: Storage, metadata: Any, stats: Any, read: list[str]) -> Written:
-        """What Hudi's metadata and write stats say."""
+        """What Hudi's metadata and write stats say.
+
+        Args:
+            storage: the table's.
+            metadata: Hudi's commit metadata.
+            stats: Hudi's write stats.
+            read: paths within the table of the files that were read.
+        """
         size = sum(stat.getFileSizeInBytes() for stat in stats)
         files = [str(stat.getPath()) for stat in stats]
         return cls(str(metadata.toJsonString()), len(read), sum(map(storage.size, read)), files, size)

@@ -117,7 +117,14 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
     """
 
     def in_trouble(self, context: Context, error: BaseException, waits: bool, step: str = "") -> None:
-        """Leaves a refused request to the person who made it; a wrong pipeline file stops the tail as well."""
+        """Leaves a refused request to the person who made it; a wrong pipeline file stops the tail as well.
+
+        Args:
+            context: Airflow's, of the task.
+            error: why the step failed.
+            waits: whether the step tries again by itself.
+            step: the step's name; empty: the task's own.
+        """
         if not isinstance(error, ConfigError):
             super().in_trouble(context, error, waits, step)
 

@@ -131,6 +131,12 @@ class PipelineTask:
         """Tells the ledger that the step, the task's own unless named, failed, or `waits` and tries again by itself.
 
         A wrong param is no trouble of the pipeline: the person who triggered the run sees it.
+
+        Args:
+            context: Airflow's, of the task.
+            error: why the step failed.
+            waits: whether the step tries again by itself.
+            step: the step's name; empty: the task's own.
         """
         if isinstance(error, ConfigError) and error.source == PARAMS_SOURCE:
             return

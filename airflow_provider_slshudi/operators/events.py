@@ -51,6 +51,12 @@ def tell(outlets: Iterable[object], context: Context, work: Work, settled: Itera
     have taken the event. Airflow takes the events that are added here with this task's success, so if it dies, the next
     look finds them missing again. Of runs that look at the same time one tells, unless its task stands still for
     minutes in between. Returns the batches that are told.
+
+    Args:
+        outlets: the task's.
+        context: Airflow's, of the task.
+        work: the pipeline's.
+        settled: transactions that this task decided.
     """
     aliases = [outlet for outlet in outlets if isinstance(outlet, AssetAlias)]
     if not aliases:

@@ -36,7 +36,14 @@ class SlsHudiRepairOperator(LineageTask, PipelineOperator):
         self.role = role
 
     def in_trouble(self, context: Context, error: BaseException, waits: bool, step: str = "") -> None:
-        """Tells no one else: the ledger has the act with its result, and the pipeline runs as before."""
+        """Tells no one else: the ledger has the act with its result, and the pipeline runs as before.
+
+        Args:
+            context: Airflow's, of the task.
+            error: why the act failed.
+            waits: whether the step tries again by itself.
+            step: the step's name.
+        """
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Acts."""

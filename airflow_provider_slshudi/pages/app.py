@@ -60,13 +60,27 @@ def fleet(request: Request, viewer: ViewerDep) -> HTMLResponse:
 
 
 def pipeline(request: Request, viewer: ViewerDep, name: str, before: str | None = None) -> HTMLResponse:
-    """One pipeline: shards, coverage, batches, values that did not fit."""
+    """One pipeline: shards, coverage, batches, values that did not fit.
+
+    Args:
+        request: the browser's.
+        viewer: the user, and what the user may see.
+        name: the pipeline's.
+        before: the id of a transaction: show older ones.
+    """
     dags = viewer.require(name)
     return _pipeline(request, viewer, name, dags, before)
 
 
 def backfill(request: Request, viewer: ViewerDep, session: SessionDep, name: str) -> HTMLResponse:
-    """How far backfills are, what no batch has read, and the forms that ask for it."""
+    """How far backfills are, what no batch has read, and the forms that ask for it.
+
+    Args:
+        request: the browser's.
+        viewer: the user, and what the user may see.
+        session: of Airflow's database.
+        name: the pipeline's.
+    """
     dags = viewer.require(name)
     dag = _dag(dags, name, "backfill")
     ledger = ledger_of_pages()
@@ -89,7 +103,15 @@ def backfill(request: Request, viewer: ViewerDep, session: SessionDep, name: str
 
 
 def act_of(request: Request, viewer: ViewerDep, name: str, act: str, transaction: str | None = None) -> HTMLResponse:
-    """What an act will do to a pipeline, what it will find, and the form that asks for it."""
+    """What an act will do to a pipeline, what it will find, and the form that asks for it.
+
+    Args:
+        request: the browser's.
+        viewer: the user, and what the user may see.
+        name: the pipeline's.
+        act: an `Act`'s name.
+        transaction: the id that the act is about.
+    """
     dags = viewer.require(name)
     chosen = next((item for item in Act if item.value == act), None)
     if chosen is None:
@@ -123,7 +145,14 @@ def of_dag(request: Request, viewer: ViewerDep, dag_id: str) -> HTMLResponse:
 
 
 def of_run(request: Request, viewer: ViewerDep, dag_id: str, run_id: str) -> HTMLResponse:
-    """The page of the transaction that a DAG run made, or of the run's pipeline; of a fleet's run all its pipelines."""
+    """The page of the transaction that a DAG run made, or of the run's pipeline; of a fleet's run all its pipelines.
+
+    Args:
+        request: the browser's.
+        viewer: the user, and what the user may see.
+        dag_id: the run's DAG.
+        run_id: the run.
+    """
     names = viewer.pipelines_of(dag_id)
     if len(names) != 1:
         return _of_names(request, viewer, dag_id, names)

@@ -17,7 +17,14 @@ _KINDS = (("covered", "committed"), ("running", "being read"), ("missing", "not 
 
 
 def curve(values: Sequence[int], label: str, width: int = 120, height: int = 24) -> Markup:
-    """A small curve of unread bytes, oldest first; empty where there are fewer than two values."""
+    """A small curve of unread bytes, oldest first; empty where there are fewer than two values.
+
+    Args:
+        values: bytes, oldest first.
+        label: for readers of screens.
+        width: in pixels.
+        height: in pixels.
+    """
     if len(values) < 2:
         return Markup()
     top, step = max(*values, 1), width / (len(values) - 1)

@@ -23,6 +23,15 @@ def plan_backfill(
 
     Returns about `limits.max_bytes`, at most `MOST_RANGES` ranges, nothing of the shards `held` (`order.waiting`), and
     none once nothing is left.
+
+    Args:
+        pipeline_name: for errors.
+        wanted: {shard: (begin, end)}, cursors.
+        windows: what the service holds of each shard.
+        taken: coverage and reserved ranges.
+        density: each shard's recent bytes per log group.
+        limits: the file's `batch`.
+        held: ids of shards that wait for others.
     """
     left = [item for item in left_to_backfill(pipeline_name, wanted, windows, taken) if item.shard not in held]
     return limit(left[:MOST_RANGES], density, limits.max_bytes)
@@ -37,6 +46,12 @@ def left_to_backfill(
     """The sorted cursors that are `wanted` ({shard: (begin, end)}) and not `taken`.
 
     A backfill may begin before the duty for a shard does.
+
+    Args:
+        pipeline_name: for errors.
+        wanted: {shard: (begin, end)}, cursors.
+        windows: what the service holds of each shard.
+        taken: coverage and reserved ranges.
 
     Raises:
         ConfigError: an unknown shard, a begin that is not before its end, or cursors that are neither taken nor held

@@ -29,6 +29,16 @@ def plan_tail(
     turns: the one after `last_shard()`, where the batch before ended, is next. Nothing is read of the shards `held`,
     which wait for others (`order.waiting`).
 
+    Args:
+        pipeline_name: for errors.
+        shards: what the service holds of each shard.
+        taken: see above.
+        density: each shard's recent bytes per log group.
+        limits: the file's `batch`.
+        on_expired: see above.
+        last_shard: the id of the shard at which the batch before ended; None: not known.
+        held: ids of shards that wait for others.
+
     Raises:
         DataExpired: a shard lost unread logs, or may have (it is gone, or was found too late), and `on_expired` is
             "fail".

@@ -15,6 +15,12 @@ def split(ranges: Sequence[Range], density: Mapping[int, Density], tasks: int, t
     Makes as many lists as give each about `target_bytes`. Ranges are laid end to end and cut where a task is full, so
     a task reads few shards and there are fewer cuts than tasks. The same arguments give the same tasks.
 
+    Args:
+        ranges: of one batch.
+        density: each shard's recent bytes per log group.
+        tasks: the most lists.
+        target_bytes: raw bytes of a list.
+
     Raises:
         ValueError: `tasks` or `target_bytes` is less than 1.
     """

@@ -18,6 +18,14 @@ def claims(work: Work, transaction: str, what: str, longest: timedelta, ended: E
     """Whether this run is the one: the first that claimed it, or the next once that one is over, or after `longest`.
 
     `airflow` is the name of the Airflow whose runs claim it, if that is known.
+
+    Args:
+        work: the pipeline's.
+        transaction: its id.
+        what: the act that is claimed.
+        longest: after it another run may claim the act.
+        ended: tells whether a run has ended.
+        airflow: see above.
     """
     me = claimant(work.run)
     claim = partial(work.ledger.claim, work.pipeline.name, transaction, what, me, longest)

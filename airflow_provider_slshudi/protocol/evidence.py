@@ -211,7 +211,14 @@ def check_table_against_ledger(work: Work, timeline: Timeline | None = None) -> 
 
 
 def ledger_lost(work: Work, instant: str, id_: str, state: State | None = None) -> LedgerLost:
-    """The error for an instant of ours that the ledger does not know, or whose transaction it has in another state."""
+    """The error for an instant of ours that the ledger does not know, or whose transaction it has in another state.
+
+    Args:
+        work: the pipeline's.
+        instant: of the commit or pending batch.
+        id_: of the transaction that it carries.
+        state: the ledger's of that transaction; None: it knows none.
+    """
     known = f"has it as {state.value}: it is older than the table" if state else "does not know it: it was lost"
     return LedgerLost(
         f"{work.storage.uri}: instant {instant} carries transaction {id_} of pipeline {work.pipeline.name}, but the "

@@ -51,7 +51,14 @@ def rebuild(work: Work, only_damaged: bool = False, found_by: Named = NOTHING) -
 def rebuilt(
     work: Work, lease: Lease, only_damaged: bool = False, found_by: Named = NOTHING
 ) -> tuple[Comparison, Comparison]:
-    """As `rebuild`, of one table; the caller holds the lease."""
+    """As `rebuild`, of one table; the caller holds the lease.
+
+    Args:
+        work: of the table.
+        lease: the pipeline's.
+        only_damaged: leave a table that is as it should be.
+        found_by: findings about bounds, if there are any.
+    """
     before = compared(work, lease)
     if only_damaged and before.ok:
         return before, before

@@ -60,6 +60,13 @@ def began(work: Work, who: str, said: str, run: str, cursors: Mapping[int, tuple
     """Keeps that a backfill began, once for each `run`, and how much of its `cursors` no batch has committed.
 
     Never fails: a plan does not depend on it.
+
+    Args:
+        work: the pipeline's.
+        who: the person.
+        said: the request, in words.
+        run: the DAG run, as text.
+        cursors: {shard: (begin, end)} of the request.
     """
     name = work.pipeline.name
     try:

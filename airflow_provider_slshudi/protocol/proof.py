@@ -170,7 +170,16 @@ def prove(
     with_quarantine: bool = False,
     audit: Audit | None = None,
 ) -> Proof:
-    """Compares the recorded ranges with what was found."""
+    """Compares the recorded ranges with what was found.
+
+    Args:
+        as_of: the newest completion that was looked at.
+        recorded: each range with its rows.
+        found: what the table holds of them.
+        with_source: whether the log service was asked, too.
+        with_quarantine: whether the quarantine was looked at.
+        audit: what the ledger says; None: it was not asked.
+    """
     by_number = {item.number: item for item in found.ranges}
     ranges = [
         _range_proof(item, by_number.get(number), with_source, with_quarantine) for number, item in enumerate(recorded)

@@ -38,6 +38,12 @@ def resolve(work: Work, transaction: Transaction, lease: Lease, timeline: Timeli
 
     Callers that read the table's timeline under the lease pass it.
 
+    Args:
+        work: the pipeline's.
+        transaction: under this run's token.
+        lease: the pipeline's.
+        timeline: the table's, see above.
+
     Raises:
         TimelineUnreadable, CommitStateUnknown: nothing is known; a later call finds out.
         LedgerAhead, LedgerLost, TableMismatch: a person has to look; the message says at what.
@@ -107,7 +113,14 @@ def _whole(work: Work, timeline: Timeline | None) -> Timeline:
 
 
 def roll_back_orphan(work: Work, lease: Lease, transaction: Transaction, instant: str) -> None:
-    """Rolls back an instant that its transaction does not go on with."""
+    """Rolls back an instant that its transaction does not go on with.
+
+    Args:
+        work: the pipeline's.
+        lease: the pipeline's.
+        transaction: the one that opened the instant.
+        instant: a pending one.
+    """
     reason = why(State.ABORTED, InstantState.REQUESTED)
     detail = {
         "by": str(work.run),
@@ -124,6 +137,13 @@ def roll_back_orphan(work: Work, lease: Lease, transaction: Transaction, instant
 
 def roll_back(work: Work, lease: Lease, instant: str, id_: str, token: int = 0) -> None:
     """Takes a pending instant and its files away, also files that a living append still writes.
+
+    Args:
+        work: the pipeline's.
+        lease: the pipeline's.
+        instant: a pending one.
+        id_: of its transaction; empty: it has none.
+        token: of that transaction.
 
     Raises:
         TableError: the instant is still pending.
@@ -147,7 +167,16 @@ def roll_back(work: Work, lease: Lease, instant: str, id_: str, token: int = 0) 
 def abort(
     work: Work, transaction: Transaction, lease: Lease, seen: Evidence, reason: str, is_rolled_back: bool = False
 ) -> None:
-    """Frees the ranges of a transaction whose instant is not pending in the main table."""
+    """Frees the ranges of a transaction whose instant is not pending in the main table.
+
+    Args:
+        work: the pipeline's.
+        transaction: under this run's token.
+        lease: the pipeline's.
+        seen: what the timeline shows of it.
+        reason: for its history.
+        is_rolled_back: whether its instant was rolled back just now.
+    """
     uploads = not is_rolled_back and seen.instant is not None and _may_upload(work, seen.instant)
     if seen.instant is not None and (uploads or quarantine.is_pending(work, seen.instant)):
         # Another client rolled back the main table's instant, and did not know of the quarantine's, nor of uploads.

@@ -37,7 +37,14 @@ _SLOW_SECONDS = 10.0
 
 
 def open_instant(work: Work, id_: str, token: int, replay: Selection | None = None) -> str:
-    """Opens the transaction's instant, leaves the order for the append or the `replay`, and returns the instant."""
+    """Opens the transaction's instant, leaves the order for the append or the `replay`, and returns the instant.
+
+    Args:
+        work: the pipeline's.
+        id_: the transaction's.
+        token: its fencing token.
+        replay: which quarantined logs a replay reads.
+    """
     transaction = work.held(id_, token)
     if transaction.state is State.OPEN and transaction.instant is not None:
         return transaction.instant

@@ -49,7 +49,14 @@ def summary(found: Timeline, at: datetime, run: str) -> SeenTimeline:
 
 
 def compared(work: Work, transaction: Transaction, found: Timeline, instant: str | None) -> Mapping[str, Any]:
-    """Items of the event COMMITTED: what the commit says beside what the ledger says; nothing if that is not known."""
+    """Items of the event COMMITTED: what the commit says beside what the ledger says; nothing if that is not known.
+
+    Args:
+        work: the pipeline's.
+        transaction: a committed one.
+        found: the table's timeline.
+        instant: the transaction's.
+    """
     if instant is None:
         return {}
     try:

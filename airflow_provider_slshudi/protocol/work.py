@@ -239,6 +239,12 @@ class Work:
         ends first, also where this process or the driver is stopped. The claim guards where time does not: a driver
         that is still alive when the next one starts changes nothing. Returns as `Launcher.run`.
 
+        Args:
+            lease: the pipeline's.
+            verb: what the driver does.
+            order: its order, without time and claim.
+            files: see above.
+
         Raises:
             LeaseHeld: another run has the lease by now.
             ClockAhead: as `require_clock`.

@@ -45,7 +45,14 @@ def record_keys(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
 
 
 def bucket_ids(names: Sequence[str], columns: Sequence[pa.Array], keys: pa.Array, buckets: int) -> np.ndarray[Any, Any]:
-    """The bucket of each row, 0 to `buckets` - 1, from the columns of its key and `record_keys` of them."""
+    """The bucket of each row, 0 to `buckets` - 1, from the columns of its key and `record_keys` of them.
+
+    Args:
+        names: of the key's columns.
+        columns: their values, one array each.
+        keys: the record keys, strings.
+        buckets: their number.
+    """
     hashes = np.ones(len(keys), np.uint32)
     for column in columns:
         hashes = hashes * np.uint32(31) + java_hashes(_text(column))

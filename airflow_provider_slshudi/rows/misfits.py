@@ -140,7 +140,14 @@ def beyond(times: pa.Array, planned: Any, bounds: BoundsSpec) -> list[tuple[Reas
 
 
 def of_times(spec: ColumnSpec, before: pa.Array, found: Iterable[tuple[Reason, NDArray[Any]]], rule: str) -> Misfits:
-    """The misfits of a column of event times, from `beyond`."""
+    """The misfits of a column of event times, from `beyond`.
+
+    Args:
+        spec: the column's.
+        before: its values in the log, strings.
+        found: reasons, each with a mask of the rows that it is of (bool).
+        rule: the file's `misfits`.
+    """
     rows, reasons = [], []
     for reason, mask in found:
         places = np.nonzero(mask)[0]
@@ -155,14 +162,29 @@ def of_times(spec: ColumnSpec, before: pa.Array, found: Iterable[tuple[Reason, N
 
 
 def of_values(spec: ColumnSpec, before: pa.Array, mask: NDArray[Any], rule: str, reason: Reason) -> Misfits:
-    """The misfits whose value has the column's type, but cannot be a folder's name, a key or an ordering value."""
+    """The misfits whose value has the column's type, but cannot be a folder's name, a key or an ordering value.
+
+    Args:
+        spec: the column's.
+        before: its values in the log, strings.
+        mask: the rows, bool.
+        rule: the file's `misfits`.
+        reason: of all of them.
+    """
     rows = np.nonzero(mask)[0]
     reasons = pa.array([reason.value] * len(rows), pa.string())
     return Misfits(spec.name, spec.type, rule, rows, reasons, before.take(pa.array(rows)))
 
 
 def of_rest(column: str, before: pa.Array, after: pa.Array, rule: str) -> Misfits:
-    """The misfits of the rest column: logs with a value that is no UTF-8, each with its first such value."""
+    """The misfits of the rest column: logs with a value that is no UTF-8, each with its first such value.
+
+    Args:
+        column: the rest column's name.
+        before: the values, binary.
+        after: the values, strings.
+        rule: the file's `misfits`.
+    """
     lost = pc.and_(pc.is_null(after.items), pc.is_valid(before.items)).to_numpy(zero_copy_only=False)
     places = np.nonzero(lost)[0]
     owner = np.searchsorted(np.asarray(before.offsets), places, side="right") - 1

@@ -56,6 +56,12 @@ def pull(answer: Answer, shard: int, begin: int, end: int) -> Pull:
     """Reads the answer to a pull of `[begin, end)`. Raises Doubt.
 
     A `next` beyond `begin + groups` is no contradiction: it shows expired data, and the reader decides about that.
+
+    Args:
+        answer: the service's, with headers and body.
+        shard: its id.
+        begin: the first cursor that was asked for.
+        end: the cursor after the last one.
     """
     groups, size = _number(answer.headers, "x-log-count"), _number(answer.headers, "x-log-bodyrawsize")
     following = _cursor(_header(answer.headers, "x-log-cursor"))

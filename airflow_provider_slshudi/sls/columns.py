@@ -51,13 +51,27 @@ class Wide(DecodeError):
 
 
 def checked(found: int, announced: int | None, shard: int, first: int) -> None:
-    """Raises DecodeError where a body holds another number of log groups than was announced."""
+    """Raises DecodeError where a body holds another number of log groups than was announced.
+
+    Args:
+        found: log groups in the body.
+        announced: the number that a header told; None: none did.
+        shard: its id.
+        first: the body's first cursor.
+    """
     if announced is not None and found != announced:
         message = f"shard {shard} cursor {first}: {found} log groups where the answer announced {announced}"
         raise DecodeError(message, shard=shard, cursor=first)
 
 
 def malformed(body: bytes, why: str, shard: int, first: int) -> DecodeError:
-    """The error for a body that is no LogGroupList."""
+    """The error for a body that is no LogGroupList.
+
+    Args:
+        body: the bytes.
+        why: the decoder's words.
+        shard: its id.
+        first: the body's first cursor.
+    """
     message = f"shard {shard} cursor {first}: {len(body)} bytes are no LogGroupList: {why}"
     return DecodeError(message, shard=shard, cursor=first)

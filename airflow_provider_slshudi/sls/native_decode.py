@@ -17,7 +17,16 @@ from airflow_provider_slshudi.sls.columns import LARGEST_TABLE, REST, Wide, chec
 def decode(
     pull_body: bytes, shard: int, first: int, keys: Sequence[str], groups: int | None = None, most: int = LARGEST_TABLE
 ) -> pa.Table:
-    """See `sls.decode`. Raises Wide if copies of topics, sources and tags would take more than `most` bytes."""
+    """See `sls.decode`. Raises Wide if copies of topics, sources and tags would take more than `most` bytes.
+
+    Args:
+        pull_body: a LogGroupList, uncompressed.
+        shard: its id.
+        first: the body's first cursor.
+        keys: of logs, in the order of the columns.
+        groups: the number of log groups that was announced.
+        most: bytes.
+    """
     named = [key.encode() for key in names(keys)]
     try:
         decoded = slshudi_native.decode(pull_body, first, named, most)

@@ -24,7 +24,16 @@ _Ints = NDArray[Any]
 def decode(
     pull_body: bytes, shard: int, first: int, keys: Sequence[str], groups: int | None = None, most: int = LARGEST_TABLE
 ) -> pa.Table:
-    """See `sls.decode`. Raises Wide if copies of topics, sources and tags would take more than `most` bytes."""
+    """See `sls.decode`. Raises Wide if copies of topics, sources and tags would take more than `most` bytes.
+
+    Args:
+        pull_body: a LogGroupList, uncompressed.
+        shard: its id.
+        first: the body's first cursor.
+        keys: of logs, in the order of the columns.
+        groups: the number of log groups that was announced.
+        most: bytes.
+    """
     parsed = _parse(pull_body, shard, first)
     checked(len(parsed), groups, shard, first)
     if _copied(parsed) > min(most, LARGEST_TABLE - len(pull_body)):

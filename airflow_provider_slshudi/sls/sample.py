@@ -42,6 +42,12 @@ def sample(
 
     It takes two pulls a shard at most, so the sample is bounded however large the logstore is. Raises SourceError, and
     DecodeError for a body that is no LogGroupList.
+
+    Args:
+        service: of one logstore.
+        shards: all of the logstore's.
+        groups: the most log groups of each end.
+        told: see above; gets a shard's id and a number of log groups.
     """
     chosen = [shard.id for shard in shards[:: max(1, -(-len(shards) // MOST_SHARDS))]]
 

@@ -135,6 +135,13 @@ class LogService:
 
         Every try waits for `pacer`.
         https://www.alibabacloud.com/help/en/sls/developer-reference/api-sls-2020-12-30-pulllogs
+
+        Args:
+            shard: its id.
+            begin: the first cursor.
+            end: the cursor after the last one.
+            count: the most log groups.
+            pacer: keeps to the file's limits; None: there are none.
         """
         if not begin <= end or not 1 <= count <= PULL_GROUPS:
             raise ValueError(f"cannot pull {count} log groups of [{begin}, {end})")
@@ -151,7 +158,14 @@ class LogService:
     def error(
         self, kind: type[SourceError], what: str, shard: int | None, cursor: int | None, **ids: str
     ) -> SourceError:
-        """An error of `kind` that says `what` and carries all ids of this logstore."""
+        """An error of `kind` that says `what` and carries all ids of this logstore.
+
+        Args:
+            kind: the class of the error.
+            what: its text.
+            shard: its id, if it is about one.
+            cursor: if it is about one.
+        """
         place = f"{self.project}/{self.logstore}"
         if shard is not None:
             place += f" shard {shard}"

@@ -27,7 +27,16 @@ def sign(
     headers: Mapping[str, str],
     now: float,
 ) -> dict[str, str]:
-    """The `headers` of a GET without a body, with those of its signature added; `now` is in unix seconds."""
+    """The `headers` of a GET without a body, with those of its signature added; `now` is in unix seconds.
+
+    Args:
+        connection: names signature and region.
+        credentials: of now.
+        path: of the request, without host and query.
+        query: its parameters.
+        headers: those without a signature.
+        now: see above.
+    """
     signed = dict(headers)
     if credentials.security_token:
         signed["x-acs-security-token"] = credentials.security_token.reveal()

@@ -69,7 +69,14 @@ class Transport:
         self._counting = threading.Lock()
 
     def get(self, path: str, query: Mapping[str, str], headers: Mapping[str, str], credentials: Credentials) -> Answer:
-        """The answer to a signed GET, of any status. Raises NoAnswer."""
+        """The answer to a signed GET, of any status. Raises NoAnswer.
+
+        Args:
+            path: of the request, without host and query.
+            query: its parameters.
+            headers: those without a signature.
+            credentials: to sign with.
+        """
         with self._counting:
             self.requests += 1
         common = {

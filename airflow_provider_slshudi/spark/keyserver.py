@@ -207,6 +207,13 @@ class KeyServer:
 def listening(answer: Callable[[str], bytes], host: str, bind: str, wanted: str, longest: int = _LONGEST) -> KeyServer:
     """A KeyServer at the port that `PORT` names, or one of the next.
 
+    Args:
+        answer: gives the answer to a question.
+        host: the name or address that clients are told.
+        bind: the address to listen at.
+        wanted: what `PORT` says; empty: any port.
+        longest: the most bytes of a question.
+
     Raises:
         ConfigError: the port cannot be used.
     """

@@ -74,7 +74,14 @@ class Submission:
 
 
 def submission(verb: Verb, order: JobOrder, master: str, cluster: bool = False) -> Submission:
-    """The submission of a verb under a master; `cluster`: in cluster mode, where the order is asked for."""
+    """The submission of a verb under a master; `cluster`: in cluster mode, where the order is asked for.
+
+    Args:
+        verb: what the driver does.
+        order: its order.
+        master: Spark's.
+        cluster: see above.
+    """
     pipeline = Pipeline.model_validate(order.pipeline)
     # The quarantine's too where nothing goes there at the moment: an instant of before may have a part in it.
     store = next(filter(is_stored, (*pipeline.table_paths, pipeline.quarantine_path)), "")
@@ -156,6 +163,13 @@ class SubprocessLauncher:
         """Whether a resident process ran the job, whose last lines go to `tail`; False if nothing has begun.
 
         Raises JobFailed if the job failed.
+
+        Args:
+            verb: what the job does.
+            order: its order.
+            master: Spark's.
+            secrets: variables that the process gets once it has accepted.
+            tail: gets the last lines.
         """
         if verb is Verb.COMMIT or order.until:
             end_stopped()
@@ -270,6 +284,13 @@ def job_failed(
     """The error of a failed job, in one line: the reason that it gave, else its exit code and its most telling line.
 
     The launcher's log has all that it printed already.
+
+    Args:
+        name: of the job, for people.
+        verb: what it did.
+        returncode: of its process; None: not known.
+        tail: the last lines that it printed.
+        timed_out: whether its time was over.
     """
     lines = list(tail)
     reason = next((line.removeprefix(REASON) for line in reversed(lines) if line.startswith(REASON)), None)

@@ -128,6 +128,15 @@ class Resident:
 
         The process gets the `secrets` once it has accepted, and keeps them in memory. A job that has not ended after
         `seconds` ends with its process.
+
+        Args:
+            conf: Spark's settings of the process.
+            environment: its variables.
+            verb: what the job does.
+            order: its order.
+            secrets: see above.
+            seconds: see above.
+            heard: gets each line.
         """
         deadline = clock() + seconds
         asked = {"verb": verb.value, "order": asdict(order), "deadline": deadline}

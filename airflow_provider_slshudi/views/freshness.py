@@ -98,6 +98,12 @@ def why_late(batch: Transaction, found: Freshness, totals: Iterable[RangeTotals]
     """What took most of the time of a batch that was late, and what would have it in time.
 
     `before` is the tail's batch before this one, if that is known.
+
+    Args:
+        batch: a committed one.
+        found: its freshness.
+        totals: rows and bytes of its ranges.
+        before: see above.
     """
     took = found.seconds - found.waited
     told = f"its logs were visible after up to {span(found.seconds)}, {span(found.promised)} are promised"

@@ -27,6 +27,12 @@ def plan(gateway: Gateway, pipeline: Pipeline) -> None:
 def write(gateway: Gateway, pipeline: Pipeline, instant: str, inflight: Callable[[], None]) -> Written:
     """Writes the files of a planned clustering, with every row as it was; `inflight` is called once it is INFLIGHT.
 
+    Args:
+        gateway: of a driver with a SparkContext.
+        pipeline: its table is clustered.
+        instant: the planned clustering.
+        inflight: is called once the instant is INFLIGHT.
+
     Raises:
         TableError: the new files hold more or fewer rows than the old ones, or do not replace all of these.
     """
@@ -61,7 +67,15 @@ def write(gateway: Gateway, pipeline: Pipeline, instant: str, inflight: Callable
 
 
 def complete(gateway: Gateway, pipeline: Pipeline, instant: str, metadata: str, in_time: Callable[[], None]) -> None:
-    """Completes an INFLIGHT clustering as Hudi does; `in_time` is called before, and raises where it is too late."""
+    """Completes an INFLIGHT clustering as Hudi does; `in_time` is called before, and raises where it is too late.
+
+    Args:
+        gateway: of a driver with a SparkContext.
+        pipeline: its table is clustered.
+        instant: the clustering.
+        metadata: Hudi's commit metadata, as JSON.
+        in_time: raises where it is too late to complete.
+    """
     found = gateway.hudi.common.model.HoodieCommitMetadata.fromJsonString(metadata, gateway.java_class(_METADATA))
     with completing(gateway, pipeline, instant, found, in_time) as table:
         timeline, generator = table.getActiveTimeline(), table.getMetaClient().getInstantGenerator()

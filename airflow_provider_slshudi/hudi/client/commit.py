@@ -43,6 +43,14 @@ def commit(
     The commit carries the table's schema with the pipeline's columns, see `evolution.schema_to_commit`.
     `in_time` is called before any change and again right before the completion; it raises if this driver may not
     complete the instant any more. To make room for the second call, this runs the parts of Hudi's `commitStats` itself.
+
+    Args:
+        gateway: of a driver with a SparkContext.
+        pipeline: as its file was when the batch was planned.
+        instant: the batch's.
+        stats: Hudi's write stats as JSON, one for each file.
+        extra: the commit's extra metadata.
+        in_time: see above.
     """
     mapper = gateway.hudi.common.util.JsonUtils.getObjectMapper()
     stat_class = gateway.java_class(_WRITE_STATS[pipeline.table.type])
@@ -98,6 +106,16 @@ def completing(
     not be completed. On a local disk all of it is durable before the completion is written, and the completion before
     the caller goes on: a loss of power leaves no completion that tells of files, or of entries of the metadata table,
     which it cut off.
+
+    Args:
+        gateway: of a driver with a SparkContext.
+        writer: Hudi's write client of the table.
+        storage: the table's.
+        instant: the one to complete.
+        metadata: Hudi's commit metadata (HoodieCommitMetadata).
+        in_time: is called before any change.
+        last_look: is called right before the block.
+        files: paths within the table that `metadata` lists; None: not known.
     """
     config, engine = writer.getConfig(), writer.getEngineContext()
     table = gateway.hudi.table.HoodieSparkTable.create(config, engine)

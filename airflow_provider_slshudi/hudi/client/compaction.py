@@ -32,7 +32,14 @@ def plan(gateway: Gateway, pipeline: Pipeline) -> None:
 
 
 def write(gateway: Gateway, pipeline: Pipeline, instant: str, inflight: Callable[[], None]) -> Written:
-    """Writes the base files of a planned compaction; `inflight` is called once it is INFLIGHT."""
+    """Writes the base files of a planned compaction; `inflight` is called once it is INFLIGHT.
+
+    Args:
+        gateway: of a driver with a SparkContext.
+        pipeline: its table is compacted.
+        instant: the planned compaction.
+        inflight: is called once the instant is INFLIGHT.
+    """
     with client(gateway, pipeline, _options(pipeline)) as writer:
         engine, storage = writer.getEngineContext(), Storage(pipeline.table.path)
         table = gateway.hudi.table.HoodieSparkTable.create(writer.getConfig(), engine)
@@ -52,7 +59,15 @@ def write(gateway: Gateway, pipeline: Pipeline, instant: str, inflight: Callable
 
 
 def complete(gateway: Gateway, pipeline: Pipeline, instant: str, metadata: str, in_time: Callable[[], None]) -> None:
-    """Completes an INFLIGHT compaction as Hudi does; `in_time` is called before, and raises where it is too late."""
+    """Completes an INFLIGHT compaction as Hudi does; `in_time` is called before, and raises where it is too late.
+
+    Args:
+        gateway: of a driver with a SparkContext.
+        pipeline: its table is compacted.
+        instant: the compaction.
+        metadata: Hudi's commit metadata, as JSON.
+        in_time: raises where it is too late to complete.
+    """
     found = gateway.hudi.common.model.HoodieCommitMetadata.fromJsonString(metadata, gateway.java_class(_METADATA))
     with completing(gateway, pipeline, instant, found, in_time) as table:
         helpers = gateway.hudi.table.action.compact.CompactHelpers.getInstance()

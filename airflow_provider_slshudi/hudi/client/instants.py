@@ -222,6 +222,13 @@ def request(gateway: Gateway, base: str, instant: str, action: str = COMMIT_ACTI
 
     Callers with a meta client that has not read the timeline yet pass it as `meta`.
 
+    Args:
+        gateway: to Hudi's classes.
+        base: the URI of the table's folder.
+        instant: the new instant's time.
+        action: Hudi's name of it, such as commit.
+        meta: a meta client that has not read the timeline yet.
+
     Raises:
         TableError: the table is being restored.
     """
@@ -236,7 +243,14 @@ def request(gateway: Gateway, base: str, instant: str, action: str = COMMIT_ACTI
 
 
 def to_inflight(gateway: Gateway, base: str, instant: str, action: str = COMMIT_ACTION) -> None:
-    """Moves the instant from REQUESTED to INFLIGHT."""
+    """Moves the instant from REQUESTED to INFLIGHT.
+
+    Args:
+        gateway: to Hudi's classes.
+        base: the URI of the table's folder.
+        instant: one that is REQUESTED.
+        action: Hudi's name of it, such as commit.
+    """
     meta = meta_client(gateway, base)
     requested = gateway.requested(meta, instant, action)
     meta.getActiveTimeline().transitionRequestedToInflight(requested, gateway.hudi.common.util.Option.empty())

@@ -60,6 +60,13 @@ def rebuild(
     The new one has bounds of the same columns and of `more`, but not of `less`, as far as the pipeline's file wants
     them, and no foreign index. It lists no files of pending instants; their commits add them. If this is cut off,
     readers list the table, and the next commit makes the metadata table anew.
+
+    Args:
+        gateway: of a driver with a SparkContext.
+        pipeline: its table's metadata table is made anew.
+        deleted: is called once the old one is gone.
+        more: columns that get bounds.
+        less: columns that lose theirs.
     """
     base = hadoop_path(pipeline.table.path)
     indexes = Indexes.of(Storage(pipeline.table.path))

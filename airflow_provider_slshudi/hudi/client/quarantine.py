@@ -78,6 +78,14 @@ def complete(
 ) -> None:
     """Commits the quarantine's part of a batch whose main instant is completed; does nothing if that is done.
 
+    Args:
+        gateway: of a driver with a SparkContext.
+        pipeline: the batch's.
+        instant: the batch's, in both tables.
+        stats: Hudi's write stats of the quarantine's files, as JSON.
+        transaction: the batch's id.
+        in_time: raises where it is too late to complete.
+
     Raises:
         TableMismatch: the instant is not there any more.
     """
@@ -94,6 +102,12 @@ def complete(
 
 def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str, path: str) -> None:
     """Takes the instant off the quarantine's timeline and deletes its files; does nothing if it is not there.
+
+    Args:
+        gateway: of a driver with a SparkContext.
+        pipeline: the batch's.
+        instant: the batch's, in both tables.
+        path: the quarantine that the instant was opened with; empty: the pipeline's.
 
     Raises:
         TableMismatch: the instant is completed there, although the main table's is not.

@@ -66,7 +66,14 @@ def owner(gateway: Gateway, pipeline: Pipeline) -> Any:
 
 
 def write_stats(gateway: Gateway, pipeline: Pipeline, instant: str, made: Any) -> Any:
-    """Writes the files, which Spark does only when asked for results; returns their write stats."""
+    """Writes the files, which Spark does only when asked for results; returns their write stats.
+
+    Args:
+        gateway: of a driver with a SparkContext.
+        pipeline: its table is rewritten.
+        instant: the clustering or compaction.
+        made: Hudi's write metadata (HoodieWriteMetadata), not computed yet.
+    """
     stats = gateway.jvm.java.util.ArrayList()
     for status in made.getWriteStatuses().collectAsList():
         if status.hasErrors():
@@ -83,7 +90,15 @@ def write_stats(gateway: Gateway, pipeline: Pipeline, instant: str, made: Any) -
 def completing(
     gateway: Gateway, pipeline: Pipeline, instant: str, metadata: Any, in_time: Callable[[], None]
 ) -> Iterator[Any]:
-    """`commit.completing` with `in_time` for both of its looks."""
+    """`commit.completing` with `in_time` for both of its looks.
+
+    Args:
+        gateway: of a driver with a SparkContext.
+        pipeline: its table is rewritten.
+        instant: the clustering or compaction.
+        metadata: Hudi's commit metadata.
+        in_time: raises where it is too late to complete.
+    """
     with client(gateway, pipeline) as writer:
         storage = Storage(pipeline.table.path)
         # Readers take the columns from the newest instant: so today's, not those of when the files were written.

@@ -46,6 +46,12 @@ def end_of(gateway: Gateway, storage: Storage, instant: str, written: Collection
     Where the key may not list or end uploads, a rollback says so, and they stay: what becomes of them is on record, as
     the markers are (`hudi.leftovers`). An append whose tasks left nothing has nothing to ask.
 
+    Args:
+        gateway: to Hadoop's client of the store.
+        storage: the table's.
+        instant: the one that is shut.
+        written: paths within the table that stay; None: none.
+
     Raises:
         TimelineUnreadable: the store does not answer; or it refuses, and the append left uploads that no record names.
     """

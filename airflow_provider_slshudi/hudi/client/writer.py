@@ -53,6 +53,14 @@ def client(
     Callers that have loaded the timeline pass it as `timeline`. Only a rebuild of the metadata table passes `bounded`,
     the columns that it is to have bounds of.
 
+    Args:
+        gateway: of a driver with a SparkContext.
+        pipeline: names the table and its options.
+        more: Hudi's options beside the pipeline's.
+        schema: Avro as JSON.
+        timeline: the table's, where the caller has loaded it.
+        bounded: columns with bounds, see above.
+
     Raises:
         TableMismatch: the table has a foreign index.
     """

@@ -100,6 +100,13 @@ class AttemptFile:
 def mark(storage: Storage, instant: str, path: str, still_wanted: Callable[[], None], kind: str = "CREATE") -> None:
     """Leaves the marker of a file that is about to be written; `kind` is Hudi's, MERGE for a base file's next version.
 
+    Args:
+        storage: the table's.
+        instant: the batch's.
+        path: the file's within the table.
+        still_wanted: raises once the instant is decided.
+        kind: Hudi's kind of marker, CREATE, MERGE or APPEND.
+
     Raises:
         ManifestError: another run decided about the instant; no marker stays.
     """

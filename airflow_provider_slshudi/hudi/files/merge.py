@@ -143,7 +143,14 @@ def after_existing(
 
 
 def after(there: pa.Table, there_keys: pa.Array, rows: pa.Table, keys: pa.Array) -> tuple[pa.Table, pa.Array]:
-    """The rows of `there` whose keys `rows` have too, then `rows`; and the keys of all these."""
+    """The rows of `there` whose keys `rows` have too, then `rows`; and the keys of all these.
+
+    Args:
+        there: the file's rows.
+        there_keys: the record key of each of them, strings.
+        rows: the batch's rows, with the same columns.
+        keys: the record key of each of `rows`.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -156,7 +163,15 @@ def after(there: pa.Table, there_keys: pa.Array, rows: pa.Table, keys: pa.Array)
 
 
 def merge(there: pa.Table, there_keys: pa.Array, rows: pa.Table, keys: pa.Array, spec: MergeSpec) -> Merged:
-    """Merges `rows` into `there`, the rows of a file; both have Hudi's columns, and the keys of `rows` are distinct."""
+    """Merges `rows` into `there`, the rows of a file; both have Hudi's columns, and the keys of `rows` are distinct.
+
+    Args:
+        there: the file's rows.
+        there_keys: the record key of each of them, strings.
+        rows: the batch's rows, one of each key.
+        keys: the record key of each of `rows`.
+        spec: how two rows of a key become one.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
