@@ -39,6 +39,7 @@ from airflow_provider_slshudi.protocol.dangling import (
 from airflow_provider_slshudi.protocol.decisions import Decision
 from airflow_provider_slshudi.protocol.evidence import require_agreement
 from airflow_provider_slshudi.protocol.news import LEFT, news
+from airflow_provider_slshudi.protocol.quarantine import Timelines
 from airflow_provider_slshudi.protocol.recover import recover
 from airflow_provider_slshudi.protocol.resolve import resolve
 from airflow_provider_slshudi.protocol.settle import dangling, register, require_alone, require_turn
@@ -657,21 +658,16 @@ def test_a_commit_between_two_looks_of_a_settle_is_no_contradiction(
     pipeline.put(20)
     register(pipeline.work)
     waiting = [pipeline.prepare(pipeline.by("run-1"))]
-    agreement, timeline = require_agreement, Work.timeline
+    agreement = require_agreement
     looks: list[str] = []
 
-    def looked(work: Work) -> Timeline:
-        seen = timeline(work)
-        if looks and waiting:
+    def looking(work: Work, seen: Timelines | None = None) -> Timeline:
+        looks.append(work.run.run_id)
+        if waiting:
             found = waiting.pop()
             steps.commit(pipeline.by("run-1"), found.id, found.token)
-        return seen
+        return agreement(work, seen)
 
-    def looking(work: Work) -> None:
-        looks.append(work.run.run_id)
-        agreement(work)
-
-    monkeypatch.setattr(Work, "timeline", looked)
     monkeypatch.setattr(settle_module, "require_agreement", looking)
     assert settle_module.settle(pipeline.by("run-2"), lambda run: False) == []
     assert looks == ["run-2", "run-2"] and not waiting
