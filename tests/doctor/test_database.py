@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from airflow_provider_slshudi.doctor import database
 from airflow_provider_slshudi.doctor.database import Database
 from airflow_provider_slshudi.doctor.finding import Verdict, run
 from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.ledger.trial import versions
 from tests.databases import mariadb_server
 from tests.doctor.conftest import Looked
 from tests.users import NOBODY, open_folder, run_as
@@ -71,23 +73,29 @@ def test_airflow_s_own_database_is_no_place_for_a_ledger(tmp_path: Path, looked:
     assert found["lease"].verdict is UNKNOWN
 
 
-@pytest.mark.parametrize(("version", "verdict"), [("0003", WARNING), ("9999", WRONG)])
-def test_tables_of_another_version_are_left_as_they_are(
-    engine: Engine, url: str, version: str, verdict: Verdict, looked: Looked
-) -> None:
+def test_tables_of_a_newer_version_are_left_as_they_are(engine: Engine, url: str, looked: Looked) -> None:
     def change(to: str) -> str:
         with engine.begin() as connection:
             was = connection.execute(text("SELECT version_num FROM slshudi_alembic_version")).scalar_one()
             connection.execute(text("UPDATE slshudi_alembic_version SET version_num = :to"), {"to": to})
             return str(was)
 
-    kept = change(version)
+    kept = change("9999")
     try:
         found = looked(Database(lambda: url).checks())
     finally:
         left = change(kept)
-    assert left == version
-    assert found["tables"].verdict is verdict and version in found["tables"].seen
+    assert left == "9999"
+    assert found["tables"].verdict is WRONG and "9999" in found["tables"].seen
+    assert found["lease"].verdict is UNKNOWN
+
+
+def test_tables_of_an_older_version_are_brought_up_by_the_next_use(
+    url: str, looked: Looked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "versions", lambda engine: replace(versions(engine), newest="0002"))
+    found = looked(Database(lambda: url).checks())
+    assert found["tables"].verdict is WARNING and "the next use brings them to 0002" in found["tables"].seen
     assert found["lease"].verdict is UNKNOWN
 
 
