@@ -44,9 +44,6 @@ ENGINES: Mapping[str, Reads] = {
     USUAL: Reads(EVERY),
     "spark-hudi-1.0": Reads(8),
     "spark-hudi-0.15": Reads(6),
-    "hive": Reads(EVERY),
-    "hive-hudi-1.0": Reads(8),
-    "hive-hudi-0.15": Reads(6),
     "spark-iceberg": Reads(mirrors=("iceberg",)),
     "hudi-rs": Reads(EVERY),
     "datafusion": Reads(EVERY),
@@ -58,7 +55,7 @@ ENGINES: Mapping[str, Reads] = {
     "ray": Reads(mirrors=("delta", "iceberg")),
     "daft": Reads(mirrors=("delta",)),
 }
-"""By name; `spark` and `hive` are those with Hudi 1.1 or later."""
+"""By name; `spark` is one with Hudi 1.1 or later."""
 
 
 def chosen(engines: Collection[str], formats: Collection[str] = FORMATS, by_value: bool = False) -> Choice:

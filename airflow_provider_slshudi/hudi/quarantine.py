@@ -6,6 +6,7 @@ rolled back as it is. So no owner of a quarantine's instant is recorded; recover
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,6 +119,11 @@ def places(main: Storage) -> list[Place]:
         since, _, uri = line.partition(" ")
         found.append(Place(Storage(uri), since) if since.isdigit() else Place(Storage(line), ""))
     return found
+
+
+def is_known(pipeline: Pipeline, aside: Storage, made: Sequence[Place]) -> bool:
+    """Whether the pipeline's file asks for a quarantine, or one was `made` at `aside`."""
+    return pipeline.quarantines or any(place.is_at(aside) for place in made)
 
 
 def keep_place(main: Storage, aside: Storage, instant: str) -> None:

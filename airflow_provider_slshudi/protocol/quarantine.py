@@ -72,8 +72,7 @@ def _may_exist(work: Work, storage: Storage, made: Sequence[Place]) -> bool:
 
     The record of places lies in the table's folder: a table that was restored alone has lost it.
     """
-    is_known = work.pipeline.quarantines or any(place.is_at(storage) for place in made)
-    return is_known or storage.read(PROPERTIES) is not None
+    return quarantine.is_known(work.pipeline, storage, made) or storage.read(PROPERTIES) is not None
 
 
 def require_answer(work: Work, seconds: float) -> None:

@@ -123,28 +123,19 @@ def _delta_conf(_: Services) -> Mapping[str, str]:
     }
 
 
+def _of_bundle(key: str, title: str, engine: str, settings: Callable[[Services], Any]) -> Reader:
+    """A reader of Hudi's tables by the classes of a bundle, in the JVM of a Spark."""
+    return Reader(key, title, (HUDI,), engine, settings, variables=environment)
+
+
 def _spark_hudi(version: str) -> Reader:
-    coordinate = f"{_BUNDLE}:{version}"
-    return Reader(
-        f"spark-hudi-{version}",
-        f"Spark 3.5, Hudi {version}",
-        (HUDI,),
-        "spark",
-        _spark([coordinate], _hudi_conf),
-        variables=environment,
-    )
+    settings = _spark([f"{_BUNDLE}:{version}"], _hudi_conf)
+    return _of_bundle(f"spark-hudi-{version}", f"Spark 3.5, Hudi {version}", "spark", settings)
 
 
 def _hive(version: str) -> Reader:
-    coordinate = f"{_BUNDLE}:{version}"
-    return Reader(
-        f"hive-{version}",
-        f"Hive 2.3 by the input formats of Hudi {version}",
-        (HUDI,),
-        "hive",
-        _spark([coordinate], _hudi_conf),
-        variables=environment,
-    )
+    settings = _spark([f"{_BUNDLE}:{version}"], _hudi_conf)
+    return _of_bundle(f"hive-{version}", f"Hive 2.3, times as bigint, Hudi {version}", "hive", settings)
 
 
 def _spark_iceberg(version: str) -> Reader:
@@ -189,13 +180,11 @@ READERS: tuple[Reader, ...] = (
     _hive(pins.HUDI_PACKAGE.rpartition(":")[2]),
     _hive("1.0.2"),
     _hive("0.15.0"),
-    Reader(
+    _of_bundle(
         "presto-hudi-1.0.2",
-        "Presto's bundle of Hudi 1.0.2",
-        (HUDI,),
+        "Presto's bundle of Hudi 1.0.2, times as bigint",
         "hive",
         _spark([_PRESTO_BUNDLE], _hudi_conf, fetch.jar),
-        variables=environment,
     ),
     Reader("hudi-rs", "hudi-rs 0.5.0", (HUDI,), "hudi_rs", _none),
     Reader("hudi-rs-0.4", "hudi-rs 0.4.0", (HUDI,), "hudi_rs", _none, ("hudi==0.4.0",)),

@@ -23,7 +23,7 @@ from airflow_provider_slshudi.exceptions import ClockBehind, TimelineUnreadable
 from airflow_provider_slshudi.hudi import properties
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.layout import LAYOUT_1, LAYOUT_2, METADATA_FOLDER
-from airflow_provider_slshudi.hudi.quarantine import places
+from airflow_provider_slshudi.hudi.quarantine import is_known, places
 from airflow_provider_slshudi.hudi.timeline import is_metadata_table
 from airflow_provider_slshudi.storage import Storage
 
@@ -71,7 +71,7 @@ def tables_of(pipeline: Pipeline, but_for: str = "") -> list[Storage]:
     """
     tables = [Storage(pipeline.table.path)]
     aside = Storage(pipeline.quarantine_path)
-    if pipeline.quarantines or any(place.is_at(aside) for place in places(tables[0])):
+    if is_known(pipeline, aside, places(tables[0])):
         tables.append(aside)
     names = [f"{storage.uri}/{within}".rstrip("/") for storage in tables for within in ("", METADATA_FOLDER)]
     left_out = f"{pipeline.table.path.rstrip('/')}/{but_for}" if but_for else None

@@ -24,7 +24,8 @@ _FORMATS = {True: "HoodieParquetRealtimeInputFormat", False: "HoodieParquetInput
 _PARTITION_FILE, _NO_VALUE = ".hoodie_partition_metadata", "__HIVE_DEFAULT_PARTITION__"
 _DAY_OF_1970 = date(1970, 1, 1).toordinal()
 _HIVE_TYPES = {"timestamp": "bigint"}
-"""The sync names times as numbers: Hive up to 3 reads no times of this kind from Parquet."""
+"""Times are named as numbers here. `catalog` names them `timestamp`: so Hive loses their microseconds with Hudi 1.2.0,
+and with 0.15.0 it stops at a table that has an array, too."""
 
 
 class Hive:
