@@ -76,7 +76,7 @@ starts: setup ## Workers killed as a step's task begins or ends, at 120 moments,
 
 kubernetes: setup ## Batches on Kubernetes' own API server, which is built once with Go: 10 minutes of CPU
 	@$(VENV)/bin/python tools/apiserver.py
-	@$(VENV)/bin/pytest tests/protocol/test_kubernetes.py
+	@$(VENV)/bin/pytest tests/transaction/test_kubernetes.py
 
 canary: setup ## A secret in every connection, everything run, refused and crashed, then all searched for the secrets
 	@$(VENV)/bin/python -m tests.canary

@@ -10,62 +10,58 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_provider_slshudi.dag import backfill_dag as backfill_dag
-    from airflow_provider_slshudi.dag import fleet_dag as fleet_dag
-    from airflow_provider_slshudi.dag import maintenance_dag as maintenance_dag
-    from airflow_provider_slshudi.dag import micro_batch as micro_batch
-    from airflow_provider_slshudi.dag import override_dag as override_dag
-    from airflow_provider_slshudi.dag import recovery_dag as recovery_dag
-    from airflow_provider_slshudi.dag import repair_dag as repair_dag
-    from airflow_provider_slshudi.dag import tail_dag as tail_dag
-    from airflow_provider_slshudi.dag import verify_dag as verify_dag
-    from airflow_provider_slshudi.dag import watch_dag as watch_dag
+    from airflow_provider_slshudi.dag.factories import backfill_dag as backfill_dag
+    from airflow_provider_slshudi.dag.factories import fleet_dag as fleet_dag
+    from airflow_provider_slshudi.dag.factories import maintenance_dag as maintenance_dag
+    from airflow_provider_slshudi.dag.factories import micro_batch as micro_batch
+    from airflow_provider_slshudi.dag.factories import override_dag as override_dag
+    from airflow_provider_slshudi.dag.factories import recovery_dag as recovery_dag
+    from airflow_provider_slshudi.dag.factories import repair_dag as repair_dag
+    from airflow_provider_slshudi.dag.factories import tail_dag as tail_dag
+    from airflow_provider_slshudi.dag.factories import verify_dag as verify_dag
+    from airflow_provider_slshudi.dag.factories import watch_dag as watch_dag
     from airflow_provider_slshudi.hooks.iceberg import IcebergHook as IcebergHook
     from airflow_provider_slshudi.hooks.ledger import LedgerHook as LedgerHook
     from airflow_provider_slshudi.hooks.sls import SlsHook as SlsHook
     from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator as SlsHudiBackfillPlanOperator
     from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillRestOperator as SlsHudiBackfillRestOperator
-    from airflow_provider_slshudi.operators.catalog import SlsHudiSyncOperator as SlsHudiSyncOperator
+    from airflow_provider_slshudi.operators.batch import SlsHudiAppendOperator as SlsHudiAppendOperator
+    from airflow_provider_slshudi.operators.batch import SlsHudiCommitOperator as SlsHudiCommitOperator
+    from airflow_provider_slshudi.operators.batch import SlsHudiOpenOperator as SlsHudiOpenOperator
+    from airflow_provider_slshudi.operators.batch import SlsHudiPlanOperator as SlsHudiPlanOperator
+    from airflow_provider_slshudi.operators.batch import SlsHudiRecordOperator as SlsHudiRecordOperator
     from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator as SlsHudiBatchOperator
     from airflow_provider_slshudi.operators.fleet import SlsHudiLookOperator as SlsHudiLookOperator
-    from airflow_provider_slshudi.operators.maintain import SlsHudiArchiveOperator as SlsHudiArchiveOperator
-    from airflow_provider_slshudi.operators.maintain import SlsHudiCleanOperator as SlsHudiCleanOperator
-    from airflow_provider_slshudi.operators.maintain import SlsHudiClusterOperator as SlsHudiClusterOperator
-    from airflow_provider_slshudi.operators.maintain import SlsHudiCompactOperator as SlsHudiCompactOperator
-    from airflow_provider_slshudi.operators.maintain import (
+    from airflow_provider_slshudi.operators.maintenance import SlsHudiArchiveOperator as SlsHudiArchiveOperator
+    from airflow_provider_slshudi.operators.maintenance import SlsHudiCleanOperator as SlsHudiCleanOperator
+    from airflow_provider_slshudi.operators.maintenance import SlsHudiClusterOperator as SlsHudiClusterOperator
+    from airflow_provider_slshudi.operators.maintenance import SlsHudiCompactOperator as SlsHudiCompactOperator
+    from airflow_provider_slshudi.operators.maintenance import SlsHudiMirrorOperator as SlsHudiMirrorOperator
+    from airflow_provider_slshudi.operators.maintenance import (
         SlsHudiRebuildMetadataOperator as SlsHudiRebuildMetadataOperator,
     )
-    from airflow_provider_slshudi.operators.mirror import SlsHudiMirrorOperator as SlsHudiMirrorOperator
-    from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator as SlsHudiRecoverOperator
+    from airflow_provider_slshudi.operators.maintenance import SlsHudiSyncOperator as SlsHudiSyncOperator
+    from airflow_provider_slshudi.operators.maintenance import SlsHudiVerifyOperator as SlsHudiVerifyOperator
+    from airflow_provider_slshudi.operators.repair import SlsHudiRecoverOperator as SlsHudiRecoverOperator
     from airflow_provider_slshudi.operators.repair import SlsHudiRepairOperator as SlsHudiRepairOperator
-    from airflow_provider_slshudi.operators.steps import SlsHudiAppendOperator as SlsHudiAppendOperator
-    from airflow_provider_slshudi.operators.steps import SlsHudiCommitOperator as SlsHudiCommitOperator
-    from airflow_provider_slshudi.operators.steps import SlsHudiOpenOperator as SlsHudiOpenOperator
-    from airflow_provider_slshudi.operators.steps import SlsHudiPlanOperator as SlsHudiPlanOperator
-    from airflow_provider_slshudi.operators.steps import SlsHudiRecordOperator as SlsHudiRecordOperator
-    from airflow_provider_slshudi.operators.verify import SlsHudiVerifyOperator as SlsHudiVerifyOperator
     from airflow_provider_slshudi.operators.watch import SlsHudiWatchOperator as SlsHudiWatchOperator
     from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor as SlsHudiSettleSensor
     from airflow_provider_slshudi.triggers.settle import SettleTrigger as SettleTrigger
 
 __version__ = "0.1.0"
 _STEPS = ("Append", "Commit", "Open", "Plan", "Record")
-_SERVICES = ("Archive", "Clean", "Cluster", "Compact", "RebuildMetadata")
+_SERVICES = ("Archive", "Clean", "Cluster", "Compact", "Mirror", "RebuildMetadata", "Sync", "Verify")
 _DAGS = ("backfill", "fleet", "maintenance", "override", "recovery", "repair", "tail", "verify", "watch")
 _NAMES: dict[str, tuple[str, ...]] = {
-    "dag": (*(f"{name}_dag" for name in _DAGS), "micro_batch"),
+    "dag.factories": (*(f"{name}_dag" for name in _DAGS), "micro_batch"),
     "hooks.iceberg": ("IcebergHook",),
     "hooks.ledger": ("LedgerHook",),
     "hooks.sls": ("SlsHook",),
     "operators.backfill": ("SlsHudiBackfillPlanOperator", "SlsHudiBackfillRestOperator"),
-    "operators.catalog": ("SlsHudiSyncOperator",),
     "operators.fleet": ("SlsHudiBatchOperator", "SlsHudiLookOperator"),
-    "operators.maintain": tuple(f"SlsHudi{name}Operator" for name in _SERVICES),
-    "operators.mirror": ("SlsHudiMirrorOperator",),
-    "operators.recover": ("SlsHudiRecoverOperator",),
-    "operators.repair": ("SlsHudiRepairOperator",),
-    "operators.steps": tuple(f"SlsHudi{name}Operator" for name in _STEPS),
-    "operators.verify": ("SlsHudiVerifyOperator",),
+    "operators.maintenance": tuple(f"SlsHudi{name}Operator" for name in _SERVICES),
+    "operators.repair": ("SlsHudiRecoverOperator", "SlsHudiRepairOperator"),
+    "operators.batch": tuple(f"SlsHudi{name}Operator" for name in _STEPS),
     "operators.watch": ("SlsHudiWatchOperator",),
     "sensors.settle": ("SlsHudiSettleSensor",),
     "triggers.settle": ("SettleTrigger",),

@@ -97,18 +97,7 @@ _ICEBERG = {
 
 _INTEGRATION = "SLS to Hudi"
 _MODULES = {
-    "operators": (
-        "backfill",
-        "catalog",
-        "fleet",
-        "maintain",
-        "mirror",
-        "recover",
-        "repair",
-        "steps",
-        "verify",
-        "watch",
-    ),
+    "operators": ("backfill", "batch", "fleet", "maintenance", "repair", "watch"),
     "sensors": ("settle",),
     "triggers": ("settle",),
     "hooks": ("iceberg", "ledger", "sls"),
@@ -138,7 +127,8 @@ def get_provider_info() -> dict[str, Any]:
         **{kind: _modules(kind) for kind in _MODULES},
         "connection-types": [_SLS, _LEDGER, _ICEBERG],
         "extra-links": [
-            f"airflow_provider_slshudi.links.{link}" for link in ("TransactionLink", "PipelineLink", "SparkLink")
+            f"airflow_provider_slshudi.plugins.links.{link}"
+            for link in ("TransactionLink", "PipelineLink", "SparkLink")
         ],
         "asset-uris": [{"schemes": ["hudi"], "handler": None}],
         "config": {

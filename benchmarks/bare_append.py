@@ -15,18 +15,17 @@ from pathlib import Path
 from pyspark import SparkContext
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.handover.batch_files import Claim
 from airflow_provider_slshudi.hudi.client import commit, instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.job.access import granted, served
-from airflow_provider_slshudi.job.append import AppendTask
-from airflow_provider_slshudi.job.reading import ReadSpec, read_limits
-from airflow_provider_slshudi.job.tasks import each
-from airflow_provider_slshudi.notes.handover import Claim
-from airflow_provider_slshudi.planning.split import split
-from airflow_provider_slshudi.ranges import Density, Range
+from airflow_provider_slshudi.planning.ranges import Density, Range
+from airflow_provider_slshudi.planning.windows import split
 from airflow_provider_slshudi.rows.maker import RowSpec
+from airflow_provider_slshudi.spark.driver.append import AppendTask, each
+from airflow_provider_slshudi.spark.driver.key_access import granted, served
+from airflow_provider_slshudi.spark.driver.reading import ReadSpec, read_limits
 from airflow_provider_slshudi.spark.runtime import leave, quiet
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 
 class Unclaimed(Claim):

@@ -25,14 +25,14 @@ import numpy as np
 import pyarrow as pa
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 
+from airflow_provider_slshudi.cli.demo.put import ad_events
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.values import parse_size
-from airflow_provider_slshudi.demo.events import ad_events
+from airflow_provider_slshudi.handover import fencing
 from airflow_provider_slshudi.hudi.files import basefile
-from airflow_provider_slshudi.notes import handover
 from airflow_provider_slshudi.rows.maker import RowMaker, RowSpec
 from airflow_provider_slshudi.sls.decode import decode
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 TARGET = parse_size("128MiB")
 POOL = 16
@@ -87,7 +87,7 @@ def measure(answer: Any, module: str | None, megabytes: int, partitions: int) ->
     with tempfile.TemporaryDirectory() as folder:
         kind = _other(module) if module else basefile
         storage, instant = Storage(f"file://{folder}"), "20260101000000000"
-        handover.admit(storage, instant)
+        fencing.admit(storage, instant)
         writer = kind.BaseFileWriter(storage, instant, "0-0-0", TARGET, lambda: None)
         knows = "done" in inspect.signature(writer.write).parameters
         began = time.process_time()

@@ -24,7 +24,7 @@ import numpy as np
 from exactness import Bench, spread
 from replay import Replay, replay
 
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 from tests.databases import postgres
 from tests.machine import variables
 from tests.services import s3_store, spark_cluster

@@ -26,13 +26,13 @@ import lz4.block
 from aliyun.log import LogClient
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 
-from airflow_provider_slshudi.demo.events import ad_events
-from airflow_provider_slshudi.job.unnamed import UnnamedKeys
-from airflow_provider_slshudi.secret import Secret
+from airflow_provider_slshudi.cli.demo.put import ad_events
 from airflow_provider_slshudi.sls import cursors, ptars_decode
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.decode import decoder
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.spark.driver.unnamed_keys import UnnamedKeys
+from airflow_provider_slshudi.system.secrets import Secret
 
 BEGIN = 100
 Measured = Callable[[], Any]

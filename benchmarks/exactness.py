@@ -34,18 +34,18 @@ from typing import Any
 
 from replay import GROUPS_A_PULL, LOGS_A_GROUP, POOL_PULLS, Replay, replay
 
+from airflow_provider_slshudi.cli.demo.run import DAGS
 from airflow_provider_slshudi.config.load import load_pipeline
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.demo.example import DAGS
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.protocol import plan, steps
-from airflow_provider_slshudi.protocol.settle import settle
-from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from airflow_provider_slshudi.spark.resident import IDLE
 from airflow_provider_slshudi.spark.runtime import control_conf, environment, make_archive
+from airflow_provider_slshudi.transaction import plan, steps
+from airflow_provider_slshudi.transaction.context import Run, Work
+from airflow_provider_slshudi.transaction.settle import settle
 
 STEPS = ("settle", "plan", "open", "append", "record", "commit")
 FIRST_BATCH_BYTES = 2_000_000

@@ -38,19 +38,16 @@ from aliyun.log import LogItem, PutLogsRequest
 from peers import submit
 from usage import Idle, used
 
+from airflow_provider_slshudi.cli.demo.airflow_process import LocalAirflow
+from airflow_provider_slshudi.cli.demo.put import ad_events, sdk_client
+from airflow_provider_slshudi.cli.demo.run import DAGS, PIPELINE, variables_of, work_of, write_example
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.demo.airflow import LocalAirflow
-from airflow_provider_slshudi.demo.events import ad_events
-from airflow_provider_slshudi.demo.example import DAGS, PIPELINE, write_example
-from airflow_provider_slshudi.demo.put import sdk_client
-from airflow_provider_slshudi.demo.run import variables_of, work_of
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS
-from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ledger.records import State, Transaction
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.processes import adopt_orphans
-from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.spark.resident import IDLE
+from airflow_provider_slshudi.system.processes import adopt_orphans
+from airflow_provider_slshudi.transaction.context import Work
 
 WALL_BAR, CPU_BAR, EMPTY_BAR = 0.35, 0.2, 0.5
 IDLE_SECONDS = 20.0

@@ -31,17 +31,15 @@ from rate import Putter, Rate
 from troubled import BROKEN, HOT, HOT_MB, REFUSED, REFUSED_CONNECTION, break_table, refused, rows_of
 from usage import JVM, Idle, memory, thirds, used
 
-from airflow_provider_slshudi.demo.airflow import LocalAirflow
-from airflow_provider_slshudi.demo.events import ad_events
-from airflow_provider_slshudi.demo.example import DAGS, PIPELINE
-from airflow_provider_slshudi.demo.put import sdk_client
-from airflow_provider_slshudi.demo.run import variables_of
+from airflow_provider_slshudi.cli.demo.airflow_process import LocalAirflow
+from airflow_provider_slshudi.cli.demo.put import ad_events, sdk_client
+from airflow_provider_slshudi.cli.demo.run import DAGS, PIPELINE, variables_of
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ledger.records import State
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.processes import adopt_orphans
 from airflow_provider_slshudi.spark.resident import IDLE
+from airflow_provider_slshudi.system.processes import adopt_orphans
 from tests.soak.plot import Line, Panel, plot
 
 BAR_SECONDS = 120.0
@@ -52,7 +50,7 @@ IDLE_SECONDS = 20.0
 SESSION_IDLE_SECONDS = 120
 LOOK_SECONDS, SAMPLE_SECONDS = 0.5, 10.0
 DAG = """
-from airflow_provider_slshudi.dag import fleet_dag
+from airflow_provider_slshudi.dag.factories import fleet_dag
 
 dag = fleet_dag("pipelines")
 """

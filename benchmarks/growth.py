@@ -35,22 +35,22 @@ import fastavro
 from sqlalchemy import Engine, delete, event, insert, text
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.hudi.extra import PIPELINE_KEY, TRANSACTION_KEY
+from airflow_provider_slshudi.handover import batch_files, fencing
+from airflow_provider_slshudi.handover.batch_files import Claim, Manifest, Owner, RangeDone
+from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
+from airflow_provider_slshudi.hudi.instant_metadata import PIPELINE_KEY, TRANSACTION_KEY
 from airflow_provider_slshudi.hudi.layout import FOLDER
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.notes import handover
-from airflow_provider_slshudi.notes.handover import Claim, Manifest, Owner, RangeDone
-from airflow_provider_slshudi.notes.job import JobOrder, Verb
-from airflow_provider_slshudi.protocol import plan, steps
-from airflow_provider_slshudi.protocol.settle import register, settle
-from airflow_provider_slshudi.protocol.work import Run, Work
-from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls import cursors
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.service import LogService
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.system.secrets import Secret
+from airflow_provider_slshudi.transaction import plan, steps
+from airflow_provider_slshudi.transaction.context import Run, Work
+from airflow_provider_slshudi.transaction.settle import register, settle
 
 STEPS = ("settle", "plan", "record", "commit")
 LATENCY = 0.005
@@ -129,11 +129,11 @@ class DriverFiles:
         instant = order.instant or f"{datetime.now(timezone.utc):%Y%m%d%H%M%S%f}"[:17]
         if verb is Verb.OPEN:
             owner = Owner(order.transaction, order.pipeline["name"], order.token)
-            handover.write_owner(self._storage, instant, owner)
+            batch_files.write_owner(self._storage, instant, owner)
             self._storage.write(f"{FOLDER}/{instant}.commit.requested", b"")
         elif verb is Verb.APPEND:
             self._storage.write(f"{FOLDER}/{instant}.inflight", b"")
-            handover.write_manifest(self._storage, self._manifest(order))
+            batch_files.write_manifest(self._storage, self._manifest(order))
         elif verb is Verb.COMMIT:
             claim = Claim(self._storage, order.transaction, instant, order.token)
             claim.manifest()
@@ -258,7 +258,7 @@ def measure(place: Place, shards: int, rounds: int, answer: Any) -> None:
             planned = timed("plan", partial(plan.tail, mine))
             instant = steps.open_instant(mine, planned.id, planned.token)
             steps.append(mine, planned.id, planned.token)
-            written = Path(work.storage.full(f"{handover.folder(instant)}/manifest-{planned.token}.json"))
+            written = Path(work.storage.full(f"{fencing.folder(instant)}/manifest-{planned.token}.json"))
             sizes["manifest_bytes"] = written.stat().st_size
             recorded = timed("record", partial(steps.record, mine, planned.id, planned.token))
             timed("commit", partial(steps.commit, mine, planned.id, planned.token))

@@ -30,16 +30,15 @@ from memory import FLAT, LOOK_SECONDS, MOST_WORKER_BYTES, peak
 from watch import Watch
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.handover import batch_files, fencing
+from airflow_provider_slshudi.handover.batch_files import BatchOrder, Unnamed
 from airflow_provider_slshudi.hudi.files.filegroups import Completed
-from airflow_provider_slshudi.job.reading import Read, ReadSpec, Tally
-from airflow_provider_slshudi.job.upsert import WRITE_BYTES, UpsertTask, run, upsert_spec
-from airflow_provider_slshudi.notes import handover
-from airflow_provider_slshudi.notes.handover import BatchOrder
-from airflow_provider_slshudi.notes.unnamed import Unnamed
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.rows.maker import Rows, RowSpec
+from airflow_provider_slshudi.spark.driver.reading import Read, ReadSpec, Tally
+from airflow_provider_slshudi.spark.driver.upsert import WRITE_BYTES, UpsertTask, run, upsert_spec
 from airflow_provider_slshudi.spark.runtime import DAEMON, environment, session_conf
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -118,8 +117,8 @@ def upsert(spark: SparkContext, folder: Path, merge: dict[str, Any], size: int) 
         }
     )
     storage, order = Storage(pipeline.table.path), BatchOrder("", 0, INSTANT, {}, [], {})
-    handover.admit(storage, INSTANT)
-    handover.write_order(storage, order)
+    fencing.admit(storage, INSTANT)
+    batch_files.write_order(storage, order)
     read: Any = None
     task = _Task(
         ReadSpec(read, pipeline.name, RowSpec.of(pipeline), {}),

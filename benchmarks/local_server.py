@@ -18,7 +18,7 @@ import psutil
 from aliyun.log import LogClient
 from aliyun.log.log_logs_raw_pb2 import LogGroupRaw
 
-from airflow_provider_slshudi.demo.events import ad_events
+from airflow_provider_slshudi.cli.demo.put import ad_events
 from airflow_provider_slshudi.local import LocalSls
 
 PROJECT, LOGSTORE = "bench-project", "bench"

@@ -43,7 +43,7 @@ def _kind(process: psutil.Process) -> str:
     above = process.parent()
     if DAEMON in line:
         return "worker" if above is not None and DAEMON in above.cmdline() else ""
-    if not any(part.endswith("job/__main__.py") for part in line) or "append" not in line:
+    if not any(part.endswith("driver/__main__.py") for part in line) or "append" not in line:
         return ""
     return "driver JVM" if line[0].endswith("java") else "driver"
 

@@ -24,18 +24,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from aliyun.log import LogClient
 
+from airflow_provider_slshudi.config.arrow import arrow_type
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.hudi.files.parquet import Encodings
 from airflow_provider_slshudi.hudi.schema import table_columns
-from airflow_provider_slshudi.planning.split import split
-from airflow_provider_slshudi.ranges import Density, Range
+from airflow_provider_slshudi.planning.ranges import Density, Range
+from airflow_provider_slshudi.planning.windows import split
 from airflow_provider_slshudi.rows.maker import RowMaker, RowSpec
 from airflow_provider_slshudi.sls import cursors
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.reader import Reader
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.runtime import environment, leave, quiet, session_conf
-from airflow_provider_slshudi.types.arrow import arrow_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import lz4.block
 from aliyun.log.log_logs_raw_pb2 import LogGroupRaw
 
-from airflow_provider_slshudi.demo.events import ad_events
-from airflow_provider_slshudi.demo.put import sdk_client
+from airflow_provider_slshudi.cli.demo.put import ad_events, sdk_client
 from airflow_provider_slshudi.sls.connection import SlsConnection
 
 PUTS_A_SECOND, MOST_LOGS = 10.0, 1000

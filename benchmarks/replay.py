@@ -20,10 +20,10 @@ from urllib.parse import parse_qs, urlsplit
 import lz4.block
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 
-from airflow_provider_slshudi.demo.events import ad_events
-from airflow_provider_slshudi.secret import Secret
+from airflow_provider_slshudi.cli.demo.put import ad_events
 from airflow_provider_slshudi.sls import cursors
 from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.system.secrets import Secret
 
 SHARDS = 4
 GROUPS_A_PULL = 10

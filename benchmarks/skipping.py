@@ -21,13 +21,13 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.hudi.client import clustering, commit, instants
-from airflow_provider_slshudi.hudi.client.basefiles import committed_files
+from airflow_provider_slshudi.hudi.client import commit, instants, rewriting
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.client.metadata_table import committed_files
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.schema import arrow_schema
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 from tests.sessions import start_spark
 
 if TYPE_CHECKING:
@@ -84,10 +84,10 @@ def fill(gateway: Gateway, pipeline: Pipeline, rows: int) -> None:
 
 def cluster(gateway: Gateway, pipeline: Pipeline) -> None:
     """Makes sorted files of them."""
-    clustering.plan(gateway, pipeline)
+    rewriting.plan_clustering(gateway, pipeline)
     (pending,) = Timeline.load(Storage(pipeline.table.path)).pending()
-    written = clustering.write(gateway, pipeline, pending.time, lambda: None)
-    clustering.complete(gateway, pipeline, pending.time, written.metadata, lambda: None)
+    written = rewriting.cluster(gateway, pipeline, pending.time, lambda: None)
+    rewriting.complete_clustering(gateway, pipeline, pending.time, written.metadata, lambda: None)
 
 
 def scan(spark: SparkSession, pipeline: Pipeline, skipping: bool) -> Scan:

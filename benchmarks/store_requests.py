@@ -25,11 +25,12 @@ from pathlib import Path
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.local.process import LocalSls
-from airflow_provider_slshudi.protocol import maintain, plan, steps
-from airflow_provider_slshudi.protocol.settle import settle
-from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.services import maintenance
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
+from airflow_provider_slshudi.transaction import plan, steps
+from airflow_provider_slshudi.transaction.context import Run, Work
+from airflow_provider_slshudi.transaction.settle import settle
 from tests.local.sdk import by_ip
 from tests.outage.proxy import Proxy
 from tests.pipelines import ad_events
@@ -127,7 +128,7 @@ def main() -> None:
             print(f"  batch {number + 1}: {total(counted.counts[-1])} requests, {seconds:.1f} s", flush=True)
         batches = [*counted.counts]
         counted.counts.append({})
-        for name, service in (("clean", maintain.clean), ("archive", maintain.archive)):
+        for name, service in (("clean", maintenance.clean), ("archive", maintenance.archive)):
             counted.step(name, lambda service=service: service(work))  # type: ignore[misc]
     report(batches, counted.counts[-1])
 

@@ -27,29 +27,28 @@ import psutil
 from rate import Putter, Rate
 from usage import JVM, memory, thirds, used
 
-from airflow_provider_slshudi.demo.airflow import LocalAirflow
-from airflow_provider_slshudi.demo.example import DAGS, PIPELINE, write_example
-from airflow_provider_slshudi.demo.proof import prove
-from airflow_provider_slshudi.demo.put import sdk_client
-from airflow_provider_slshudi.demo.run import variables_of, work_of
-from airflow_provider_slshudi.hudi.extra import ranges_of
+from airflow_provider_slshudi.cli.demo.airflow_process import LocalAirflow
+from airflow_provider_slshudi.cli.demo.figures import prove
+from airflow_provider_slshudi.cli.demo.put import sdk_client
+from airflow_provider_slshudi.cli.demo.run import DAGS, PIPELINE, variables_of, work_of, write_example
+from airflow_provider_slshudi.hudi.instant_metadata import ranges_of
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.processes import adopt_orphans
-from airflow_provider_slshudi.protocol.work import Work
 from airflow_provider_slshudi.spark.resident import IDLE
+from airflow_provider_slshudi.system.processes import adopt_orphans
+from airflow_provider_slshudi.transaction.context import Work
 from tests.soak.plot import Line, Panel, plot
 
 SHARDS = 4
 WARM_SECONDS, LEFT_SECONDS = 60.0, 600.0
 LOOK_SECONDS, SAMPLE_SECONDS = 0.1, 5.0
 FLEET = f"""
-from airflow_provider_slshudi.dag import fleet_dag
+from airflow_provider_slshudi.dag.factories import fleet_dag
 
 dag = fleet_dag(["{PIPELINE}"], schedule="@continuous")
 """
 TAIL = f"""
-from airflow_provider_slshudi.dag import tail_dag
+from airflow_provider_slshudi.dag.factories import tail_dag
 
 dag = tail_dag("{PIPELINE}")
 """

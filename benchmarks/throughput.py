@@ -31,10 +31,10 @@ from peers import submit
 from replay import Replay, replay
 from watch import Watch
 
+from airflow_provider_slshudi.config.arrow import arrow_type
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.hudi.schema import table_columns
-from airflow_provider_slshudi.processes import adopt_orphans
-from airflow_provider_slshudi.types.arrow import arrow_type
+from airflow_provider_slshudi.system.processes import adopt_orphans
 
 WAYS = {
     "sdk": "SDK dicts, Hudi bulk insert",

@@ -33,22 +33,21 @@ import pyarrow.parquet as pq
 from throughput import measured, spread
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.hudi.actions import action as action_of
+from airflow_provider_slshudi.handover import batch_files
+from airflow_provider_slshudi.handover.batch_files import BatchOrder, Unnamed
 from airflow_provider_slshudi.hudi.client import commit, instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.writer import upsert_options
 from airflow_provider_slshudi.hudi.files.filegroups import Completed
+from airflow_provider_slshudi.hudi.instant_metadata import action as action_of
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.job.reading import Read, ReadSpec, Tally
-from airflow_provider_slshudi.job.upsert import UpsertTask, run, upsert_spec
-from airflow_provider_slshudi.notes import handover
-from airflow_provider_slshudi.notes.handover import BatchOrder
-from airflow_provider_slshudi.notes.unnamed import Unnamed
-from airflow_provider_slshudi.processes import adopt_orphans
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.rows.maker import Rows, RowSpec
+from airflow_provider_slshudi.spark.driver.reading import Read, ReadSpec, Tally
+from airflow_provider_slshudi.spark.driver.upsert import UpsertTask, run, upsert_spec
 from airflow_provider_slshudi.spark.runtime import environment, leave, quiet, session_conf
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.system.processes import adopt_orphans
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,7 +127,7 @@ def ours(spark: SparkSession, given: dict[str, Any]) -> None:
     instants.request(gateway, storage.uri, instant, action)
     instants.to_inflight(gateway, storage.uri, instant, action)
     order = BatchOrder("", 0, instant, {}, [], {})
-    handover.write_order(storage, order)
+    batch_files.write_order(storage, order)
     tasks = spark.sparkContext.defaultParallelism
     files = tuple(sorted(str(file) for file in Path(given["updates"]).glob("*.parquet")))
     read: Any = None

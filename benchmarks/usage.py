@@ -20,7 +20,7 @@ KINDS = {
     "api-server": "API server",
     "api_server": "API server",
     "triggerer": "triggerer",
-    "job/resident.py": "resident process",
+    "driver/resident_driver.py": "resident process",
     "job.daemon": "resident process",
 }
 """What a process is, by a part of its command line; in this order. What is none of these is what started it."""

@@ -1,5 +1,5 @@
 """What the buttons of the pipeline's page trigger that lose nothing; see the params of a manual run."""
 
-from airflow_provider_slshudi.dag import repair_dag
+from airflow_provider_slshudi import repair_dag
 
 dag = repair_dag("ad_events")

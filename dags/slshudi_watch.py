@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 
-from airflow_provider_slshudi.dag import watch_dag
+from airflow_provider_slshudi import watch_dag
 
 # Slack's, PagerDuty's, or a notifier of your own do as well: `exception` is what was found, a line each.
 mail = SmtpNotifier(

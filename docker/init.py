@@ -7,8 +7,8 @@ from pathlib import Path
 from aliyun.log import LogException
 from pyarrow import fs
 
-from airflow_provider_slshudi.demo.example import write_example
-from airflow_provider_slshudi.demo.put import sdk_client
+from airflow_provider_slshudi.cli.demo.put import sdk_client
+from airflow_provider_slshudi.cli.demo.run import write_example
 from airflow_provider_slshudi.hooks.sls import SlsHook
 
 subprocess.run(["airflow", "db", "migrate"], check=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from airflow_provider_slshudi.demo.airflow import LocalAirflow
+from airflow_provider_slshudi.cli.demo.airflow_process import LocalAirflow
 from tests.machine import arguments_of
 
 IDLE = "<idle>"

@@ -21,7 +21,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 from typing_extensions import Self
 
-from airflow_provider_slshudi.demo.airflow import free_port
+from airflow_provider_slshudi.cli.demo.airflow_process import free_port
 from airflow_provider_slshudi.local.certificate import Certificate
 from tests import needs
 from tests.waiting import until

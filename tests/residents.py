@@ -34,7 +34,7 @@ def drivers(folder: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         words = process.info["cmdline"] or []
-        is_driver = any("job/resident.py" in word for word in words) and words[0] != "/bin/sh"
+        is_driver = any("driver/resident_driver.py" in word for word in words) and words[0] != "/bin/sh"
         if is_driver and process.info["status"] != psutil.STATUS_ZOMBIE and any(str(folder) in word for word in words):
             found.append(process)
     return found

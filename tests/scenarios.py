@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aliyun.log import LogClient, LogItem, PutLogsRequest
 
+from airflow_provider_slshudi.handover.job_order import JobOrder, Verb, Where
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.layout import FOLDER
-from airflow_provider_slshudi.job import verbs
-from airflow_provider_slshudi.job.access import served
 from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.notes.job import JobOrder, Verb, Where
-from airflow_provider_slshudi.points import FOLDER as POINTS
-from airflow_provider_slshudi.points import Point
-from airflow_provider_slshudi.protocol import plan, steps
-from airflow_provider_slshudi.protocol.settle import settle
-from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.spark.driver import verbs
+from airflow_provider_slshudi.spark.driver.key_access import served
 from airflow_provider_slshudi.spark.launch import Launcher, SubprocessLauncher
+from airflow_provider_slshudi.system.points import FOLDER as POINTS
+from airflow_provider_slshudi.system.points import Point
+from airflow_provider_slshudi.transaction import plan, steps
+from airflow_provider_slshudi.transaction.context import Work
+from airflow_provider_slshudi.transaction.settle import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import LedgerShard, RangeTotals, Sighting, Transaction
-from airflow_provider_slshudi.ledger.states import Kind
-from airflow_provider_slshudi.protocol.cost import CPU, REQUESTS
-from airflow_provider_slshudi.protocol.freshness import PROMISE, SINCE
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ledger.records import Kind, LedgerShard, RangeTotals, Sighting, Transaction
+from airflow_provider_slshudi.planning.ranges import Range
+from airflow_provider_slshudi.transaction.context import CPU, REQUESTS
+from airflow_provider_slshudi.transaction.record import PROMISE, SINCE
 
 GROUP = 1_000
 """Raw bytes of a log group; it holds ten logs."""

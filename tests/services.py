@@ -18,7 +18,7 @@ from secrets import token_hex
 
 import pytest
 
-from airflow_provider_slshudi.demo.airflow import free_port
+from airflow_provider_slshudi.cli.demo.airflow_process import free_port
 from airflow_provider_slshudi.exceptions import JobFailed
 from airflow_provider_slshudi.spark import runtime
 from tests.waiting import LONGEST_SECONDS, until

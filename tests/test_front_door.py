@@ -37,7 +37,9 @@ def classes(kind: str) -> Iterator[tuple[str, str]]:
 
 def test_every_class_and_factory_for_dag_files_is_imported_from_the_package() -> None:
     every = {name for kind in KINDS for _, name in classes(kind)}
-    factories = {name for name in vars(import_module(f"{PACKAGE}.dag")) if name.endswith("_dag") and name[0] != "_"}
+    factories = {
+        name for name in vars(import_module(f"{PACKAGE}.dag.factories")) if name.endswith("_dag") and name[0] != "_"
+    }
     assert {*front.__all__} == {"__version__", "micro_batch", *every, *factories}
     assert {*front.__all__} <= {*dir(front)}
     for name in front.__all__:

@@ -13,23 +13,7 @@ import airflow_provider_slshudi
 
 ROOT = Path(airflow_provider_slshudi.__file__).parent
 PACKAGE = "airflow_provider_slshudi"
-VOCABULARY = {
-    "exceptions",
-    "ranges",
-    "points",
-    "owners",
-    "processes",
-    "native",
-    "numbered",
-    "visible",
-    "secret",
-    "namenodes",
-    "hdfs",
-    "objectstore",
-    "storage",
-    "types",
-    "config",
-}
+VOCABULARY = {"exceptions", "planning", "system", "storage", "config"}
 """What every room may speak of."""
 
 # What each room may import of this package, besides itself. A name stands for all below it that is no room of its own.
@@ -37,64 +21,52 @@ ALLOWED: dict[str, set[str]] = {
     # Names for DAG files, each imported once it is asked for.
     "": {"dag", "hooks", "operators", "sensors", "triggers"},
     "exceptions": set(),
-    "ranges": {"exceptions"},
-    "points": set(),
-    "owners": set(),
-    "processes": set(),
-    "native": set(),
-    "numbered": {"native"},
-    "visible": set(),
-    "secret": set(),
-    "objectstore": {"exceptions", "visible"},
-    "namenodes": {"visible"},
-    "hdfs": {"exceptions", "owners", "namenodes", "visible"},
-    "storage": {"exceptions", "owners", "objectstore", "hdfs"},
-    "types": set(),
-    "config": {"exceptions", "ranges", "types"},
-    # What Airflow shows of DAGs and tasks.
-    "doc_md": {"config"},
+    "system": set(),
+    "storage": {"exceptions", "system"},
+    "config": {"exceptions"},
+    # Cursors, and which ranges a batch has.
+    "planning": {"exceptions", "config"},
     "sls": VOCABULARY | {""},
     "ledger": VOCABULARY,
-    "planning": VOCABULARY,
-    "notes": VOCABULARY,
+    "handover": VOCABULARY,
     # Logs become rows by Arrow alone.
     "rows": VOCABULARY | {"sls.columns"},
     # Without a JVM.
-    "hudi": VOCABULARY | {"notes"},
+    "hudi": VOCABULARY | {"handover"},
     # The same base files for readers of Iceberg and Delta, in a task's process.
-    "mirror": VOCABULARY | {"notes", "hudi"},
+    "mirror": VOCABULARY | {"handover", "hudi"},
     # On executors.
-    "hudi.files": VOCABULARY | {"notes", "rows", "hudi"},
+    "hudi.files": VOCABULARY | {"handover", "rows", "hudi"},
     # Inside a driver.
-    "hudi.client": VOCABULARY | {"notes", "hudi", "hudi.files"},
+    "hudi.client": VOCABULARY | {"handover", "hudi", "hudi.files"},
     # Asks for drivers, and knows how Spark is started.
-    "spark": VOCABULARY | {"", "notes"},
-    # What drivers run; nobody imports it.
-    "job": VOCABULARY | {"sls", "planning", "notes", "rows", "hudi", "hudi.files", "hudi.client", "spark"},
-    "protocol": VOCABULARY | {"sls", "ledger", "planning", "notes", "hudi", "mirror", "spark"},
+    "spark": VOCABULARY | {"", "handover"},
+    # What drivers run; no other room imports it.
+    "spark.driver": VOCABULARY | {"sls", "handover", "rows", "hudi", "hudi.files", "hudi.client", "spark"},
+    "transaction": VOCABULARY | {"sls", "ledger", "handover", "hudi", "spark"},
+    "services": VOCABULARY | {"sls", "ledger", "handover", "hudi", "mirror", "spark", "transaction"},
+    "repair": VOCABULARY | {"sls", "ledger", "handover", "hudi", "transaction", "services"},
     # What people see.
-    "views": VOCABULARY | {"ledger", "planning", "notes", "protocol"},
+    "views": VOCABULARY | {"ledger", "handover", "transaction", "repair"},
     # Looks at all that pipelines need.
-    "doctor": VOCABULARY | {"sls", "ledger", "notes", "hudi", "spark", "protocol"},
+    "doctor": VOCABULARY | {"sls", "ledger", "handover", "hudi", "spark", "transaction"},
     "local": VOCABULARY | {"sls"},
 }
-_BELOW_AIRFLOW = set(ALLOWED) - {"job", "hudi.files", "hudi.client", "local"}
+_BELOW_AIRFLOW = set(ALLOWED) - {"spark.driver", "hudi.files", "hudi.client", "local"}
 _OF_AIRFLOW: dict[str, set[str]] = {
     "dagfile": set(),
     "settings": {"config", "exceptions", "dagfile"},
-    "assets": {"config"},
-    "links": {"settings", "exceptions", "dagfile", "pages"},
+    "plugins.links": {"settings", "exceptions", "dagfile", "handover"},
     "hooks": _BELOW_AIRFLOW | {"settings", "dagfile"},
-    "operators": _BELOW_AIRFLOW | {"settings", "dagfile", "assets", "links", "hooks"},
+    "operators": _BELOW_AIRFLOW | {"settings", "dagfile", "plugins.links", "hooks"},
     "triggers": _BELOW_AIRFLOW | {"settings", "hooks", "operators"},
     "sensors": _BELOW_AIRFLOW | {"settings", "hooks", "operators", "triggers"},
-    "dag": _BELOW_AIRFLOW | {"pages", "settings", "dagfile", "assets", "operators", "sensors"},
-    "pages": _BELOW_AIRFLOW | {"settings", "hooks", "preload"},
-    # What Airflow's scheduler imports for the tasks that are forked from it.
-    "preload": {"dag", "hooks", "protocol", "ledger"},
+    "dag": _BELOW_AIRFLOW | {"settings", "dagfile", "operators", "sensors"},
+    # Pages, and what Airflow's scheduler imports for the tasks that are forked from it.
+    "plugins": _BELOW_AIRFLOW | {"settings", "hooks", "dag"},
     "get_provider_info": {""},
-    "cli": _BELOW_AIRFLOW | {"settings", "hooks", "operators", "demo"},
-    "demo": _BELOW_AIRFLOW | {"settings", "hooks", "local", "cli"},
+    "cli": _BELOW_AIRFLOW | {"settings", "hooks", "operators", "cli.demo"},
+    "cli.demo": _BELOW_AIRFLOW | {"settings", "hooks", "local", "cli"},
 }
 ROOMS = ALLOWED | _OF_AIRFLOW
 
@@ -184,9 +156,12 @@ print(len(sys.argv) - 2, "imported")
     [
         (tuple(ALLOWED), "airflow"),
         # What drivers and executors run.
-        (("sls", "notes", "rows", "hudi", "hudi.files", "hudi.client", "job"), "airflow,sqlalchemy,alembic,psycopg"),
-        (("rows", "types"), "airflow,sqlalchemy,pyspark,aliyun"),
-        (("notes", "hudi", "planning"), "airflow,sqlalchemy,pyspark"),
+        (
+            ("sls", "handover", "rows", "hudi", "hudi.files", "hudi.client", "spark.driver"),
+            "airflow,sqlalchemy,alembic,psycopg",
+        ),
+        (("rows", "config"), "airflow,sqlalchemy,pyspark,aliyun"),
+        (("handover", "hudi", "planning"), "airflow,sqlalchemy,pyspark"),
     ],
 )
 def test_these_rooms_import_where_those_packages_are_not_installed(rooms: tuple[str, ...], forbidden: str) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
 from airflow_provider_slshudi.hudi.client import clock
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.spark.launch import Launcher
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 PROPERTIES = ".hoodie/hoodie.properties"
 

@@ -13,22 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 
-from airflow_provider_slshudi.cli import (
-    abandon,
-    backfill,
-    doctor,
-    init,
-    ledger,
-    pack,
-    plan,
-    quarantine,
-    recover,
-    schema,
-    skip,
-    status,
-    table,
-    verify,
-)
+from airflow_provider_slshudi.cli import backfill, doctor, init, ledger, pack, repair, reports, schema, table
 from airflow_provider_slshudi.exceptions import SlsHudiError
 
 
@@ -62,14 +47,28 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("demo", help="the whole way on this machine, with a proof")
     commands.add_parser("local-sls", help="an SLS-compatible server on this machine, in the foreground")
-    proofs = verify, quarantine, schema, table
-    for command in (init, status, doctor, plan, backfill, ledger, recover, abandon, skip, *proofs, pack):
-        command.add_to(commands)
+    for add in (
+        init.add_to,
+        reports.add_status,
+        doctor.add_to,
+        reports.add_plan,
+        backfill.add_to,
+        ledger.add_to,
+        repair.add_recover,
+        repair.add_abandon,
+        repair.add_skip,
+        reports.add_verify,
+        repair.add_quarantine,
+        schema.add_to,
+        table.add_to,
+        pack.add_to,
+    ):
+        add(commands)
     return parser
 
 
 def _demo(arguments: Sequence[str]) -> int:
-    from airflow_provider_slshudi import demo
+    from airflow_provider_slshudi.cli import demo
 
     return demo.main(arguments)
 

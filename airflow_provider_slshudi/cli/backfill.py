@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, work_of
 
 if TYPE_CHECKING:
-    from airflow_provider_slshudi.protocol.estimate import Estimate
+    from airflow_provider_slshudi.views.progress import Estimate
 
 _RANGE = re.compile(r"(\d+):([^:]+):([^:]+)")
 
@@ -38,7 +38,7 @@ def add_to(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.operators.backfill import backfill_request
-    from airflow_provider_slshudi.protocol.estimate import estimate_backfill
+    from airflow_provider_slshudi.views.progress import estimate_backfill
 
     if options.progress:
         return _progress(options)
@@ -58,7 +58,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _progress(options: argparse.Namespace) -> int:
-    from airflow_provider_slshudi.protocol.progress import progress
+    from airflow_provider_slshudi.views.progress import progress
     from airflow_provider_slshudi.views.words import progress as said
 
     work = work_of(options.pipeline)
@@ -107,7 +107,7 @@ def _start(dag_id: str, run_id: str | None, conf: dict[str, Any]) -> str:
     from airflow.sdk.exceptions import AirflowException
 
     from airflow_provider_slshudi.exceptions import ConfigError
-    from airflow_provider_slshudi.owners import this_user
+    from airflow_provider_slshudi.storage.owners import this_user
 
     try:
         started = get_current_api_client().trigger_dag(

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.cli.ask import answer, of_type, on_terminal, say
 from airflow_provider_slshudi.cli.common import service_of
 from airflow_provider_slshudi.cli.engines import ENGINES, USUAL
+from airflow_provider_slshudi.cli.prompts import answer, of_type, on_terminal, say
 from airflow_provider_slshudi.exceptions import ConfigError, SourceRefused
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def folder(options: argparse.Namespace, known: Sequence[Path]) -> Path:
 
 def logstore(options: argparse.Namespace) -> tuple[str, LogService]:
     """The connection's id, and a client of the logstore."""
-    from airflow_provider_slshudi.hooks.lookup import find_connection
+    from airflow_provider_slshudi.hooks.connections import find_connection
     from airflow_provider_slshudi.hooks.sls import SlsHook
 
     connection = _connection("--connection", options.connection, SlsHook.conn_type, SlsHook.default_conn_name)
@@ -127,9 +127,9 @@ def engines(options: argparse.Namespace, name: str, table: Mapping[str, Any]) ->
     """
     from airflow_provider_slshudi.cli.draft import name_of
     from airflow_provider_slshudi.cli.engines import FORMATS, Choice, chosen, mirror
-    from airflow_provider_slshudi.config.mirror import DELTA_SCHEMES
+    from airflow_provider_slshudi.config.table import DELTA_SCHEMES
+    from airflow_provider_slshudi.hooks.connections import find_connection
     from airflow_provider_slshudi.hooks.iceberg import IcebergHook
-    from airflow_provider_slshudi.hooks.lookup import find_connection
 
     formats = [each for each in FORMATS if each != "delta" or table["path"].startswith(DELTA_SCHEMES)]
     by_value = (table.get("partition") or {}).get("by") == "field"
@@ -182,7 +182,7 @@ def _upsert(options: argparse.Namespace, types: Mapping[str, str]) -> dict[str, 
 
 
 def _connection(option: str, given: str | None, conn_type: str, usual: str) -> str:
-    from airflow_provider_slshudi.hooks.lookup import connection_ids
+    from airflow_provider_slshudi.hooks.connections import connection_ids
 
     known = connection_ids(conn_type) if given is None else []
     if len(known) == 1:

@@ -13,8 +13,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from airflow_provider_slshudi.protocol.work import Run, Work
     from airflow_provider_slshudi.sls.service import LogService
+    from airflow_provider_slshudi.transaction.context import Run, Work
 
 Commands = Any
 """The result of argparse's `add_subparsers`."""
@@ -47,9 +47,9 @@ def work_of(name_or_path: str) -> Work:
 
 def run_of_command() -> Run:
     """Who is acting: this very call of a command."""
-    from airflow_provider_slshudi.ledger.dags import COMMANDS
-    from airflow_provider_slshudi.protocol.work import Run
+    from airflow_provider_slshudi.ledger.pipeline_rows import COMMANDS
     from airflow_provider_slshudi.sls.faults import PERSON
+    from airflow_provider_slshudi.transaction.context import Run
 
     # Containers share process numbers, and a run may only go on with its own work.
     id_ = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}"

@@ -123,4 +123,4 @@ def dag_file(name: str, upserts: bool) -> str:
     imported = ",\n".join(f"    {role}_dag" for role in sorted(roles))
     made = "\n".join(f'{role} = {role}_dag("{name}")' for role in roles)
     about = f'"""The DAGs of pipeline {name}: its file is {name}.yaml."""'
-    return f"{about}\n\nfrom airflow_provider_slshudi.dag import (\n{imported},\n)\n\n{made}\n"
+    return f"{about}\n\nfrom airflow_provider_slshudi.dag.factories import (\n{imported},\n)\n\n{made}\n"

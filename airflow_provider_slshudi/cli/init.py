@@ -12,15 +12,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.cli.ask import say
 from airflow_provider_slshudi.cli.choices import add_options
 from airflow_provider_slshudi.cli.common import Commands, add_json, print_json, print_table, run_of_command
+from airflow_provider_slshudi.cli.prompts import say
 from airflow_provider_slshudi.exceptions import ConfigError, SlsHudiError
 
 if TYPE_CHECKING:
     from airflow_provider_slshudi.config.pipeline import Pipeline
     from airflow_provider_slshudi.ledger.ledger import Ledger
-    from airflow_provider_slshudi.ranges import Range
+    from airflow_provider_slshudi.planning.ranges import Range
     from airflow_provider_slshudi.rows.suggest import Suggestion
     from airflow_provider_slshudi.sls.sample import Sample
     from airflow_provider_slshudi.sls.service import LogService
@@ -47,14 +47,14 @@ def _run(options: argparse.Namespace) -> int:
     name = _name(options.name)
     say(f"pipeline {name}: looking at Airflow's settings and connections")  # importing Airflow takes seconds
     from airflow_provider_slshudi import settings
-    from airflow_provider_slshudi.cli import choices, draft, files
+    from airflow_provider_slshudi.cli import choices, draft, prompts
     from airflow_provider_slshudi.config.load import parse_pipeline
     from airflow_provider_slshudi.rows.suggest import left_out, suggest
 
     known = settings.dag_folders()
     folder = choices.folder(options, known)
     file, dag_file = settings.place_of_new(name, folder), folder / f"{name}_dags.py"
-    files.require_free(dag_file)
+    prompts.require_free(dag_file)
     connection, service = choices.logstore(options)
     sampled = _sample(service)
     found = suggest(sampled.logs)
@@ -71,7 +71,7 @@ def _run(options: argparse.Namespace) -> int:
     text = draft.pipeline(name, source, table | version, found, looked, more, mirror)
     pipeline = parse_pipeline(text, source=str(file))
     ledger = _known_ledger(pipeline)
-    files.write_new({file: text, dag_file: draft.dag_file(name, pipeline.table.upsert is not None)})
+    prompts.write_new({file: text, dag_file: draft.dag_file(name, pipeline.table.upsert is not None)})
 
     say("both files are written; asking what the first batch would read")
     told = {"pipeline": name, "file": str(file), "dag_file": str(dag_file), "logs": sampled.logs.num_rows}
@@ -151,8 +151,8 @@ def _known_ledger(pipeline: Pipeline) -> Ledger | None:
 def _first_plan(pipeline: Pipeline, service: LogService, ledger: Ledger | None) -> list[Range]:
     """What the first batch would read; changes nothing."""
     from airflow_provider_slshudi.hooks.spark import SparkLauncher
-    from airflow_provider_slshudi.protocol.plan import preview
-    from airflow_provider_slshudi.protocol.work import Work
+    from airflow_provider_slshudi.transaction.context import Work
+    from airflow_provider_slshudi.transaction.plan import preview
 
     with _empty_ledger() as empty:
         launcher = SparkLauncher(pipeline.spark.connection)
@@ -191,10 +191,10 @@ def _show_columns(options: argparse.Namespace, found: Sequence[Suggestion], more
 
 
 def _show_plan(options: argparse.Namespace, pipeline: Pipeline, ranges: Sequence[Range], sampled: Sample) -> None:
-    from airflow_provider_slshudi.cli import plan
+    from airflow_provider_slshudi.cli import reports
     from airflow_provider_slshudi.views.words import count, size
 
-    plan.show(options.out, f"First batch of {pipeline.name}", ranges)
+    reports.show(options.out, f"First batch of {pipeline.name}", ranges)
     groups = sum(map(len, ranges))
     if groups and sampled.groups:
         raw = size(groups * sampled.bytes / sampled.groups)

@@ -66,7 +66,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _show_one(ledger: Ledger, options: argparse.Namespace) -> None:
-    from airflow_provider_slshudi.protocol.recover import DECISION, decisions
+    from airflow_provider_slshudi.repair.recover import DECISION, decisions
     from airflow_provider_slshudi.views.history import said
 
     id_ = options.transaction
@@ -92,7 +92,7 @@ def _show_one(ledger: Ledger, options: argparse.Namespace) -> None:
 
 
 def _rebuild(options: argparse.Namespace) -> int:
-    from airflow_provider_slshudi.protocol.rebuild import rebuild
+    from airflow_provider_slshudi.repair.rebuild import rebuild
 
     work = work_of(options.pipeline)
     found = rebuild(work, options.table_is_gone)

@@ -23,7 +23,7 @@ def add_to(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from airflow_provider_slshudi.spark.executors import pack
+    from airflow_provider_slshudi.spark.python_archive import pack
 
     size, held = pack(options.file)
     if options.json:

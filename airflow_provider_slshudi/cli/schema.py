@@ -66,7 +66,7 @@ def _groups(text: str) -> int:
 def _diff(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi import settings
     from airflow_provider_slshudi.hudi.evolution import Kind
-    from airflow_provider_slshudi.protocol.columns import changes
+    from airflow_provider_slshudi.transaction.columns import changes
 
     pipeline = settings.pipeline(options.pipeline)
     table = pipeline.table.path
@@ -117,7 +117,7 @@ def _suggest(options: argparse.Namespace) -> int:
 def _unnamed(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi import settings
     from airflow_provider_slshudi.hooks.ledger import LedgerHook
-    from airflow_provider_slshudi.views.keys import unnamed
+    from airflow_provider_slshudi.views.findings import unnamed
 
     pipeline = settings.pipeline(options.pipeline)
     ledger = LedgerHook(settings.ledger_conn_id()).ledger_as_it_is()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, work_of
 
 if TYPE_CHECKING:
-    from airflow_provider_slshudi.notes.mending import Findings
+    from airflow_provider_slshudi.handover.findings import Findings
 
 DAMAGED = 1
 
@@ -74,11 +74,11 @@ def add_to(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from airflow_provider_slshudi.notes.metadata import COUNTS
-    from airflow_provider_slshudi.protocol.metadata import check, rebuild
+    from airflow_provider_slshudi.handover.findings import COUNTS
+    from airflow_provider_slshudi.services.metadata import check_metadata, rebuild_metadata
 
     work = work_of(options.pipeline)
-    compared = (check(work),) if options.check else rebuild(work)
+    compared = (check_metadata(work),) if options.check else rebuild_metadata(work)
     found = dict(zip(("before", "after"), compared, strict=False))
     if options.json:
         told = {when: {"ok": item.ok, **asdict(item)} for when, item in found.items()}
@@ -98,17 +98,17 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from airflow_provider_slshudi.protocol.mending import check
+    from airflow_provider_slshudi.services.metadata import check_indexes
 
     work = work_of(options.pipeline)
-    return _show(options, work.pipeline.name, check(work))
+    return _show(options, work.pipeline.name, check_indexes(work))
 
 
 def _mend(options: argparse.Namespace) -> int:
-    from airflow_provider_slshudi.protocol.mending import mend
+    from airflow_provider_slshudi.services.metadata import mend_indexes
 
     work = work_of(options.pipeline)
-    return _show(options, work.pipeline.name, mend(work))
+    return _show(options, work.pipeline.name, mend_indexes(work))
 
 
 def _show(options: argparse.Namespace, pipeline: str, found: Findings) -> int:
@@ -126,9 +126,9 @@ def _show(options: argparse.Namespace, pipeline: str, found: Findings) -> int:
 
 
 def _accept(options: argparse.Namespace) -> int:
-    from airflow_provider_slshudi.notes.acts import Act
-    from airflow_provider_slshudi.owners import this_user
-    from airflow_provider_slshudi.protocol.acts import perform
+    from airflow_provider_slshudi.handover.names import Act
+    from airflow_provider_slshudi.repair.actions import perform
+    from airflow_provider_slshudi.storage.owners import this_user
 
     work = work_of(options.pipeline)
     done = perform(work, lambda run: None, Act.ACCEPT_ERASED, this_user(), options.reason)
@@ -140,7 +140,7 @@ def _accept(options: argparse.Namespace) -> int:
 
 
 def _version(options: argparse.Namespace) -> int:
-    from airflow_provider_slshudi.protocol import version
+    from airflow_provider_slshudi.services import version
 
     work = work_of(options.pipeline)
     if options.to is not None:

@@ -1,12 +1,57 @@
-"""The columns of a pipeline, and the part of a log that fills each."""
+"""The `columns` of a pipeline file, and the keys and fields of structs that they name."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Container, Iterable, Iterator
+from typing import Any
+
 from pydantic import Field, field_validator, model_validator
 
+from airflow_provider_slshudi.config.datatypes import Array, DataType, Map, Scalar, Struct, holds, parse_type
+from airflow_provider_slshudi.config.timepattern import FORMATS, parse_pattern
 from airflow_provider_slshudi.config.values import ColumnName, ColumnType, JsonPath, Model, Size, TimeFormat, Zone
-from airflow_provider_slshudi.types.datatypes import Scalar, holds, parse_type
-from airflow_provider_slshudi.types.timepattern import FORMATS, parse_pattern
+
+_PLAIN = re.compile(r"[^.\[\]'*\s]+")
+
+
+def has_fields(type_: DataType) -> bool:
+    """Whether the type is or contains a struct."""
+    return next(named_fields(type_, ""), None) is not None
+
+
+def named_fields(type_: DataType, path: str) -> Iterator[str]:
+    """The paths of all fields that the type's structs name, from the type's own `path` on."""
+    if isinstance(type_, (Array, Map)):
+        yield from named_fields(_items(type_), f"{path}[*]")
+    elif isinstance(type_, Struct):
+        for name, field in type_.fields:
+            yield _below(path, name)
+            yield from named_fields(field, _below(path, name))
+
+
+def unnamed_fields(value: Any, type_: DataType, path: str) -> Iterator[tuple[str, Any]]:
+    """Path and value of each field of a JSON value that the struct in its place does not name, and so drops."""
+    if isinstance(type_, (Array, Map)):
+        items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        for item in items:
+            yield from unnamed_fields(item, _items(type_), f"{path}[*]")
+    elif isinstance(type_, Struct) and isinstance(value, dict):
+        named = dict(type_.fields)
+        for name, item in value.items():
+            if name in named:
+                yield from unnamed_fields(item, named[name], _below(path, name))
+            else:
+                yield _below(path, name), item
+
+
+def _items(type_: Array | Map) -> DataType:
+    return type_.element if isinstance(type_, Array) else type_.value
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if _PLAIN.fullmatch(name) else f"{path}['{name}']"
+
 
 REST = "map<string,string>"
 """The type of the column that keeps the keys that no column names."""
@@ -15,10 +60,10 @@ REST = "map<string,string>"
 class Column(Model):
     """A column, filled by the value of a log's key (the column's own name unless given), or by a part of it.
 
-    `type` is one of Spark's as its DDL writes it (`types.datatypes`); arrays, maps and structs come from JSON.
+    `type` is one of Spark's as its DDL writes it (`config.datatypes`); arrays, maps and structs come from JSON.
     `format` says how timestamps are written in the log: a count since 1970, ISO 8601, or a pattern
-    (`types.timepattern`); dates may have a pattern. `timezone` is the zone of times without offset. `path` leads into a
-    JSON value (`types.jsonpath`). A log does not fit if it has no value for a `required` column, or one longer than
+    (`config.timepattern`); dates may have a pattern. `timezone` is the zone of times without offset. `path` leads into
+    a JSON value (`config.values`). A log does not fit if it has no value for a `required` column, or one longer than
     `max_bytes`. A value that is exactly one of `null_texts`, such as `-`, counts as none. `renamed_from` are former
     names, under which the table goes on to have the same values.
     """
@@ -70,3 +115,31 @@ class Column(Model):
     def source_key(self) -> str:
         """The log key that fills this column."""
         return self.key or self.name
+
+
+def place_of(key: str, path: str) -> str:
+    """How a field at `path` within the JSON of `key` is told: as a key of its own."""
+    return f"{key} {path}"
+
+
+class NamedKeys(Container[str]):
+    """The keys that columns name, and the places within their JSON; all other keys, too, if a column keeps the rest."""
+
+    def __init__(self, columns: Iterable[Column], has_rest: bool) -> None:
+        self._has_rest = has_rest
+        self._named: set[str] = set()
+        self._structs: set[str] = set()
+        for column in columns:
+            key, path, type_ = column.source_key, column.path or "$", parse_type(column.type)
+            self._named |= {key, place_of(key, path), *(place_of(key, at) for at in named_fields(type_, path))}
+            if has_fields(type_):
+                self._structs.add(key)
+
+    def __contains__(self, key: object) -> bool:
+        if key in self._named:
+            return True
+        of, is_field, _ = str(key).partition(" $")
+        if is_field and of in self._named:
+            # Other types keep all fields of a JSON text.
+            return of not in self._structs
+        return self._has_rest

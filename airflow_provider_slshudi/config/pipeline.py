@@ -7,12 +7,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from airflow_provider_slshudi.config.columns import Column
+from airflow_provider_slshudi.config.columns import Column, NamedKeys
+from airflow_provider_slshudi.config.datatypes import DataType, Decimal, Scalar, has_bounds, parse_type
 from airflow_provider_slshudi.config.maintenance import Maintenance
-from airflow_provider_slshudi.config.mirror import DELTA_SCHEMES, Mirrors
-from airflow_provider_slshudi.config.named import NamedKeys
 from airflow_provider_slshudi.config.options import BOUNDS, BOUNDS_OF, names_in
-from airflow_provider_slshudi.config.table import FORMER_VERSION, EventTimePartition, FieldPartition, Table
+from airflow_provider_slshudi.config.table import (
+    DELTA_SCHEMES,
+    FORMER_VERSION,
+    EventTimePartition,
+    FieldPartition,
+    Mirrors,
+    Table,
+)
 from airflow_provider_slshudi.config.values import (
     ColumnName,
     Metastore,
@@ -31,7 +37,6 @@ from airflow_provider_slshudi.config.values import (
     refuse_secret,
     scheme_and_place,
 )
-from airflow_provider_slshudi.types.datatypes import DataType, Decimal, Scalar, has_bounds, parse_type
 
 SHARD_BYTES_PER_SECOND = 10_000_000
 SHARD_READS_PER_SECOND = 100.0

@@ -10,12 +10,12 @@ from uuid import uuid4
 
 from sqlalchemy import URL, Engine
 
-from airflow_provider_slshudi import owners
-from airflow_provider_slshudi.doctor import clocks
+from airflow_provider_slshudi.doctor import finding
 from airflow_provider_slshudi.doctor.finding import Check, Seen, ok, unknown, warning, wrong
 from airflow_provider_slshudi.ledger.engine import open_engine, require_files, shown
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.trial import Versions, trial, versions
+from airflow_provider_slshudi.ledger.registration import Versions, trial, versions
+from airflow_provider_slshudi.storage import owners
 
 _HERE = (None, "localhost", "127.0.0.1", "::1")
 _NOT_ASKED = "not asked: the connection cannot be used"
@@ -137,7 +137,7 @@ class Database:
         if self.is_sqlite:
             return ok("SQLite takes this machine's")
         ahead = (datetime.now(timezone.utc) - Ledger(self._engine).now()).total_seconds()
-        return clocks.compared(ahead, "the ledger's", stops=ahead > _most_ahead())
+        return finding.compared(ahead, "the ledger's", stops=ahead > _most_ahead())
 
     def _is_missing(self, engine: Engine) -> bool:
         """Whether SQLite's file is not there; a connection would make it."""
@@ -170,6 +170,6 @@ def _beside(file: Path) -> Seen:
 
 
 def _most_ahead() -> float:
-    from airflow_provider_slshudi.protocol.work import MOST_AHEAD
+    from airflow_provider_slshudi.transaction.context import MOST_AHEAD
 
     return MOST_AHEAD.total_seconds()

@@ -1,4 +1,4 @@
-"""What a check finds, and how checks are run: one after the other, each of them in time."""
+"""A finding of `slshudi doctor`, and clocks that differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from airflow_provider_slshudi.exceptions import SlsHudiError, SourceThrottled
 
 SECONDS = 60.0
 """How long a command waits for all checks of one thing."""
-
 BUTTON_SECONDS = 18.0
 """How long a form's test button waits: a web server runs it, and people look at it."""
 
@@ -125,3 +124,15 @@ def _answer(check: Check) -> Seen:
 
 def _finding(about: str, check: Check, seen: Seen) -> Finding:
     return Finding(about, check.name, seen.verdict, seen.what, seen.mend)
+
+
+_AGREE_SECONDS = 5.0
+
+
+def compared(ahead: float, whose: str, stops: bool) -> Seen:
+    """This machine's clock beside another's, by the seconds that it is ahead; `stops` if pipelines stop for it."""
+    if abs(ahead) <= _AGREE_SECONDS:
+        return ok(f"this machine's and {whose} agree to {_AGREE_SECONDS:.0f} s")
+    what = f"this machine's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} {whose}"
+    mend = "set the one that is wrong, and keep both by NTP"
+    return wrong(what, mend) if stops else warning(what, mend)

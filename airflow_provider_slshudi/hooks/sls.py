@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from airflow_provider_slshudi.exceptions import ConfigError, SlsHudiError
-from airflow_provider_slshudi.hooks.lookup import find_connection, require_used
+from airflow_provider_slshudi.hooks.connections import find_connection, require_used
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -47,9 +47,8 @@ class SlsHook(BaseHook):
             ConnectionMissing: Airflow gives no such connection.
             ConfigError: the connection cannot work; the message says why.
         """
-        from airflow_provider_slshudi.secret import Secret
-        from airflow_provider_slshudi.sls.connection import SlsConnection
-        from airflow_provider_slshudi.sls.typed import VERSION, endpoint_of, region_of
+        from airflow_provider_slshudi.sls.connection import VERSION, SlsConnection, endpoint_of, region_of
+        from airflow_provider_slshudi.system.secrets import Secret
 
         found = find_connection(self.sls_conn_id, self.conn_type)
         extra, endpoint = found.extra_dejson, endpoint_of(self._host(found))

@@ -19,11 +19,11 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
-from airflow_provider_slshudi.hooks.lookup import find_connection, require_used
-from airflow_provider_slshudi.notes.job import CPU, PAGE, REASON, JobOrder, Verb, cpu_told
-from airflow_provider_slshudi.processes import ends_with_parent, for_children
+from airflow_provider_slshudi.handover.job_order import CPU, PAGE, REASON, JobOrder, Verb, cpu_told
+from airflow_provider_slshudi.hooks.connections import find_connection, require_used
 from airflow_provider_slshudi.sls.connection import SlsConnection
-from airflow_provider_slshudi.sls.teller import Teller
+from airflow_provider_slshudi.sls.credential_server import Teller
+from airflow_provider_slshudi.spark.driver_endpoint import HOST, Office
 from airflow_provider_slshudi.spark.keyserver import PORT
 from airflow_provider_slshudi.spark.launch import (
     APPLICATION,
@@ -34,7 +34,7 @@ from airflow_provider_slshudi.spark.launch import (
     likely,
     submission,
 )
-from airflow_provider_slshudi.spark.office import HOST, Office
+from airflow_provider_slshudi.system.processes import ends_with_parent, for_children
 
 FIELDS = ("host", "port")
 EXTRAS = ("deploy-mode", "queue", "spark-binary", "namespace", "principal", "keytab")
@@ -54,7 +54,7 @@ class SparkLauncher:
     In client mode the driver is a child of this process, with each master. It gets secrets in its environment only:
     process lists and Spark's web pages show arguments and configuration. A driver ends with the process that started
     it, if the system can do that (Linux); a task's job in a resident process ends with the task's process too. In
-    cluster mode the driver runs on the cluster, and `spark.office` is its tie to this process.
+    cluster mode the driver runs on the cluster, and `spark.driver_endpoint` is its tie to this process.
 
     Args:
         conn_id: the connection.

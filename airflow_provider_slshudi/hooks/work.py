@@ -13,9 +13,9 @@ from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.sls import SlsHook
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.transaction.context import Run, Work
 
 
 def work_of(

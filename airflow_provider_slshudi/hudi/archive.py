@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from airflow_provider_slshudi.exceptions import TimelineUnreadable
 from airflow_provider_slshudi.hudi.layout import LAYOUT_1, LAYOUT_2, Layout, record_of
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 _MANIFEST = re.compile(r"manifest_(\d+)")
 _LOG = re.compile(r"\.commits_\.archive\.(\d+).*")

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.exceptions import ForeignWrite, TableError
+from airflow_provider_slshudi.handover.erasures import KEY, WRITTEN
 from airflow_provider_slshudi.hudi.evolution import SCHEMA_KEY, TableSchema, shows
 from airflow_provider_slshudi.hudi.layout import Instant
 from airflow_provider_slshudi.hudi.schema import RECORD_KEY
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
-from airflow_provider_slshudi.notes.erased import KEY, WRITTEN
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from airflow_provider_slshudi.config.datatypes import MOST_DIGITS, DataType, Decimal, Scalar, Struct, parse_type
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ColumnMismatch
+from airflow_provider_slshudi.handover import batch_files
 from airflow_provider_slshudi.hudi import properties
 from airflow_provider_slshudi.hudi.schema import avro_schema, decimal_bytes, nullable_field, table_columns, type_of_avro
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
-from airflow_provider_slshudi.notes import handover
-from airflow_provider_slshudi.storage import Storage
-from airflow_provider_slshudi.types.datatypes import MOST_DIGITS, DataType, Decimal, Scalar, Struct, parse_type
+from airflow_provider_slshudi.storage.files import Storage
 
 SCHEMA_KEY = "schema"
 """Hudi's key for the table's schema in a commit's extra metadata."""
@@ -123,7 +123,7 @@ def schema_to_commit(storage: Storage, timeline: Timeline, pipeline: Pipeline | 
     now = schema_of_now(storage, timeline)
     records = [now.record] if now is not None else []
     for instant in timeline.pending():
-        text = handover.read_schema(storage, instant.time)
+        text = batch_files.read_schema(storage, instant.time)
         if text is not None:
             records.append(json.loads(text))
     if pipeline is not None:

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 
+from airflow_provider_slshudi.handover import ROOT, fencing
 from airflow_provider_slshudi.hudi import markers
 from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER, UNNAMED, Phase
 from airflow_provider_slshudi.hudi.timeline import Timeline, files_of
-from airflow_provider_slshudi.notes import ROOT, handover
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 _FOLDER = f"{ROOT}/aborted"
 # A base file, and a log file of a file group: the time of the instant that wrote it.
@@ -111,7 +111,7 @@ def sweep_notes(storage: Storage, timeline: Timeline, before: str) -> list[str]:
     pending = {*(instant.time for instant in timeline.pending()), *timeline.rolling_back}
     ended = [name for name in storage.folders(ROOT) if name.isdigit() and name < before and name not in pending]
     for instant in ended:
-        handover.delete(storage, instant)
+        fencing.delete(storage, instant)
     return ended
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from airflow_provider_slshudi.exceptions import TimelineUnreadable
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 _FOLDER = ".hoodie/.temp"
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from airflow_provider_slshudi.exceptions import TableError, TimelineUnreadable
+from airflow_provider_slshudi.handover import ROOT
 from airflow_provider_slshudi.hudi.layout import LAYOUT_1, LAYOUT_2, METADATA_FOLDER, MOVING, PROPERTIES, Phase
 from airflow_provider_slshudi.hudi.timeline import Timeline, files_of
-from airflow_provider_slshudi.notes import ROOT
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 _ASIDE = f"{ROOT}/timeline"
 _SAVEPOINT = re.compile(r"(\d+)(?:_\d+)?\.savepoint")

@@ -9,7 +9,7 @@ import re
 
 from airflow_provider_slshudi.exceptions import TableMismatch
 from airflow_provider_slshudi.hudi.layout import PROPERTIES
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 VERSION = "hoodie.table.version"
 """Hudi's version of the table's layout."""

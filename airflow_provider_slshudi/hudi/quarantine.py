@@ -14,14 +14,13 @@ from airflow_provider_slshudi.config.columns import Column
 from airflow_provider_slshudi.config.pipeline import Pipeline, Quarantine
 from airflow_provider_slshudi.config.table import Table
 from airflow_provider_slshudi.exceptions import TableMismatch, TimelineUnreadable
+from airflow_provider_slshudi.handover import ROOT
 from airflow_provider_slshudi.hudi import properties
-from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION
-from airflow_provider_slshudi.hudi.extra import QUARANTINE_KEY
+from airflow_provider_slshudi.hudi.instant_metadata import COMMIT_ACTION, QUARANTINE_KEY
 from airflow_provider_slshudi.hudi.layout import PROPERTIES, Instant, Phase
 from airflow_provider_slshudi.hudi.statistics import Indexes
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.notes import ROOT
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 COLUMNS: tuple[tuple[str, str], ...] = (
     ("shard", "int"),

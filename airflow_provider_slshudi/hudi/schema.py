@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_slshudi.config.arrow import arrow_type
 from airflow_provider_slshudi.config.columns import REST
+from airflow_provider_slshudi.config.datatypes import Array, DataType, Decimal, Map, Scalar, Struct, parse_type
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.table import EventTimePartition
-from airflow_provider_slshudi.types.arrow import arrow_type
-from airflow_provider_slshudi.types.datatypes import Array, DataType, Decimal, Map, Scalar, Struct, parse_type
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,7 @@ from airflow_provider_slshudi.config.table import FORMER_VERSION
 from airflow_provider_slshudi.exceptions import TableMismatch
 from airflow_provider_slshudi.hudi import properties
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 _DEFINITIONS = ".hoodie/.index_defs/index.json"
 _DEFINED = "hoodie.table.index.defs.path"

@@ -29,7 +29,7 @@ from airflow_provider_slshudi.hudi.layout import (
     is_whole,
     record_of,
 )
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 COMMITS = ("commit", "deltacommit")
 """The actions that write rows: of copy-on-write and of merge-on-read tables."""

@@ -29,7 +29,6 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.exceptions import (
     ConfigError,
     LedgerDenied,
@@ -38,6 +37,7 @@ from airflow_provider_slshudi.exceptions import (
     RuntimeMissing,
 )
 from airflow_provider_slshudi.ledger.models import PREFIX
+from airflow_provider_slshudi.storage import owners
 
 VERSION_TABLE = f"{PREFIX}alembic_version"
 

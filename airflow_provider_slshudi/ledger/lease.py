@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, Row, Table, select, update
 from airflow_provider_slshudi.exceptions import LeaseHeld, LedgerError, LedgerUnavailable
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import now, transaction
-from airflow_provider_slshudi.processes import is_gone, is_here, this_process
+from airflow_provider_slshudi.system.processes import is_gone, is_here, this_process
 
 _POLL_SECONDS = 0.1
 _NOBODY = {"holder": None, "nonce": None, "expires": None, "process": None}

@@ -10,30 +10,28 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 from airflow_provider_slshudi.ledger import (
-    dags,
-    deeds,
+    audit_log,
+    backlog_samples,
     lease,
     models,
+    new_keys,
     overview,
-    pipelines,
+    pipeline_rows,
     reads,
     registration,
-    sightings,
     transactions,
-    unnamed,
-    values,
 )
-from airflow_provider_slshudi.ledger.audit import audit
+from airflow_provider_slshudi.ledger.coverage import audit
 from airflow_provider_slshudi.ledger.engine import now, transaction
 from airflow_provider_slshudi.ledger.lease import Holding, Lease
 from airflow_provider_slshudi.ledger.prune import old, prune
-from airflow_provider_slshudi.ledger.rebuild import rebuild
 from airflow_provider_slshudi.ledger.records import (
     Audit,
     CommittedBatch,
     Deed,
     Duties,
     Event,
+    Kind,
     LedgerPipeline,
     LedgerShard,
     Past,
@@ -43,12 +41,13 @@ from airflow_provider_slshudi.ledger.records import (
     SeenTimeline,
     Sighting,
     Standing,
+    State,
     Transaction,
     Trouble,
     UnnamedKey,
 )
-from airflow_provider_slshudi.ledger.states import Kind, State
-from airflow_provider_slshudi.ranges import Density, Range
+from airflow_provider_slshudi.ledger.restore import rebuild
+from airflow_provider_slshudi.planning.ranges import Density, Range
 
 _NOTHING: Mapping[str, Any] = {}
 
@@ -79,20 +78,20 @@ class Ledger:
         """
         with self._write() as connection:
             registration.register(connection, LedgerPipeline(pipeline, source, table.rstrip("/")))
-            dags.keep(connection, pipeline, dag_id)
+            pipeline_rows.keep(connection, pipeline, dag_id)
 
     def forget_values(self, pipeline: str) -> None:
         """Deletes those values of the pipeline's logs that were kept for long enough."""
         with self._read() as connection:
-            expired = values.any_expired(connection, pipeline)
+            expired = transactions.any_expired(connection, pipeline)
         if expired:
             with self._write() as connection:
-                values.forget(connection, pipeline)
+                transactions.forget(connection, pipeline)
 
     def writers(self) -> dict[str, frozenset[str]]:
         """By pipeline, the ids of the DAGs that have worked on it as their own."""
         with self._read() as connection:
-            return dags.writers(connection)
+            return pipeline_rows.writers(connection)
 
     def require(self, pipeline: str, source: str, table: str) -> None:
         """Checks that a registered pipeline still has this source and table; raises as `register`, or LedgerError."""
@@ -290,37 +289,37 @@ class Ledger:
         `status` and `end` belong together: the status, seen before the end, says whether the end is final.
         """
         with self._write() as connection:
-            pipelines.save_shards(connection, pipeline, shards)
+            pipeline_rows.save_shards(connection, pipeline, shards)
 
     def saw(self, pipeline: str, sighting: Sighting, since: Mapping[int, int | None]) -> None:
         """Keeps a sighting for 48 hours; `since` is each saved shard's part of `Sighting.unread_since`."""
         with self._write() as connection:
-            sightings.save(connection, pipeline, sighting, since)
+            backlog_samples.save(connection, pipeline, sighting, since)
 
     def sightings(self, pipeline: str, limit: int) -> list[Sighting]:
         """The newest sightings, newest first."""
         with self._read() as connection:
-            return sightings.last(connection, pipeline, limit)
+            return backlog_samples.last(connection, pipeline, limit)
 
     def retention_seen(self, pipeline: str) -> Sighting | None:
         """The newest sighting for which the service said how long it keeps logs."""
         with self._read() as connection:
-            return sightings.last_kept(connection, pipeline)
+            return backlog_samples.last_kept(connection, pipeline)
 
     def unread_since(self, pipeline: str) -> dict[int, int]:
         """For saved shards with unread log groups: the first was received at this time (unix seconds) or later."""
         with self._read() as connection:
-            return sightings.unread_since(connection, pipeline)
+            return backlog_samples.unread_since(connection, pipeline)
 
     def saw_timeline(self, pipeline: str, seen: SeenTimeline) -> None:
         """Keeps what a run saw of the table's timeline, in the place of what was seen before."""
         with self._write() as connection:
-            sightings.save_timeline(connection, pipeline, seen)
+            backlog_samples.save_timeline(connection, pipeline, seen)
 
     def seen_timeline(self, pipeline: str) -> SeenTimeline | None:
         """What a run last saw of the table's timeline; None if none has kept it."""
         with self._read() as connection:
-            return sightings.timeline(connection, pipeline)
+            return backlog_samples.timeline(connection, pipeline)
 
     def trouble(
         self,
@@ -347,28 +346,30 @@ class Ledger:
         """
         found = {"pipeline": pipeline, "dag_id": dag_id, "run_id": run_id, "step": step, "error": error}
         with self._write() as connection:
-            sightings.trouble(connection, {**found, "message": message, "waits": waits, "transaction_id": transaction})
+            backlog_samples.trouble(
+                connection, {**found, "message": message, "waits": waits, "transaction_id": transaction}
+            )
 
     def well(self, pipeline: str, dag_id: str, step: str) -> None:
         """Ends the trouble of a step that succeeded, and troubles of transactions that are committed by now."""
         with self._read() as connection:
-            ended = sightings.over(connection, pipeline, dag_id, step)
+            ended = backlog_samples.over(connection, pipeline, dag_id, step)
         # Mostly there is none, and nothing is written.
         if ended:
             with self._write() as connection:
-                sightings.end(connection, ended)
+                backlog_samples.end(connection, ended)
 
     def dismiss(self, pipeline: str) -> list[Trouble]:
         """Forgets all troubles of a pipeline, and returns them."""
         with self._write() as connection:
-            found = sightings.troubles(connection, pipeline)
-            sightings.end(connection, found)
+            found = backlog_samples.troubles(connection, pipeline)
+            backlog_samples.end(connection, found)
             return found
 
     def troubles(self, pipeline: str | None = None) -> list[Trouble]:
         """Steps that failed, or wait, and have not succeeded since; of a pipeline, or of all."""
         with self._read() as connection:
-            return sightings.troubles(connection, pipeline)
+            return backlog_samples.troubles(connection, pipeline)
 
     def saw_keys(
         self,
@@ -394,12 +395,12 @@ class Ledger:
             values_kept: for how long the examples are kept; None for as long as their key.
         """
         with self._read() as connection:
-            known = unnamed.has_any(connection, pipeline)
+            known = new_keys.has_any(connection, pipeline)
         # Mostly there is none, and nothing is written.
         if not known and all(key in named for key in logs):
             return []
         with self._write() as connection:
-            return unnamed.save(connection, pipeline, transaction, looked, logs, examples, named, values_kept)
+            return new_keys.save(connection, pipeline, transaction, looked, logs, examples, named, values_kept)
 
     def unnamed_keys(self, names: Collection[str] | None = None, since: datetime | None = None) -> list[UnnamedKey]:
         """Keys that no column of these pipelines (None: of any) names, those seen last for the first time first.
@@ -407,7 +408,7 @@ class Ledger:
         With `since`, only those that were first seen then or later.
         """
         with self._read() as connection:
-            return unnamed.seen(connection, names, since)
+            return new_keys.seen(connection, names, since)
 
     @contextmanager
     def deed(
@@ -425,7 +426,7 @@ class Ledger:
         """
         found = {"pipeline": pipeline, "act": act, "who": who, "reason": reason, "run": run}
         with self._write() as connection:
-            id_ = deeds.begin(connection, {**found, "transaction_id": transaction})
+            id_ = audit_log.begin(connection, {**found, "transaction_id": transaction})
         result: list[str] = []
         try:
             yield result
@@ -434,7 +435,7 @@ class Ledger:
             raise
         finally:
             with self._write() as connection:
-                deeds.end(connection, id_, "; ".join(result))
+                audit_log.end(connection, id_, "; ".join(result))
 
     def ask(self, pipeline: str, act: str, who: str, reason: str, run: str, about: Mapping[str, Any]) -> None:
         """Keeps that a person began something that goes on, once for each act and run; `answer` ends it.
@@ -449,7 +450,7 @@ class Ledger:
         """
         found = {"pipeline": pipeline, "act": act, "who": who, "reason": reason, "run": run, "about": about}
         with self._write() as connection:
-            deeds.ask(connection, found)
+            audit_log.ask(connection, found)
 
     def answer(self, pipeline: str, act: str, run: str, result: str) -> None:
         """Keeps how something ended that `ask` began; does nothing where it has ended, or never began.
@@ -461,12 +462,12 @@ class Ledger:
             result: how it ended.
         """
         with self._write() as connection:
-            deeds.answer(connection, pipeline, act, run, result)
+            audit_log.answer(connection, pipeline, act, run, result)
 
     def deeds(self, pipeline: str, limit: int, act: str | None = None) -> list[Deed]:
         """What people had done to the pipeline, or the deeds of one act, the newest first."""
         with self._read() as connection:
-            return deeds.last(connection, pipeline, limit, act)
+            return audit_log.last(connection, pipeline, limit, act)
 
     def standings(self, newest: int, since: datetime, names: Collection[str] | None = None) -> list[Standing]:
         """What the ledger has of each pipeline, or of those named, by name; a few indexed reads for each.
@@ -507,7 +508,7 @@ class Ledger:
     def accept(self, pipeline: str, completion: str) -> None:
         """Accepts other clients' writes to the table up to `completion`, Hudi's completion time, as meant."""
         with self._write() as connection:
-            pipelines.accept(connection, pipeline, completion)
+            pipeline_rows.accept(connection, pipeline, completion)
 
     def accepted(self, pipeline: str) -> str:
         """The completion time last given to `accept`; empty where there was none."""

@@ -1,7 +1,8 @@
-"""The ledger's tables. Types are those that SQLite, PostgreSQL and MySQL share."""
+"""The ledger's tables, and one statement that inserts or updates many of their rows."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timezone
 from typing import Any
@@ -12,6 +13,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     ColumnElement,
+    Connection,
     DateTime,
     Dialect,
     Float,
@@ -25,12 +27,11 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
-from sqlalchemy.dialects import mysql
+from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.types import TypeDecorator
 
 # Names compare letter by letter on MySQL too, as they do elsewhere; but there, blanks at their ends do not count.
 _MYSQL: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin", "mysql_engine": "InnoDB"}
-
 PREFIX = "slshudi_"
 NAME_LENGTH = 250
 RUN_LENGTH = 2 * NAME_LENGTH + 1  # a DAG and its run
@@ -68,7 +69,6 @@ metadata = MetaData(
         "pk": "%(table_name)s_pkey",
     }
 )
-
 # `accepted`: other clients' writes up to this time (Hudi's completion time) are known and meant to be there.
 pipelines = Table(
     f"{PREFIX}pipeline",
@@ -110,11 +110,9 @@ dags = Table(
     Column("dag_id", String(NAME_LENGTH), primary_key=True, nullable=False),
     **_MYSQL,
 )
-
 leases = _leases("lease")
 # For the run that rewrites the table's files, which takes minutes and decides nothing.
 service_leases = _leases("service_lease")
-
 shards = Table(
     f"{PREFIX}shard",
     metadata,
@@ -130,7 +128,6 @@ shards = Table(
     Column("unread_since", BigInteger),
     **_MYSQL,
 )
-
 # What a look at the service's shards told of all of them together; see `records.Sighting`.
 sightings = Table(
     f"{PREFIX}sighting",
@@ -146,7 +143,6 @@ sightings = Table(
     Column("kept", BigInteger),
     **_MYSQL,
 )
-
 # What a run last saw of a table's timeline; see `records.SeenTimeline`.
 timelines = Table(
     f"{PREFIX}timeline",
@@ -159,7 +155,6 @@ timelines = Table(
     Column("instants", JSON, nullable=False),
     **_MYSQL,
 )
-
 # The failure of a step of a DAG, until that step succeeds again; also of a pipeline that is not registered yet.
 troubles = Table(
     f"{PREFIX}trouble",
@@ -177,7 +172,6 @@ troubles = Table(
     Column("times", Integer, nullable=False),
     **_MYSQL,
 )
-
 # A key of logs that no column names, from its first sighting on; `id` is the key's SHA-256. See `records.UnnamedKey`.
 unnamed_keys = Table(
     f"{PREFIX}unnamed_key",
@@ -196,7 +190,6 @@ unnamed_keys = Table(
     Index(None, "first"),
     **_MYSQL,
 )
-
 transactions = Table(
     f"{PREFIX}transaction",
     metadata,
@@ -248,7 +241,6 @@ ranges = Table(
     Column("last_time", BigInteger),
     **_MYSQL,
 )
-
 # An old transaction's events, and its ranges but gaps, in the place of their rows; see `packing`.
 packed = Table(
     f"{PREFIX}packed",
@@ -258,7 +250,6 @@ packed = Table(
     Column("events", _BLOB, nullable=False),
     **_MYSQL,
 )
-
 coverage = Table(
     f"{PREFIX}coverage",
     metadata,
@@ -268,7 +259,6 @@ coverage = Table(
     Column("end_cursor", BigInteger, nullable=False),
     **_MYSQL,
 )
-
 events = Table(
     f"{PREFIX}event",
     metadata,
@@ -280,7 +270,6 @@ events = Table(
     Index(None, "transaction_id", "id"),
     **_MYSQL,
 )
-
 # What people had done to a pipeline; `result` is empty until it has ended. No rebuild of the ledger forgets it.
 deeds = Table(
     f"{PREFIX}deed",
@@ -304,3 +293,25 @@ def columns(table: Table, record: type[Any]) -> list[ColumnElement[Any]]:
     """The table's columns in the order of a record's fields; `transaction` is kept as `transaction_id`."""
     names = (field.name for field in fields(record))
     return [table.c[name] if name in table.c else table.c[f"{name}_id"].label(name) for name in names]
+
+
+def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], changes: Sequence[str]) -> None:
+    """Inserts whole `rows`; where a row of the same primary key is there, its columns `changes` are set instead.
+
+    Drivers send the rows together; an UPDATE per row would cost MySQL a round trip for each.
+
+    Args:
+        connection: of a writing transaction.
+        table: one of `models`.
+        rows: whole rows, by column.
+        changes: names of the columns to set.
+    """
+    if not rows:
+        return
+    if connection.dialect.name == "mysql":
+        added = mysql.insert(table)
+        connection.execute(added.on_duplicate_key_update({name: added.inserted[name] for name in changes}), rows)
+        return
+    insert = postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
+    excluded = {name: insert.excluded[name] for name in changes}
+    connection.execute(insert.on_conflict_do_update(index_elements=table.primary_key.columns, set_=excluded), rows)

@@ -7,10 +7,9 @@ from datetime import datetime
 
 from sqlalchemy import Connection, func, select
 
-from airflow_provider_slshudi.ledger import models, reads, sightings, unnamed
+from airflow_provider_slshudi.ledger import backlog_samples, models, new_keys, reads
 from airflow_provider_slshudi.ledger.engine import now
-from airflow_provider_slshudi.ledger.records import LedgerPipeline, Standing, Trouble, UnnamedCount
-from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ledger.records import LedgerPipeline, Standing, State, Trouble, UnnamedCount
 
 _RECENT = 10
 """Committed batches among which the newest log is looked for: the last one may be a backfill's."""
@@ -24,9 +23,9 @@ def standings(connection: Connection, newest: int, since: datetime, names: Colle
     """
     at = now(connection)
     troubles: dict[str, list[Trouble]] = {}
-    for found in sightings.troubles(connection):
+    for found in backlog_samples.troubles(connection):
         troubles.setdefault(found.pipeline, []).append(found)
-    keys = unnamed.counts(connection, names)
+    keys = new_keys.counts(connection, names)
     known = {pipeline.name: pipeline for pipeline in reads.pipelines(connection)}
     # A pipeline that failed before it could be registered is all the more to be seen.
     everyone = {**{name: LedgerPipeline(name, "", "") for name in troubles}, **known}
@@ -51,7 +50,7 @@ def _standing(
     last = reads.last(connection, name, newest, None)
     # Before the coverage: a batch that commits in between is in both, not in neither.
     reserved = reads.reserved(connection, name)
-    kept = sightings.last_kept(connection, name)
+    kept = backlog_samples.last_kept(connection, name)
     return Standing(
         pipeline,
         at,
@@ -59,11 +58,11 @@ def _standing(
         reads.live(connection, name),
         committed,
         _last_time(connection, [item.id for item in last if item.state is State.COMMITTED][:_RECENT]),
-        sightings.since(connection, name, since),
+        backlog_samples.since(connection, name, since),
         None if kept is None else kept.kept,
         reads.shards(connection, name),
         reads.density(connection, name),
-        sightings.unread_since(connection, name),
+        backlog_samples.unread_since(connection, name),
         reads.coverage(connection, name),
         reserved,
         troubles,

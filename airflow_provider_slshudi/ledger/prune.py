@@ -10,9 +10,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, insert, select
 
-from airflow_provider_slshudi.ledger import models, packing, reads
-from airflow_provider_slshudi.ledger.records import Pruned
-from airflow_provider_slshudi.ledger.states import LIVE
+from airflow_provider_slshudi.ledger import models, reads
+from airflow_provider_slshudi.ledger.records import LIVE, Pruned
 
 NEWEST = 1_000
 """How many transactions of each pipeline stay as they are however old: pages and plans look at the newest ones."""
@@ -70,8 +69,8 @@ def prune(connection: Connection, pipeline: str, before: datetime, chosen: Seque
     rows = [
         {
             "transaction_id": id_,
-            "ranges": packing.pack_ranges(ranges_of[id_]),
-            "events": packing.pack_events(events_of[id_]),
+            "ranges": reads.pack_ranges(ranges_of[id_]),
+            "events": reads.pack_events(events_of[id_]),
         }
         for id_ in ids
     ]

@@ -1,10 +1,12 @@
-"""Reads the ledger on a connection. An index serves every query, however long the history."""
+"""Questions to the ledger on a connection, and old batches as the packed rows that keep them."""
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BindParameter,
@@ -23,18 +25,73 @@ from sqlalchemy import (
 
 from airflow_provider_slshudi.exceptions import LedgerError
 from airflow_provider_slshudi.ledger import models
-from airflow_provider_slshudi.ledger.packing import StoredRange, unpack_events, unpack_ranges
 from airflow_provider_slshudi.ledger.records import (
+    LIVE,
     Event,
+    Kind,
     LedgerPipeline,
     LedgerShard,
     Past,
     RangeTotals,
     RecordedRange,
+    State,
     Transaction,
 )
-from airflow_provider_slshudi.ledger.states import LIVE, Kind, State
-from airflow_provider_slshudi.ranges import Density, Range
+from airflow_provider_slshudi.planning.ranges import Density, Range
+
+
+class StoredRange(NamedTuple):
+    """A range as its table keeps it; see `records.RangeTotals`."""
+
+    transaction_id: str
+    shard: int
+    begin_cursor: int
+    end_cursor: int
+    gap: bool
+    rows: int | None
+    bytes: int | None
+    first_time: int | None
+    last_time: int | None
+
+
+_KEPT = ("shard", "begin_cursor", "end_cursor", "rows", "bytes", "first_time", "last_time")
+
+
+def pack_ranges(ranges: Sequence[Row[Any] | StoredRange]) -> bytes:
+    """Ranges of one transaction, none of them a gap."""
+    ordered = sorted(ranges, key=lambda row: (row.shard, row.begin_cursor))
+    # Alike stands beside alike, and an end beside its begin is short.
+    columns = {name: [getattr(row, name) for row in ordered] for name in _KEPT}
+    columns["end_cursor"] = [row.end_cursor - row.begin_cursor for row in ordered]
+    return _pack(columns)
+
+
+def unpack_ranges(transaction: str, content: bytes) -> list[StoredRange]:
+    """What was packed, sorted."""
+    columns = _unpack(content)
+    return [
+        StoredRange(transaction, shard, begin, begin + length, False, *read)
+        for shard, begin, length, *read in zip(*(columns[name] for name in _KEPT), strict=True)
+    ]
+
+
+def pack_events(events: Sequence[Row[Any]]) -> bytes:
+    """Events of one transaction, in order."""
+    return _pack([(event.at.isoformat(), event.what, event.detail) for event in events])
+
+
+def unpack_events(transaction: str, content: bytes) -> list[Event]:
+    """What was packed, in order."""
+    return [Event(transaction, datetime.fromisoformat(at), what, detail) for at, what, detail in _unpack(content)]
+
+
+def _pack(value: Any) -> bytes:
+    return zlib.compress(json.dumps(value, separators=(",", ":")).encode())
+
+
+def _unpack(content: bytes) -> Any:
+    return json.loads(zlib.decompress(content))
+
 
 # The most values of one statement; a timeline that is never archived may have more.
 _VALUES = 10_000
@@ -47,7 +104,6 @@ AIRFLOW = "airflow"
 """The event that names the Airflow of a transaction's run."""
 ID_TIME = "%Y%m%dT%H%M%S%f"
 """How a transaction's id begins: the time of its plan (UTC)."""
-
 _transactions = models.transactions
 _ranges = models.ranges
 _shards = models.shards

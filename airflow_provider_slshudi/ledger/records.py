@@ -1,14 +1,48 @@
-"""The ledger's records: plain data, which imports no database."""
+"""The ledger's rows as objects: states and kinds of transactions, ranges, events, shards."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import Any
 
-from airflow_provider_slshudi.ledger.states import Kind, State
-from airflow_provider_slshudi.ranges import Density, Range
+from airflow_provider_slshudi.planning.ranges import Density, Range
+
+
+class State(str, Enum):
+    """How far a transaction has come."""
+
+    PLANNED = "PLANNED"
+    OPEN = "OPEN"
+    PREPARED = "PREPARED"
+    COMMITTED = "COMMITTED"
+    ABORTED = "ABORTED"
+
+
+class Kind(str, Enum):
+    """What a transaction does: tail and backfill read ranges, a replay reads the quarantine."""
+
+    TAIL = "tail"
+    BACKFILL = "backfill"
+    REPLAY = "replay"
+
+
+LEGAL: dict[State, frozenset[State]] = {
+    State.PLANNED: frozenset({State.OPEN, State.ABORTED}),
+    State.OPEN: frozenset({State.PREPARED, State.ABORTED}),
+    State.PREPARED: frozenset({State.COMMITTED, State.ABORTED}),
+    State.COMMITTED: frozenset(),
+    State.ABORTED: frozenset(),
+}
+LIVE = tuple(state for state, following in LEGAL.items() if following)
+
+
+def origins(target: State) -> tuple[State, ...]:
+    """The states from which `target` may be reached."""
+    return tuple(state for state, following in LEGAL.items() if target in following)
+
 
 GONE = "gone"
 """The status of a shard that the service no longer has, once nothing about its end is left to decide."""
@@ -164,7 +198,7 @@ class Trouble:
 class Deed:
     """What a person had done to a pipeline, and why; `result` is None until it has ended.
 
-    `about` is JSON for those who follow it, see `protocol.progress`.
+    `about` is JSON for those who follow it, see `views.progress`.
     """
 
     pipeline: str
@@ -300,7 +334,8 @@ class Transaction:
 
     `token` is the fencing token; `instant` Hudi's, from OPEN on; `manifest`, `rows` and `bytes` are set by PREPARED
     (0 rows and bytes before); `error` says why it was aborted; `completed` is Hudi's completion time. `process` names
-    the process whose step works, or worked when it died, on it (`processes.this_process`); None between two steps.
+    the process whose step works, or worked when it died, on it (`system.processes.this_process`); None between two
+    steps.
     `values_until` is when the values of logs in the manifest expire; None where it has none.
     `order_digest` is the SHA-256 of the append's order, from OPEN on; None where a rebuild of the ledger wrote the row.
     """

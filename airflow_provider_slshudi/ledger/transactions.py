@@ -1,4 +1,4 @@
-"""A transaction's life, written on a connection: each change is one compare-and-set on state and token."""
+"""Transactions in the ledger, on a connection, and values of logs that it keeps with them for a while."""
 
 from __future__ import annotations
 
@@ -9,20 +9,49 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, update
+from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_slshudi.exceptions import Fenced, IllegalTransition, LedgerError, RangeConflict
-from airflow_provider_slshudi.ledger import dags, models, reads
+from airflow_provider_slshudi.ledger import models, pipeline_rows, reads
 from airflow_provider_slshudi.ledger.coverage import cover, learn_density
 from airflow_provider_slshudi.ledger.engine import now
-from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction, is_within
-from airflow_provider_slshudi.ledger.states import LIVE, Kind, State, origins
-from airflow_provider_slshudi.ledger.upsert import upsert
-from airflow_provider_slshudi.ledger.values import EXAMPLES
-from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.processes import this_process
-from airflow_provider_slshudi.ranges import Range, overlap, subtract
+from airflow_provider_slshudi.ledger.models import upsert
+from airflow_provider_slshudi.ledger.records import LIVE, Kind, RangeTotals, State, Transaction, is_within, origins
+from airflow_provider_slshudi.planning.ranges import Range, overlap, subtract
+from airflow_provider_slshudi.system.points import Point, reach
+from airflow_provider_slshudi.system.processes import this_process
+
+EXAMPLES = "examples"
+"""The item of a manifest that may have values of logs."""
+_MOST = 100
+"""Manifests that one look rewrites."""
+
+
+def any_expired(connection: Connection, pipeline: str) -> bool:
+    """Whether the ledger has values of the pipeline's logs whose time is over."""
+    at = now(connection)
+    queries = (select(table.c.pipeline).where(_expired(table, pipeline, at)).limit(1) for table in _TABLES)
+    return any(connection.execute(query).first() is not None for query in queries)
+
+
+def forget(connection: Connection, pipeline: str) -> None:
+    """See `Ledger.forget_values`."""
+    at, of = now(connection), models.transactions
+    query = select(of.c.id, of.c.manifest).where(_expired(of, pipeline, at)).limit(_MOST)
+    for id_, manifest in connection.execute(query).all():
+        left = {name: value for name, value in (manifest or {}).items() if name != EXAMPLES}
+        connection.execute(update(of).where(of.c.id == id_).values(manifest=left, values_until=None))
+    keys = models.unnamed_keys
+    connection.execute(update(keys).where(_expired(keys, pipeline, at)).values(examples=[], values_until=None))
+
+
+_TABLES = (models.transactions, models.unnamed_keys)
+
+
+def _expired(table: Any, pipeline: str, at: Any) -> Any:
+    return (table.c.pipeline == pipeline) & (table.c.values_until <= at)
+
 
 TAKEN_OVER = "taken over"
 """Name of the event of a transaction that another run took from its own."""
@@ -67,7 +96,7 @@ def begin(
     connection.execute(insert(_transactions).values(row))
     if ranges:
         connection.execute(insert(models.ranges), [_range_row(id_, item) for item in ranges])
-    dags.keep(connection, pipeline, dag_id)
+    pipeline_rows.keep(connection, pipeline, dag_id)
     note(connection, id_, State.PLANNED.value, {"dag_id": dag_id, "run_id": run_id, "ranges": len(ranges), **more})
     if airflow:
         note(connection, id_, reads.AIRFLOW, airflow)

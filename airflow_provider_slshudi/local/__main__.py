@@ -26,7 +26,7 @@ from airflow_provider_slshudi.local.protocol import Protocol
 from airflow_provider_slshudi.local.quotas import Limits, Quotas
 from airflow_provider_slshudi.local.signature import Account
 from airflow_provider_slshudi.local.store import DAY, Store
-from airflow_provider_slshudi.visible import hidden_in_variables
+from airflow_provider_slshudi.system.secrets import hidden_in_variables
 
 _ABOUT = "An SLS-compatible server for one machine, in the foreground until SIGTERM or SIGINT."
 _EPILOG = f"""environment:

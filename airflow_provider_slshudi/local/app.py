@@ -17,9 +17,9 @@ from starlette.routing import Route
 from airflow_provider_slshudi.local.call import LARGEST_BODY, Call, Endpoint, number
 from airflow_provider_slshudi.local.disturb import disturbed
 from airflow_provider_slshudi.local.faultplan import Faults
-from airflow_provider_slshudi.local.faults import ServiceFault, too_large
 from airflow_provider_slshudi.local.quotas import Quotas
 from airflow_provider_slshudi.local.routes import ROUTES, endpoint_of
+from airflow_provider_slshudi.local.service_errors import ServiceFault, too_large
 from airflow_provider_slshudi.local.signature import Account, Signed, verify
 from airflow_provider_slshudi.local.store import Store
 

@@ -10,8 +10,8 @@ from typing import Any
 from starlette.responses import Response
 
 from airflow_provider_slshudi.exceptions import CursorError
-from airflow_provider_slshudi.local.faults import ServiceFault, invalid_cursor, parameter_invalid
 from airflow_provider_slshudi.local.quotas import Quotas
+from airflow_provider_slshudi.local.service_errors import ServiceFault, invalid_cursor, parameter_invalid
 from airflow_provider_slshudi.local.store import Logstore, Store
 from airflow_provider_slshudi.sls import cursors
 

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_slshudi.local.faults import ServiceFault
 from airflow_provider_slshudi.local.files import replace_json
+from airflow_provider_slshudi.local.service_errors import ServiceFault
 
 _LARGEST_TIMEOUT = 24 * 60 * 60
 

@@ -10,9 +10,9 @@ from starlette.types import Receive, Scope, Send
 
 from airflow_provider_slshudi.local.call import Call
 from airflow_provider_slshudi.local.faultplan import Kind, Rule
-from airflow_provider_slshudi.local.faults import ServiceFault, shard_not_exist, token_expired
 from airflow_provider_slshudi.local.logs import pulled
 from airflow_provider_slshudi.local.protocol import TRANSPORT
+from airflow_provider_slshudi.local.service_errors import ServiceFault, shard_not_exist, token_expired
 
 
 class _Cut(Response):

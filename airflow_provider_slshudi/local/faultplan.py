@@ -10,7 +10,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from airflow_provider_slshudi.config.written import AsWritten
+from airflow_provider_slshudi.config.load import AsWritten
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.local.routes import OPERATIONS
 

@@ -15,8 +15,8 @@ from types import TracebackType
 
 from airflow_provider_slshudi.exceptions import RuntimeMissing
 from airflow_provider_slshudi.local.files import replace_text
-from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls.connection import AuthVersion, SlsConnection
+from airflow_provider_slshudi.system.secrets import Secret
 
 HOST = "127.0.0.1"
 READY = "listening on "

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.local.faults import ServiceFault
+from airflow_provider_slshudi.local.service_errors import ServiceFault
 
 _MB = 1 << 20
 Direction = Literal["read", "write"]

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from airflow_provider_slshudi.local.call import Call, number
-from airflow_provider_slshudi.local.faults import ServiceFault, parameter_invalid
+from airflow_provider_slshudi.local.service_errors import ServiceFault, parameter_invalid
 
 _LARGEST_PAGE = 500
 

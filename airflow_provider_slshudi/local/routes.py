@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from airflow_provider_slshudi.local import logs, resources
 from airflow_provider_slshudi.local.call import Endpoint
-from airflow_provider_slshudi.local.faults import ServiceFault, parameter_invalid
+from airflow_provider_slshudi.local.service_errors import ServiceFault, parameter_invalid
 
 
 class By:

@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
-from airflow_provider_slshudi.local.faults import ServiceFault
+from airflow_provider_slshudi.local.service_errors import ServiceFault
 
 LARGEST_SKEW = 15 * 60
 """Seconds that a request's time may differ from the server's."""

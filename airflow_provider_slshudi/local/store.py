@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_slshudi.local.consumers import ConsumerGroups
-from airflow_provider_slshudi.local.faults import (
+from airflow_provider_slshudi.local.files import replace_json
+from airflow_provider_slshudi.local.service_errors import (
     ServiceFault,
     logstore_not_exist,
     parameter_invalid,
     project_not_exist,
     shard_not_exist,
 )
-from airflow_provider_slshudi.local.files import replace_json
 from airflow_provider_slshudi.local.shardlog import ShardLog
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")

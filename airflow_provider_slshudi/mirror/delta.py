@@ -11,13 +11,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from airflow_provider_slshudi import objectstore
+from airflow_provider_slshudi.config.arrow import arrow_type
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.mirror.columns import Columns
-from airflow_provider_slshudi.mirror.following import PLACE_KEY, Telling
+from airflow_provider_slshudi.mirror.following import PLACE_KEY, Columns, Telling
 from airflow_provider_slshudi.mirror.live import BaseFile, Change, Place, group_of
-from airflow_provider_slshudi.storage import DELTA_LOG, Storage
-from airflow_provider_slshudi.types.arrow import arrow_type
+from airflow_provider_slshudi.storage import objectstore
+from airflow_provider_slshudi.storage.files import DELTA_LOG, Storage
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema

@@ -1,7 +1,7 @@
-"""A mirror as an Iceberg table in a catalog (py.iceberg.apache.org, read in 0.12.0).
+"""A snapshot of Iceberg that replaces files, at a cost that does not grow with the number of snapshots before it.
 
-The table's folder is never Iceberg's: the mirror's location lies outside of it, and with `gc.enabled=false` other
-engines refuse to delete files that snapshots name (iceberg.apache.org/docs/latest/configuration).
+`overwrite()` of pyiceberg 0.12.0 merges no manifests, and reads and keeps for good those that only say what was deleted
+once: 0.4 CPU seconds a commit after 90 upserts. `merge_append()` does both right, and deletes nothing.
 """
 
 from __future__ import annotations
@@ -10,22 +10,38 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi import objectstore
-from airflow_provider_slshudi.config.mirror import IcebergMirror as Settings
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.mirror.columns import Columns
-from airflow_provider_slshudi.mirror.following import PLACE_KEY, Telling
-from airflow_provider_slshudi.mirror.icebergtypes import name_mapping, partition_value, schema_of, spec_of
+from airflow_provider_slshudi.config.table import IcebergMirror as Settings
+from airflow_provider_slshudi.mirror.following import PLACE_KEY, Columns, Telling
+from airflow_provider_slshudi.mirror.iceberg_types import name_mapping, partition_value, schema_of, spec_of
 from airflow_provider_slshudi.mirror.live import BaseFile, Change, Place, group_of
-from airflow_provider_slshudi.mirror.replacing import replacing
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage import objectstore
+from airflow_provider_slshudi.storage.files import Storage
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
+
+
+def replacing(change: Transaction, io: FileIO, summary: Mapping[str, str]) -> Any:
+    """The producer of such a snapshot, as `change.update_snapshot().overwrite()` makes one."""
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table.snapshots import Operation
+    from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
+
+    class Replacing(_OverwriteFiles, _MergeAppendFiles):
+        """Deletes as the first does, and merges manifests as the second."""
+
+        def _existing_manifests(self) -> list[ManifestFile]:
+            found = super()._existing_manifests()
+            return [one for one in found if one.has_added_files() or one.has_existing_files()]
+
+    return Replacing(operation=Operation.OVERWRITE, transaction=change, io=io, snapshot_properties=dict(summary))
+
 
 NAME = "name"
 """Beside pyiceberg's properties of a catalog: its name, by which a SQL catalog tells its tables from others'."""

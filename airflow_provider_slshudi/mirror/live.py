@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_slshudi.exceptions import TimelineUnreadable
-from airflow_provider_slshudi.hudi.extra import TRANSACTION_KEY
+from airflow_provider_slshudi.hudi.instant_metadata import TRANSACTION_KEY
 from airflow_provider_slshudi.hudi.layout import Instant, Phase
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 INSTANT_KEY = "slshudi.instant"
 """In a snapshot's summary: the request time of the instant that it shows."""

@@ -1,1 +1,1 @@
-"""Airflow operators: one per step of a transaction, each a call of one function of `protocol`."""
+"""Airflow operators: one per step of a transaction, each a call of one function of `transaction`."""

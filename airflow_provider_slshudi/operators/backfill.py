@@ -14,17 +14,17 @@ from airflow.sdk.exceptions import AirflowSkipException
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from airflow_provider_slshudi.exceptions import ConfigError, CursorError
-from airflow_provider_slshudi.links import PipelineLink
-from airflow_provider_slshudi.notes.acts import DRY_RUN, PARAMS_SOURCE, PART
+from airflow_provider_slshudi.handover.names import DRY_RUN, PARAMS_SOURCE, PART
 from airflow_provider_slshudi.operators.base import PipelineTask, refuse_unknown_params, who_asked
-from airflow_provider_slshudi.operators.steps import SlsHudiPlanOperator
+from airflow_provider_slshudi.operators.batch import SlsHudiPlanOperator
+from airflow_provider_slshudi.plugins.links import PipelineLink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_slshudi.ledger.records import Transaction
-    from airflow_provider_slshudi.protocol.plan import BackfillRequest
-    from airflow_provider_slshudi.protocol.work import Work
+    from airflow_provider_slshudi.transaction.context import Work
+    from airflow_provider_slshudi.transaction.plan import BackfillRequest
 
 PARAMS = ("cursors", "from", "to", "everything", "dry_run")
 # Only one spelling per shard: of `0` and `00` one would be forgotten.
@@ -39,7 +39,7 @@ def backfill_request(params: Mapping[str, Any]) -> BackfillRequest:
     Raises:
         ConfigError: none or several are given, or one is malformed.
     """
-    from airflow_provider_slshudi.protocol.plan import BackfillRequest
+    from airflow_provider_slshudi.transaction.plan import BackfillRequest
 
     cursors, first, last, everything = (params.get(name) for name in ("cursors", "from", "to", "everything"))
     if everything:
@@ -130,8 +130,8 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
 
     def plan(self, work: Work, context: Context) -> tuple[Transaction | None, dict[str, Any]]:
         """The transaction, None if all of the request is covered or reserved; and the request's cursors."""
-        from airflow_provider_slshudi.protocol import progress
-        from airflow_provider_slshudi.protocol.plan import backfill, pinned
+        from airflow_provider_slshudi.transaction.plan import backfill, pinned
+        from airflow_provider_slshudi.views import progress
 
         params = _known_params(context)
         asked = backfill_request(params)
@@ -155,7 +155,7 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
 
 def _dry_run(work: Work, request: BackfillRequest, context: Context) -> str:
     """What the backfill would read, in a sentence, which the pipeline's page shows."""
-    from airflow_provider_slshudi.protocol.estimate import estimate_backfill
+    from airflow_provider_slshudi.views.progress import estimate_backfill
     from airflow_provider_slshudi.views.words import backfill
 
     name, who = work.pipeline.name, who_asked(context)
@@ -200,8 +200,8 @@ class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):
 
     def execute(self, context: Context) -> None:
         """Looks for unread ranges, and triggers."""
-        from airflow_provider_slshudi.protocol import progress
-        from airflow_provider_slshudi.protocol.plan import preview_backfill
+        from airflow_provider_slshudi.transaction.plan import preview_backfill
+        from airflow_provider_slshudi.views import progress
 
         # The cursors that `to` stood for when it was resolved: with all that has come since it would never end.
         params = {"cursors": self.planned["cursors"], "everything": self.planned["everything"]}

@@ -1,7 +1,4 @@
-"""Helpers of operators and sensors: from a task's context to `protocol`'s functions, and errors as Airflow takes them.
-
-A task imports `protocol` and its dependencies (SDK, SQLAlchemy, pyarrow) when it runs, never when a DAG is parsed.
-"""
+"""A pipeline's figures as metrics of Airflow's own (StatsD, OpenTelemetry), where they are turned on."""
 
 from __future__ import annotations
 
@@ -28,18 +25,33 @@ from airflow.sdk.log import redact  # type: ignore[attr-defined]  # it has no __
 
 from airflow_provider_slshudi import dagfile
 from airflow_provider_slshudi.exceptions import ConfigError, Fenced, JobFailed, TerminalError
-from airflow_provider_slshudi.links import PipelineLink, SparkLink, web_address
-from airflow_provider_slshudi.notes.acts import PARAMS_SOURCE
-from airflow_provider_slshudi.operators.signals import signal
-from airflow_provider_slshudi.processes import end_with_parent
+from airflow_provider_slshudi.handover.names import PARAMS_SOURCE
+from airflow_provider_slshudi.plugins.links import PipelineLink, SparkLink, web_address
 from airflow_provider_slshudi.settings import AIRFLOW_NAME
+from airflow_provider_slshudi.system.processes import end_with_parent
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_slshudi.ledger.records import Transaction
-    from airflow_provider_slshudi.protocol.settle import Settled
-    from airflow_provider_slshudi.protocol.work import Run, Work
+    from airflow_provider_slshudi.transaction.context import Run, Work
+    from airflow_provider_slshudi.transaction.settle import Settled
+
+
+_SWITCHES = ("statsd_on", "statsd_datadog_enabled", "otel_on")
+
+
+def signal(work: Work) -> None:
+    """Sends the pipeline's figures, `slshudi.NAME` with tags; does nothing where Airflow sends no metrics."""
+    if not any(conf.getboolean("metrics", switch, fallback=False) for switch in _SWITCHES):
+        return
+    from airflow.sdk.observability import stats
+
+    from airflow_provider_slshudi.views.metrics import metrics
+
+    for found in metrics(work.ledger, [work.pipeline.name]):
+        stats.gauge(f"slshudi.{found.name}", found.value, tags=dict(found.labels))
+
 
 _log = logging.getLogger(__name__)
 _OVER = ("success", "failed")
@@ -73,8 +85,8 @@ class PipelineTask:
         """
         end_with_supervisor()
         from airflow_provider_slshudi.hooks.work import work_of
-        from airflow_provider_slshudi.protocol.quarantine import require_answer
-        from airflow_provider_slshudi.protocol.work import Run
+        from airflow_provider_slshudi.transaction.context import Run
+        from airflow_provider_slshudi.transaction.quarantine import require_answer
 
         def show(page: str) -> None:
             address = web_address(page)
@@ -154,7 +166,7 @@ class PipelineTask:
 
     def say_if_late(self, work: Work, committed: Transaction) -> None:
         """Warns in the task's log where the batch just committed missed what the pipeline promises."""
-        from airflow_provider_slshudi.ledger.states import Kind
+        from airflow_provider_slshudi.ledger.records import Kind
         from airflow_provider_slshudi.views.freshness import NEWEST, late
 
         if work.pipeline.promised is None or committed.kind is not Kind.TAIL:
@@ -267,7 +279,7 @@ def who_asked(context: Context) -> str:
 
 
 class AirflowRuns:
-    """What Airflow tells of DAG runs, as `protocol.dangling.Ended`.
+    """What Airflow tells of DAG runs, as `transaction.dangling.Ended`.
 
     Args:
         ti: a task instance, or its class, by which Airflow is asked.

@@ -1,4 +1,4 @@
-"""Events of the table's asset: one for each committed batch, whichever task commits it."""
+"""The assets by which Airflow knows a pipeline's table."""
 
 from __future__ import annotations
 
@@ -12,15 +12,34 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowRuntimeError
 
-from airflow_provider_slshudi.assets import table_asset
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.values import scheme_and_place
 from airflow_provider_slshudi.operators.base import AirflowRuns, this_airflow
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_slshudi.ledger.records import Transaction
-    from airflow_provider_slshudi.protocol.settle import Settled
-    from airflow_provider_slshudi.protocol.work import Work
+    from airflow_provider_slshudi.transaction.context import Work
+    from airflow_provider_slshudi.transaction.settle import Settled
+
+
+def table_asset(pipeline: Pipeline) -> Asset:
+    """The asset that a pipeline's commits update; a DAG may be scheduled on it.
+
+    `hudi://bucket/path`, or `hudi://localhost/path` for a table on a file system.
+    """
+    scheme, place = scheme_and_place(pipeline.table.path)
+    return Asset(name=f"hudi_{pipeline.name}", uri=f"hudi://{'localhost' if scheme == 'file' else ''}{place}")
+
+
+def settled_alias(pipeline: Pipeline) -> AssetAlias:
+    """The outlet by which settle and recovery update that asset.
+
+    A task that succeeds updates each asset among its outlets, also after no work; through an alias only what it adds.
+    """
+    return AssetAlias(f"hudi_{pipeline.name}_settled")
+
 
 _log = logging.getLogger(__name__)
 # As many as may be committed while Airflow shows a dead run as running.
@@ -77,8 +96,8 @@ def tell(outlets: Iterable[object], context: Context, work: Work, settled: Itera
 
 
 def _untold(asset: Asset, context: Context, work: Work, settled: Iterable[Settled], airflow: str) -> list[Transaction]:
-    from airflow_provider_slshudi.ledger.states import State
-    from airflow_provider_slshudi.protocol.decisions import Decision
+    from airflow_provider_slshudi.ledger.records import State
+    from airflow_provider_slshudi.transaction.decisions import Decision
 
     commits = (Decision.RECOMMIT, Decision.MARK_COMMITTED)
     decided = {item.transaction for item in settled if item.decision in commits}
@@ -106,7 +125,7 @@ def _untold(asset: Asset, context: Context, work: Work, settled: Iterable[Settle
 
 def _told_since(asset: Asset, committed: list[Transaction]) -> set[str]:
     """The transactions that are told by now, of these."""
-    from airflow_provider_slshudi.protocol.work import MOST_AHEAD
+    from airflow_provider_slshudi.transaction.context import MOST_AHEAD
 
     return _told(asset, after=min(item.changed for item in committed) - MOST_AHEAD) if committed else set()
 
@@ -116,8 +135,8 @@ def _tells(context: Context, work: Work, committed: Transaction, airflow: str) -
 
     The ledger keeps which one it is, for each Airflow: that has the event only with the success of its task.
     """
-    from airflow_provider_slshudi.protocol.claims import claims
-    from airflow_provider_slshudi.protocol.work import run_of
+    from airflow_provider_slshudi.transaction.context import run_of
+    from airflow_provider_slshudi.transaction.dangling import claims
 
     # Airflow may not give its name for a moment.
     airflow = airflow or run_of(work.ledger, committed).airflow
@@ -131,7 +150,7 @@ def _is_over(context: Context, work: Work, committed: Transaction, airflow: str)
 
     Another Airflow tells its own.
     """
-    from airflow_provider_slshudi.protocol.work import is_of, run_of
+    from airflow_provider_slshudi.transaction.context import is_of, run_of
 
     if is_of(work.ledger, committed, work.run):
         return True

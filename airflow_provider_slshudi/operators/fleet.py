@@ -11,7 +11,6 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_provider_slshudi import dagfile, settings
-from airflow_provider_slshudi.assets import table_asset
 from airflow_provider_slshudi.exceptions import (
     BatchUnderWay,
     ConfigError,
@@ -23,8 +22,7 @@ from airflow_provider_slshudi.exceptions import (
     TerminalError,
     TransientError,
 )
-from airflow_provider_slshudi.links import PipelineLink, SparkLink, TransactionLink
-from airflow_provider_slshudi.notes.fleet import BATCH, MIRROR, SYNC
+from airflow_provider_slshudi.handover.names import BATCH, MIRROR, SYNC
 from airflow_provider_slshudi.operators.base import (
     LOOK_WAIT_SECONDS,
     SCHEDULED,
@@ -33,12 +31,13 @@ from airflow_provider_slshudi.operators.base import (
     end_with_supervisor,
     only_logged,
     refuse_test,
+    signal,
     slices,
     this_airflow,
 )
-from airflow_provider_slshudi.operators.events import extra_of, tell
+from airflow_provider_slshudi.operators.events import extra_of, table_asset, tell
 from airflow_provider_slshudi.operators.lineage import CommitLineageTask
-from airflow_provider_slshudi.operators.signals import signal
+from airflow_provider_slshudi.plugins.links import PipelineLink, SparkLink, TransactionLink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -46,9 +45,9 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.hooks.work import Works
     from airflow_provider_slshudi.ledger.ledger import Ledger
     from airflow_provider_slshudi.ledger.records import Transaction
-    from airflow_provider_slshudi.protocol.dangling import Ended
-    from airflow_provider_slshudi.protocol.news import News
-    from airflow_provider_slshudi.protocol.work import Work
+    from airflow_provider_slshudi.transaction.context import Work
+    from airflow_provider_slshudi.transaction.dangling import Ended
+    from airflow_provider_slshudi.transaction.news import News
 
 _LOOK_SECONDS = 30.0
 _REST, _LONG_REST = timedelta(minutes=1), timedelta(minutes=10)
@@ -76,9 +75,9 @@ class SlsHudiLookOperator(BaseOperator):
         """Looks."""
         refuse_test()
         from airflow_provider_slshudi.hooks.work import Works
-        from airflow_provider_slshudi.protocol.news import await_news
-        from airflow_provider_slshudi.protocol.work import Run
         from airflow_provider_slshudi.sls.faults import PERSON
+        from airflow_provider_slshudi.transaction.context import Run
+        from airflow_provider_slshudi.transaction.news import await_news
 
         run, dag = context["dag_run"], context.get("dag")
         # One that does not answer must not hold up the others for as long as a task of its own would wait.
@@ -101,8 +100,8 @@ class SlsHudiLookOperator(BaseOperator):
         batch ever went well. There is no batch at which a run claims it, so each would start a task. One whose table's
         file system does not answer rests for ten, since a process that asks it may stay for good.
         """
-        from airflow_provider_slshudi.protocol.news import News
-        from airflow_provider_slshudi.sls.fanout import answers
+        from airflow_provider_slshudi.sls.transport import answers
+        from airflow_provider_slshudi.transaction.news import News
 
         watched = []
 
@@ -136,7 +135,7 @@ class SlsHudiLookOperator(BaseOperator):
         return [name for _, name in sorted((seen, name) for name, seen in found.items() if seen is not None)], watched
 
     def _look(self, work: Work, ended: Ended) -> News | None:
-        from airflow_provider_slshudi.protocol.news import news
+        from airflow_provider_slshudi.transaction.news import news
 
         found = news(work, ended)
         if found is None:
@@ -176,7 +175,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Decides what is left, then reads, writes and commits."""
         refuse_test()
-        from airflow_provider_slshudi.protocol.news import let_go
+        from airflow_provider_slshudi.transaction.news import let_go
 
         done = None
         with self.told(context, passing=(TransientError, JobFailed)):
@@ -203,8 +202,8 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
         return done or {}
 
     def _planned(self, work: Work, context: Context) -> Transaction | None:
-        from airflow_provider_slshudi.protocol.plan import tail
-        from airflow_provider_slshudi.protocol.settle import require_alone, require_turn, settle
+        from airflow_provider_slshudi.transaction.plan import tail
+        from airflow_provider_slshudi.transaction.settle import require_alone, require_turn, settle
 
         try:
             settled = settle(work, AirflowRuns(context["ti"]), LOOK_WAIT_SECONDS)
@@ -227,7 +226,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
         try:
             committed = self._committed(work, planned)
         except BaseException as error:
-            from airflow_provider_slshudi.protocol.work import GIVEN_UP
+            from airflow_provider_slshudi.transaction.context import GIVEN_UP
 
             # Who was fenced has nothing to give up.
             if not isinstance(error, Fenced):
@@ -246,8 +245,8 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
 
     def _publish(self, work: Work, context: Context) -> None:
         """Tells catalog and mirrors, also where a run before could not, or settle alone committed a batch."""
-        from airflow_provider_slshudi.protocol.catalog import sync
-        from airflow_provider_slshudi.protocol.mirror import mirror
+        from airflow_provider_slshudi.services.maintenance import sync
+        from airflow_provider_slshudi.services.mirrors import mirror
 
         pipeline = work.pipeline
         for step, tell_it, is_named in (
@@ -266,7 +265,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
                     work.ledger.well(pipeline.name, context["dag_run"].dag_id, step)
 
     def _committed(self, work: Work, planned: Transaction) -> Transaction:
-        from airflow_provider_slshudi.protocol import steps
+        from airflow_provider_slshudi.transaction import steps
 
         of_batch = work, planned.id, planned.token
         # Also between the steps: a killed task that names no process is not known before its run is over.
@@ -278,8 +277,8 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
 
     def _decide(self, work: Work, planned: Transaction, context: Context) -> None:
         """Settles once more: what is left of this very run is this task's, unless the task was started twice."""
-        from airflow_provider_slshudi.protocol.news import let_go
-        from airflow_provider_slshudi.protocol.settle import settle
+        from airflow_provider_slshudi.transaction.news import let_go
+        from airflow_provider_slshudi.transaction.settle import settle
 
         try:
             if work.ledger.get(planned.id).token != planned.token:
@@ -293,8 +292,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
 
 def _resting(ledger: Ledger, dag_id: str, at_once: bool) -> set[str]:
     """Pipelines that this DAG found in trouble a moment ago; `at_once`: a run follows the one before at once."""
-    from airflow_provider_slshudi.ledger.records import is_within
-    from airflow_provider_slshudi.ledger.states import State
+    from airflow_provider_slshudi.ledger.records import State, is_within
 
     now, resting = ledger.now(), set[str]()
     for trouble in ledger.troubles():

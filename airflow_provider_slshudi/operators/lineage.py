@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.config.columns import Column
     from airflow_provider_slshudi.config.pipeline import Pipeline
     from airflow_provider_slshudi.ledger.records import Transaction
-    from airflow_provider_slshudi.protocol.work import Work
-    from airflow_provider_slshudi.ranges import Range
+    from airflow_provider_slshudi.planning.ranges import Range
+    from airflow_provider_slshudi.transaction.context import Work
 
 _log = logging.getLogger(__name__)
 _PROVIDER = "airflow.providers.openlineage"
@@ -91,7 +91,7 @@ def lineage(pipeline: Pipeline, batches: Sequence[Batch] = ()) -> OperatorLineag
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     from airflow_provider_slshudi.hudi import quarantine
-    from airflow_provider_slshudi.ledger.states import Kind
+    from airflow_provider_slshudi.ledger.records import Kind
 
     replays = [batch for batch in batches if batch.transaction.kind is Kind.REPLAY]
     reads = [batch for batch in batches if batch.transaction.kind is not Kind.REPLAY]
@@ -257,7 +257,7 @@ def _conversion(column: Column) -> str:
 
 def _rows(batch: Batch) -> int | None:
     """Rows that the batch brought into the table; None if the ledger does not know."""
-    from airflow_provider_slshudi.ledger.states import Kind
+    from airflow_provider_slshudi.ledger.records import Kind
 
     if batch.transaction.kind is Kind.REPLAY:
         return _fact(batch, "moved")

@@ -1,4 +1,4 @@
-"""What a person asks for on a page, done by a DAG run."""
+"""Tasks that a person starts: recovery of dangling batches, and the actions of a pipeline's page."""
 
 from __future__ import annotations
 
@@ -6,15 +6,52 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.notes.acts import PARAMS_SOURCE, REPAIR, Act
-from airflow_provider_slshudi.operators.base import AirflowRuns, PipelineOperator, refuse_unknown_params, who_asked
+from airflow_provider_slshudi.handover.names import PARAMS_SOURCE, REPAIR, Act
+from airflow_provider_slshudi.operators.base import (
+    AirflowRuns,
+    PipelineOperator,
+    as_xcom,
+    refuse_unknown_params,
+    who_asked,
+)
+from airflow_provider_slshudi.operators.events import tell
 from airflow_provider_slshudi.operators.lineage import LineageTask
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_slshudi.ledger.records import Transaction
-    from airflow_provider_slshudi.protocol.work import Work
+    from airflow_provider_slshudi.transaction.context import Work
+
+
+class SlsHudiRecoverOperator(LineageTask, PipelineOperator):
+    """Decides every dangling transaction now.
+
+    The DAG param `transactions` names transactions to decide although their run may still be going on, or Airflow does
+    not know it. A run that works on them finds out by the fencing token and stops.
+
+    Returns `{"settled": [...], "left": [...]}`; `left` has the live transactions of runs that have not ended. Each
+    outlet that is an asset's alias gets an event for each committed batch that has none yet.
+
+    Args:
+        pipeline: a pipeline's name or file.
+    """
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Recovers."""
+        from airflow_provider_slshudi.repair.recover import recover
+
+        with self.told(context):
+            refuse_unknown_params(context, ("transactions",))
+            work = self.work(context)
+            done = recover(work, AirflowRuns(context["ti"]), context["params"].get("transactions") or [])
+            self.remember(work, tell(self.outlets, context, work, done.settled))
+        for item in done.left:
+            self.log.info("left transaction %s of %s, %s: %s", item.transaction, item.run, item.state, item.why)
+        left = [{"transaction": item.transaction, "state": item.state, "run": item.run} for item in done.left]
+        self.log.info("%d transactions settled, %d left to their runs", len(done.settled), len(left))
+        return {"settled": as_xcom(done.settled), "left": left}
+
 
 PARAMS = ("act", "reason", "transaction", "cursors")
 
@@ -47,7 +84,7 @@ class SlsHudiRepairOperator(LineageTask, PipelineOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Acts."""
-        from airflow_provider_slshudi.protocol.acts import perform
+        from airflow_provider_slshudi.repair.actions import perform
 
         with self.told(context):
             refuse_unknown_params(context, PARAMS)
@@ -72,8 +109,8 @@ class SlsHudiRepairOperator(LineageTask, PipelineOperator):
     @staticmethod
     def _made(work: Work) -> Iterator[Transaction]:
         """The batch that this very run made, a replay's; those of other runs are told by the next settle."""
-        from airflow_provider_slshudi.ledger.states import State
-        from airflow_provider_slshudi.protocol.work import is_of
+        from airflow_provider_slshudi.ledger.records import State
+        from airflow_provider_slshudi.transaction.context import is_of
 
         made = work.ledger.of_run(work.pipeline.name, work.run.dag_id, work.run.run_id, work.run.airflow)
         if made is not None and made.state is State.COMMITTED and is_of(work.ledger, made, work.run):

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_slshudi.config.arrow import arrow_type
+from airflow_provider_slshudi.config.datatypes import MOST_DIGITS, Decimal, Scalar, parse_type
+from airflow_provider_slshudi.config.timepattern import COUNTS, FORMATS, parse_pattern
 from airflow_provider_slshudi.rows import times
 from airflow_provider_slshudi.rows.casts import Cast, as_text, attempt, bytes_of, halve, has_letter, matching
 from airflow_provider_slshudi.rows.documents import shredded
-from airflow_provider_slshudi.types.arrow import arrow_type
-from airflow_provider_slshudi.types.datatypes import MOST_DIGITS, Decimal, Scalar, parse_type
-from airflow_provider_slshudi.types.timepattern import COUNTS, FORMATS, parse_pattern
 
 _INTEGER = r"\A[+-]?0*[0-9]{1,19}\z"
 _DIGITS = r"([0-9]+\.?[0-9]*|\.[0-9]+)"

@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from airflow_provider_slshudi.native import native
+from airflow_provider_slshudi.config.arrow import arrow_type
+from airflow_provider_slshudi.config.datatypes import Array, DataType, Decimal, Map, Scalar, Struct
+from airflow_provider_slshudi.config.values import parse_path
 from airflow_provider_slshudi.rows import plain_json
 from airflow_provider_slshudi.rows.casts import as_text
-from airflow_provider_slshudi.types.arrow import arrow_type
-from airflow_provider_slshudi.types.datatypes import Array, DataType, Decimal, Map, Scalar, Struct
-from airflow_provider_slshudi.types.jsonpath import parse_path
+from airflow_provider_slshudi.system.native import native
 
 FromText = Callable[[pa.Array, "Scalar | Decimal"], pa.Array]
 Levels = list[tuple[str, list[tuple[str, int]]]]

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_slshudi.config.datatypes import DEEPEST
 from airflow_provider_slshudi.rows.convert import ColumnSpec, convert
-from airflow_provider_slshudi.types.datatypes import DEEPEST
 
 PRINTING = ("bigint", "double", "boolean", "date")
 """The types that `is_printed` knows."""

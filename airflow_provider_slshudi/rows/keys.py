@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from airflow_provider_slshudi.numbered import numbered
+from airflow_provider_slshudi.system.native import numbered
 
 _MASK = 0xFFFFFFFF
 _WORDS = {"__null__": "", "__empty__": ""}

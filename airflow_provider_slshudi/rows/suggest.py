@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_slshudi.config.timepattern import COUNTS
 from airflow_provider_slshudi.rows.convert import ColumnSpec, convert, misfits
 from airflow_provider_slshudi.rows.exact import PRINTING, is_one_form, is_printed, json_type, printed_double
 from airflow_provider_slshudi.sls.columns import META, REST, TAG
-from airflow_provider_slshudi.types.timepattern import COUNTS
 
 LOG_TIME, TOPIC, SOURCE = "__time__", "__topic__", "__source__"
 

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_slshudi.config.timepattern import TimePattern
 from airflow_provider_slshudi.rows.casts import Cast, attempt, bytes_of, halve
-from airflow_provider_slshudi.types.timepattern import TimePattern
 
 UTC = "UTC"
 _INSTANT, _LOCAL = pa.timestamp("us", tz=UTC), pa.timestamp("us")
@@ -120,7 +120,7 @@ def counted(text: pa.Array, digits: int, whole_numbers: Cast) -> pa.Array:
 
     Args:
         text: the counts, without blanks around them.
-        digits: how many digits of the unit are microseconds, as in `types.timepattern.COUNTS`.
+        digits: how many digits of the unit are microseconds, as in `config.timepattern.COUNTS`.
         whole_numbers: makes 64-bit integers of texts, NULL where one is none.
     """
     found = pc.extract_regex(text, _COUNT)

@@ -21,7 +21,7 @@ from airflow_provider_slshudi.triggers.settle import SettleTrigger
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_slshudi.protocol.work import Work
+    from airflow_provider_slshudi.transaction.context import Work
 
 # Where the trigger knows what it waits for; each look is a task of its own.
 _KNOWN_SECONDS = 60.0
@@ -72,7 +72,7 @@ class SlsHudiSettleSensor(LineageTask, BaseSensorOperator):
 
     def wake(self, context: Context, since: float, event: Any = None) -> Any:
         """One look of a deferred task that has waited since `since` (unix seconds)."""
-        from airflow_provider_slshudi.protocol.waiting import Awaited, awaited
+        from airflow_provider_slshudi.transaction.dangling import Awaited, awaited
 
         answer = self.poke(context)
         if answer.is_done:
@@ -91,7 +91,7 @@ class SlsHudiSettleSensor(LineageTask, BaseSensorOperator):
 
     def poke(self, context: Context) -> PokeReturnValue:
         """One attempt to settle."""
-        from airflow_provider_slshudi.protocol.settle import require_alone, settle
+        from airflow_provider_slshudi.transaction.settle import require_alone, settle
 
         self._obstacle = None
         try:
@@ -120,7 +120,7 @@ class SlsHudiSettleSensor(LineageTask, BaseSensorOperator):
 
 def _earlier(work: Work) -> TailUnderWay | None:
     """What another run of the tail works on, which is no trouble."""
-    from airflow_provider_slshudi.protocol.settle import require_turn
+    from airflow_provider_slshudi.transaction.settle import require_turn
 
     try:
         require_turn(work)

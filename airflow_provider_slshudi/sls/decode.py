@@ -7,8 +7,8 @@ from importlib import import_module
 
 import pyarrow as pa
 
-from airflow_provider_slshudi.native import native
 from airflow_provider_slshudi.sls.columns import LARGEST_TABLE, META, REST, schema
+from airflow_provider_slshudi.system.native import native
 
 _NAME = "ptars_decode" if native is None else "native_decode"
 decoder = import_module(f"airflow_provider_slshudi.sls.{_NAME}")

@@ -1,26 +1,59 @@
-"""Pulls whose logs take much more memory than their bytes: decoded piece by piece.
-
-A log group has topic, source and tags once, and each of its logs gets a copy: a log group of 1 MB may so become many
-gigabytes of rows.
-"""
+"""A pull's log groups in pieces of bounded size, and their counts without parsing logs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError as NotParsed
 
+from airflow_provider_slshudi.exceptions import DecodeError
 from airflow_provider_slshudi.sls import wire
 from airflow_provider_slshudi.sls.answers import Pull
 from airflow_provider_slshudi.sls.columns import TAG, Wide, malformed
 from airflow_provider_slshudi.sls.decode import decode
 
+
+def _list_class() -> Any:
+    """A LogGroupList (`wire`) with logs as bytes, so that the parser skips their content."""
+    kind = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="slshudi.counts.proto", package="slshudi.counts")
+    group, list_ = file.message_type.add(name="Group"), file.message_type.add(name="List")
+    group.field.add(name="Logs", number=1, label=kind.LABEL_REPEATED, type=kind.TYPE_BYTES)
+    groups = list_.field.add(name="LogGroups", number=1, label=kind.LABEL_REPEATED, type=kind.TYPE_MESSAGE)
+    groups.type_name = ".slshudi.counts.Group"
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("slshudi.counts.List"))
+
+
+_List = _list_class()
+
+
+def count_logs(pull: Pull) -> list[int]:
+    """The number of logs of each log group, in the order of their cursors.
+
+    Raises:
+        DecodeError: the body is no LogGroupList.
+    """
+    try:
+        parsed = _List.FromString(pull.body)
+    except NotParsed as error:
+        raise DecodeError(
+            f"shard {pull.shard} cursor {pull.begin}: {len(pull.body)} bytes are no LogGroupList: {error}",
+            shard=pull.shard,
+            cursor=pull.begin,
+        ) from error
+    return [len(group.Logs) for group in parsed.LogGroups]
+
+
 COPIED_BYTES = 32 * 1024 * 1024
 """Copies of topics, sources and tags take at most this much memory at a time; those of a single log may take more."""
-
 _LOG, _LOG_TAG = 1 << 3 | 2, 6 << 3 | 2
 
 

@@ -17,7 +17,7 @@ from airflow_provider_slshudi.exceptions import (
     SourceRefused,
     SourceUnavailable,
 )
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.sls.faults import retry
 from airflow_provider_slshudi.sls.pace import Pacer
 from airflow_provider_slshudi.sls.pieces import decoded

@@ -10,9 +10,9 @@ import pyarrow as pa
 from airflow_provider_slshudi.exceptions import SourceError
 from airflow_provider_slshudi.sls.answers import Pull, Shard
 from airflow_provider_slshudi.sls.decode import decode
-from airflow_provider_slshudi.sls.fanout import ask_each
 from airflow_provider_slshudi.sls.pieces import decoded
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.sls.transport import ask_each
 
 MOST_SHARDS = 8
 """The most shards that are looked at, chosen evenly by their ids."""

@@ -1,4 +1,4 @@
-"""One GET to the log service over connections that stay open: signed, bounded in time and in bytes, tried once."""
+"""Signed requests to the log service, one at a time or to all shards at once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import ipaddress
 import ssl
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from typing import TypeVar
 from urllib.parse import quote, urlencode
 
 import urllib3
@@ -15,24 +17,19 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 
 from airflow_provider_slshudi import __version__
 from airflow_provider_slshudi.sls.connection import SlsConnection, split_endpoint
-from airflow_provider_slshudi.sls.credentials import Credentials
+from airflow_provider_slshudi.sls.credentials import Credentials, pool
 from airflow_provider_slshudi.sls.faults import UNREACHABLE
-from airflow_provider_slshudi.sls.pools import pool
 from airflow_provider_slshudi.sls.signing import sign
 
 TIMEOUT = 10.0
 """Seconds to wait for a connection, and for the next bytes of an answer."""
-
 LONGEST = 60.0
 """Seconds that a whole answer may take, so that one that trickles in does not hold a task for ever."""
-
 LARGEST = 256 * 2**20
 """The most bytes of an answer that are taken into memory, sent or decompressed; pulls have some 10 MB."""
-
 CONNECTIONS = 16
 """The most connections that stay open: few against the service's limits, but enough not to wait for its latency shard
 by shard. They are made as they are needed; a task that reads needs two."""
-
 _PIECE = 256 * 1024
 _API_VERSION = "0.6.0"
 
@@ -154,3 +151,50 @@ def _is_ip(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+T = TypeVar("T")
+Key = TypeVar("Key", bound=Hashable)
+_ANSWERS_AT_ONCE = 8
+
+
+def ask_each(ask: Callable[[int], T], shards: Iterable[int]) -> dict[int, T]:
+    """Calls `ask` for every shard and returns the answers by shard; asks up to `CONNECTIONS` shards at once.
+
+    Raises the first error as it comes, with its shard in it, and asks no further shards after that.
+    """
+    left = list(shards)
+    if len(left) < 2:
+        return {shard: ask(shard) for shard in left}
+    executor = ThreadPoolExecutor(min(CONNECTIONS, len(left)), thread_name_prefix="sls-ask")
+    try:
+        asked = {executor.submit(ask, shard): shard for shard in left}
+        return {asked[answer]: answer.result() for answer in as_completed(asked)}
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+
+
+def answers(ask: Callable[[Key], T], keys: Sequence[Key], seconds: float) -> dict[Key, T]:
+    """What `ask` gives for each key, some asked at a time; without those that have not answered after `seconds`.
+
+    Where those that are asked hang, others get their turn all the same, in half of that time. The threads are daemons,
+    for which no process waits at its end.
+    """
+    found, slots = dict[Key, T](), threading.Semaphore(_ANSWERS_AT_ONCE)
+    until, turn = time.monotonic() + seconds, seconds / 2 / max(1, len(keys))
+
+    def run(key: Key) -> None:
+        try:
+            found[key] = ask(key)
+        finally:
+            slots.release()
+
+    threads = []
+    for key in keys:
+        # Without a free slot there is one more at a time from now on.
+        slots.acquire(timeout=turn)
+        threads.append(threading.Thread(target=run, args=(key,), name=f"slshudi-ask-{key}", daemon=True))
+        threads[-1].start()
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    return dict(found)

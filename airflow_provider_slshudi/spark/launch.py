@@ -15,12 +15,9 @@ from typing import Protocol
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import JobDenied, JobFailed, TableDenied
-from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb, Where, cpu_told
-from airflow_provider_slshudi.notes.remote import FILE
-from airflow_provider_slshudi.objectstore import is_stored
-from airflow_provider_slshudi.points import stops_drivers
-from airflow_provider_slshudi.processes import clock, ends_with_parent, for_children
-from airflow_provider_slshudi.spark import executors
+from airflow_provider_slshudi.handover.cluster import FILE
+from airflow_provider_slshudi.handover.job_order import REASON, JobOrder, Verb, Where, cpu_told
+from airflow_provider_slshudi.spark import python_archive
 from airflow_provider_slshudi.spark.packages import spark_home, spark_version
 from airflow_provider_slshudi.spark.resident import Outcome, Resident, end_stopped, idle_seconds
 from airflow_provider_slshudi.spark.runtime import (
@@ -33,6 +30,9 @@ from airflow_provider_slshudi.spark.runtime import (
     session_conf,
     with_asked,
 )
+from airflow_provider_slshudi.storage.objectstore import is_stored
+from airflow_provider_slshudi.system.points import stops_drivers
+from airflow_provider_slshudi.system.processes import clock, ends_with_parent, for_children
 
 APPLICATION = str(Path(__file__).parents[1] / "job" / "__main__.py")
 TAIL_LINES = 40
@@ -102,7 +102,7 @@ def submission(verb: Verb, order: JobOrder, master: str, cluster: bool = False) 
                 conf.pop(key, None)
             conf |= cluster_conf(master)
     if verb.is_distributed and not master.startswith("local"):
-        conf |= executors.conf(pipeline.spark.archive, spark_version(spark_home()))
+        conf |= python_archive.conf(pipeline.spark.archive, spark_version(spark_home()))
     if cluster:
         conf = in_cluster(master, conf)
     if verb.is_distributed:

@@ -24,10 +24,10 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from airflow_provider_slshudi import owners
 from airflow_provider_slshudi.exceptions import RuntimeMissing
-from airflow_provider_slshudi.processes import for_children
 from airflow_provider_slshudi.spark import pins
+from airflow_provider_slshudi.storage import owners
+from airflow_provider_slshudi.system.processes import for_children
 
 JAVA_MAJOR = 17
 SYSTEM_JVMS = Path("/usr/lib/jvm")

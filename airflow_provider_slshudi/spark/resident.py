@@ -4,7 +4,7 @@ The first job that can use one starts it: one per user, machine and `identity`, 
 depend on. Clients ask it over a Unix socket that only its user can reach. Nothing begins before the client has read
 that it was accepted, has said go, and could be told that this came in time: until then the job may as well run in a
 process of its own. From then on a lost connection means that the job's outcome is unknown, and the resident process
-ends itself if its client is gone or the deadline has passed (`job.resident`).
+ends itself if its client is gone or the deadline has passed (`spark.driver.resident_driver`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from typing import IO, Any
 
-from airflow_provider_slshudi import __version__, objectstore, owners
-from airflow_provider_slshudi.notes.job import REASON, JobOrder, Verb
-from airflow_provider_slshudi.processes import clock, for_children
+from airflow_provider_slshudi import __version__
+from airflow_provider_slshudi.handover.job_order import REASON, JobOrder, Verb
+from airflow_provider_slshudi.storage import objectstore, owners
+from airflow_provider_slshudi.system.processes import clock, for_children
 
 IDLE = "SLSHUDI_RESIDENT_SECONDS"
 """The variable that says how long an idle resident process stays; 0 means that there is none."""

@@ -2,7 +2,7 @@
 
 A JVM that opens or commits one instant spends most of its time on loading classes. A class-data archive
 (https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html) holds those classes ready to map. A training run
-(`job/warmup.py`) makes it once. It is only ever an optimisation, and its name tells all that it depends on.
+(`driver/warmup.py`) makes it once. It is only ever an optimisation, and its name tells all that it depends on.
 
     python -m airflow_provider_slshudi.spark.runtime [--s3]     prepares all of it and says what it found
 """
@@ -23,9 +23,7 @@ from typing import Any, NoReturn
 
 from py4j.protocol import Py4JError
 
-from airflow_provider_slshudi import objectstore, owners
 from airflow_provider_slshudi.exceptions import RuntimeMissing
-from airflow_provider_slshudi.processes import for_children
 from airflow_provider_slshudi.spark import packages
 from airflow_provider_slshudi.spark.packages import (
     LOCAL_ENVIRONMENT,
@@ -39,6 +37,8 @@ from airflow_provider_slshudi.spark.packages import (
     spark_home,
     world,
 )
+from airflow_provider_slshudi.storage import objectstore, owners
+from airflow_provider_slshudi.system.processes import for_children
 
 __all__ = [
     "DAEMON",
@@ -89,7 +89,7 @@ _LISTS = {
     "spark.driver.extraClassPath": os.pathsep,
 }
 _TRAIN_SECONDS = 300
-DAEMON = "airflow_provider_slshudi.job.daemon"
+DAEMON = "airflow_provider_slshudi.spark.driver.daemon"
 """The module that Spark starts to fork Python workers (decision 0035)."""
 _SECRET_CONF = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 LOCAL_CONF = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, **_SECRET_CONF}
@@ -108,7 +108,7 @@ def session_conf(master: str, store: str = "") -> dict[str, str]:
 
     Raises:
         RuntimeMissing: the jars cannot be fetched.
-        TableError: see `objectstore.hadoop_conf`.
+        TableError: see `storage.objectstore.hadoop_conf`.
     """
     return _conf(master, store, _shared(bool(store)) if master.startswith("local") else [])
 

@@ -23,7 +23,7 @@ class SettleTrigger(BaseTrigger):
 
     Args:
         ledger_conn_id: the connection of the ledger.
-        awaited: the fields of `protocol.waiting.Awaited`.
+        awaited: the fields of `transaction.dangling.Awaited`.
         seconds: fires after this time at the latest.
     """
 
@@ -63,7 +63,7 @@ class SettleTrigger(BaseTrigger):
 
         from airflow_provider_slshudi.hooks.ledger import LedgerHook
         from airflow_provider_slshudi.operators.base import AirflowRuns
-        from airflow_provider_slshudi.protocol.waiting import Awaited, is_over
+        from airflow_provider_slshudi.transaction.dangling import Awaited, is_over
 
         ledger = LedgerHook(self.ledger_conn_id).ledger_as_it_is()
         return is_over(ledger, Awaited(**self.awaited), AirflowRuns(RuntimeTaskInstance))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from airflow_provider_slshudi.handover.names import Act
 from airflow_provider_slshudi.ledger.records import Deed
-from airflow_provider_slshudi.notes.acts import Act
 
 
 @dataclass(frozen=True)

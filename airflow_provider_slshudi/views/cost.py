@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.ledger.records import Event
-from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.protocol.cost import CPU, REQUESTS
-from airflow_provider_slshudi.views.details import items
+from airflow_provider_slshudi.ledger.records import Event, State
+from airflow_provider_slshudi.transaction.context import CPU, REQUESTS
+from airflow_provider_slshudi.views.words import items
 
 if TYPE_CHECKING:
     from airflow_provider_slshudi.views.history import BatchView

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Event, Past, RangeTotals, Transaction
-from airflow_provider_slshudi.ledger.states import Kind, State
-from airflow_provider_slshudi.protocol.freshness import PROMISE, SINCE
-from airflow_provider_slshudi.views.details import items
-from airflow_provider_slshudi.views.words import amount, rate, span
+from airflow_provider_slshudi.ledger.records import Event, Kind, Past, RangeTotals, State, Transaction
+from airflow_provider_slshudi.transaction.record import PROMISE, SINCE
+from airflow_provider_slshudi.views.words import amount, items, rate, span
 
 NEWEST = 20
 """Among so many batches the tail's newest one is looked for."""

@@ -9,14 +9,13 @@ from itertools import pairwise
 from typing import Any
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Event, Past, RangeTotals, Transaction
-from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.protocol.recover import DECISION, Decided, decisions
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ledger.records import Event, Past, RangeTotals, State, Transaction
+from airflow_provider_slshudi.planning.ranges import Range
+from airflow_provider_slshudi.repair.recover import DECISION, Decided, decisions
 from airflow_provider_slshudi.views.cost import Cost, cost_of
-from airflow_provider_slshudi.views.details import items
 from airflow_provider_slshudi.views.freshness import Freshness, freshness_of
 from airflow_provider_slshudi.views.sides import Sides, sides_of
+from airflow_provider_slshudi.views.words import items
 
 _STEPS = {State.PLANNED.value: "open", State.OPEN.value: "append and record", State.PREPARED.value: "commit"}
 """What a transaction goes through after each state."""

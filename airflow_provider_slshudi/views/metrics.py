@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Past
-from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ledger.records import Past, State
 from airflow_provider_slshudi.views.freshness import NEWEST, newest
 from airflow_provider_slshudi.views.history import batches
 from airflow_provider_slshudi.views.standing import Need, PipelineView, pipelines

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.ledger.records import LedgerShard, Standing
+from airflow_provider_slshudi.planning.ranges import Range, by_shard
 from airflow_provider_slshudi.planning.windows import bytes_per_group, unread
-from airflow_provider_slshudi.ranges import Range, by_shard
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from airflow_provider_slshudi.ledger.records import Event, SeenTimeline, Transaction
-from airflow_provider_slshudi.ledger.states import LIVE, State
-from airflow_provider_slshudi.protocol.decisions import InstantState
-from airflow_provider_slshudi.protocol.witness import COMPLETED, MOST, SAME_RANGES, SAME_TRANSACTION
-from airflow_provider_slshudi.views.details import items
+from airflow_provider_slshudi.ledger.records import LIVE, Event, SeenTimeline, State, Transaction
+from airflow_provider_slshudi.transaction.decisions import InstantState
+from airflow_provider_slshudi.transaction.timeline_view import COMPLETED, MOST, SAME_RANGES, SAME_TRANSACTION
+from airflow_provider_slshudi.views.words import items
 
 ARCHIVED, ABSENT, LEFT_OUT = "archived", "absent", "not kept"
 _MEANING = {

@@ -8,11 +8,19 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import GONE, Sighting, Standing, Transaction, Trouble, UnnamedCount
-from airflow_provider_slshudi.ledger.states import Kind, State
+from airflow_provider_slshudi.ledger.records import (
+    GONE,
+    Kind,
+    Sighting,
+    Standing,
+    State,
+    Transaction,
+    Trouble,
+    UnnamedCount,
+)
+from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.planning.windows import estimate, unread
-from airflow_provider_slshudi.protocol.dangling import SILENT_AFTER
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.transaction.dangling import SILENT_AFTER
 
 WINDOW = timedelta(hours=1)
 """How far back rates and curves go."""

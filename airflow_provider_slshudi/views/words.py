@@ -1,14 +1,25 @@
-"""Figures as people read them: spans of time, bytes, counts. None reads as "not known"."""
+"""Words and figures that pages and commands share."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_provider_slshudi.protocol.estimate import Estimate
-    from airflow_provider_slshudi.protocol.progress import Progress
+    from airflow_provider_slshudi.views.progress import Estimate, Progress
     from airflow_provider_slshudi.views.standing import Lag
+
+
+def items(detail: str) -> Mapping[str, Any] | None:
+    """An event's items; None where its detail is text."""
+    try:
+        found = json.loads(detail)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
 
 UNKNOWN = "not known"
 _SPANS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))

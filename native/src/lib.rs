@@ -1,5 +1,5 @@
 //! What is too slow in Python's libraries: the log service's protobuf answers to Arrow's buffers, for
-//! `airflow_provider_slshudi.sls.native_decode`, texts made of numbers, for `airflow_provider_slshudi.numbered`, and JSON,
+//! `airflow_provider_slshudi.sls.native_decode`, texts made of numbers, for `airflow_provider_slshudi.system.native`, and JSON,
 //! for `airflow_provider_slshudi.rows.documents`.
 
 mod columns;

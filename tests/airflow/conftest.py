@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_slshudi.local import LocalSls
 from tests.machine import ROOT, connection, write_pipeline
-from tests.protocol.conftest import scenario, server  # noqa: F401  pipelines with tables, for the command line
+from tests.transaction.conftest import scenario, server  # noqa: F401  pipelines with tables, for the command line
 
 if TYPE_CHECKING:
     from tests.airflow.operators.runs import AssetEvents

@@ -22,12 +22,11 @@ from aliyun.log import LogClient, LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.ledger.states import LIVE, State
+from airflow_provider_slshudi.ledger.records import LIVE, State, Transaction
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.points import FOLDER, Point
-from airflow_provider_slshudi.processes import adopt_orphans
 from airflow_provider_slshudi.spark.resident import IDLE
+from airflow_provider_slshudi.system.points import FOLDER, Point
+from airflow_provider_slshudi.system.processes import adopt_orphans
 from tests.airflows import SupervisedAirflow
 from tests.local.sdk import by_ip
 from tests.machine import arguments_of, environment, event, write_pipeline
@@ -37,7 +36,7 @@ from tests.waiting import until
 NAME = "ad_events"
 TAIL = f"{NAME}_tail"
 SPARK = {"connection": "spark_default", "conf": {"spark.sql.shuffle.partitions": "4"}}
-DAG = """from airflow_provider_slshudi.dag import tail_dag
+DAG = """from airflow_provider_slshudi import tail_dag
 
 tail = tail_dag("ad_events", default_args={{"deferrable": {deferrable}}}, is_paused_upon_creation=False)
 """

@@ -12,8 +12,8 @@ from aliyun.log import LogClient, LogItem, PutLogsRequest
 from hudi import HudiTableBuilder
 
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.points import FOLDER, Point
 from airflow_provider_slshudi.spark.resident import IDLE
+from airflow_provider_slshudi.system.points import FOLDER, Point
 from tests.airflow.gitbundle import git
 from tests.airflows import SupervisedAirflow
 from tests.crash.held import Holds
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.long
 
 GIT, LOCAL = "tests.airflow.gitbundle.GitBundle", "airflow.dag_processing.bundles.local.LocalDagBundle"
 TAIL = "ad_events_tail"
-DAG_FILE = """from airflow_provider_slshudi.dag import tail_dag
+DAG_FILE = """from airflow_provider_slshudi import tail_dag
 
 dag = tail_dag("ad_events", schedule=None)
 """

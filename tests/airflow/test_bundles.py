@@ -20,16 +20,16 @@ from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.operators.base import PipelineOperator
 from tests.machine import write_pipeline
 
-TAIL = 'from airflow_provider_slshudi.dag import tail_dag\n\ndag = tail_dag("ad_events")\n'
+TAIL = 'from airflow_provider_slshudi import tail_dag\n\ndag = tail_dag("ad_events")\n'
 LOOP = """
-from airflow_provider_slshudi.dag import tail_dag
+from airflow_provider_slshudi.dag.factories import tail_dag
 
 for name in ("a", "b"):
     tail_dag(name)
 """
 MAPPED = """
 from airflow.sdk import DAG
-from airflow_provider_slshudi.operators.verify import SlsHudiVerifyOperator
+from airflow_provider_slshudi.operators.maintenance import SlsHudiVerifyOperator
 
 with DAG("proofs"):
     SlsHudiVerifyOperator.partial(task_id="verify").expand(pipeline=["a", "b"])

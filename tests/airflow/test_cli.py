@@ -13,9 +13,9 @@ import pytest
 
 from airflow_provider_slshudi import cli
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
-from airflow_provider_slshudi.ledger.states import Kind
+from airflow_provider_slshudi.ledger.records import Kind
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
 from tests.local.sdk import PROJECT, by_ip, make_logstore, put
 from tests.machine import connection, write_pipeline
 from tests.seen import committed, registered

@@ -19,8 +19,8 @@ from airflow_provider_slshudi import cli
 from airflow_provider_slshudi.exceptions import SourceUnavailable
 from airflow_provider_slshudi.hooks.work import work_of
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.protocol.work import Run
 from airflow_provider_slshudi.sls import faults
+from airflow_provider_slshudi.transaction.context import Run
 from tests.local.sdk import PROJECT, by_ip, make_logstore
 from tests.machine import connection, write_pipeline
 from tests.services import closed_port

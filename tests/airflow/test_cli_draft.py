@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_provider_slshudi.cli import draft
-from airflow_provider_slshudi.cli.files import write_new
+from airflow_provider_slshudi.cli.prompts import write_new
 from airflow_provider_slshudi.config.load import parse_pipeline
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.rows.suggest import Suggestion

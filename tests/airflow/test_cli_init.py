@@ -20,12 +20,12 @@ from airflow_provider_slshudi import cli, settings
 from airflow_provider_slshudi.config.load import load_pipeline
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.hudi.schema import avro_schema
-from airflow_provider_slshudi.ledger.states import Kind, State
+from airflow_provider_slshudi.ledger.records import Kind, State
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.protocol.verify import verify
-from airflow_provider_slshudi.protocol.work import Run, Work
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
+from airflow_provider_slshudi.services.verification import verify
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.transaction.context import Run, Work
 from tests.ledgers import ledger_in
 from tests.local.sdk import PROJECT, by_ip, make_logstore
 from tests.machine import connection

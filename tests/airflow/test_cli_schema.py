@@ -15,7 +15,7 @@ from airflow_provider_slshudi.config.load import parse_pipeline
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
 from tests.local.sdk import by_ip
 from tests.machine import connection
 from tests.pipelines import ad_events

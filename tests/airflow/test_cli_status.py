@@ -12,8 +12,8 @@ from airflow_provider_slshudi.cli import main
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator
-from airflow_provider_slshudi.operators.steps import SlsHudiPlanOperator
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.operators.batch import SlsHudiPlanOperator
+from airflow_provider_slshudi.planning.ranges import Range
 from tests.airflow.operators.conftest import put  # noqa: F401  the pipeline `ad_events` and its logs
 from tests.airflow.operators.runs import in_run
 from tests.seen import committed, registered, saw

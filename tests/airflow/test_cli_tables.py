@@ -20,22 +20,21 @@ from airflow_provider_slshudi import cli
 from airflow_provider_slshudi.cli import common
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import LeaseHeld
+from airflow_provider_slshudi.handover.job_order import Verb
 from airflow_provider_slshudi.hooks import work as hooks_work
 from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER
 from airflow_provider_slshudi.ledger import lease as lease_module
 from airflow_provider_slshudi.ledger import models
-from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.notes.job import Verb
-from airflow_provider_slshudi.operators.verify import SlsHudiVerifyOperator
-from airflow_provider_slshudi.owners import this_user
-from airflow_provider_slshudi.protocol import plan
-from airflow_provider_slshudi.protocol.dangling import SILENT_AFTER
-from airflow_provider_slshudi.protocol.settle import dangling
+from airflow_provider_slshudi.ledger.records import State, Transaction
+from airflow_provider_slshudi.operators.maintenance import SlsHudiVerifyOperator
+from airflow_provider_slshudi.storage.owners import this_user
+from airflow_provider_slshudi.transaction import plan
+from airflow_provider_slshudi.transaction.dangling import SILENT_AFTER
+from airflow_provider_slshudi.transaction.settle import dangling
 from tests.machine import connection
-from tests.protocol.damage import damaged_batch
-from tests.protocol.test_erased import run_sql
 from tests.scenarios import Scenario, forget_all_instants
+from tests.transaction.damage import damaged_batch
+from tests.transaction.test_erased import run_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +53,7 @@ def pipeline(scenario: Callable[..., Scenario], tmp_path: Path, monkeypatch: pyt
     made.put(LOGS)
     made.batch("run-1")
     made.put(LOGS, first=LOGS)
-    for command in (cli.recover, cli.abandon, cli.ledger, cli.verify, cli.table):
+    for command in (cli.repair, cli.reports, cli.ledger, cli.table):
         monkeypatch.setattr(command, "work_of", lambda name: made.by("by-hand"))
     return made
 
@@ -75,12 +74,12 @@ def slshudi(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, Any]
 def test_quarantined_logs_are_shown_and_put_back(
     pipeline: Scenario, slshudi: Callable[..., tuple[int, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli.quarantine, "work_of", lambda name: pipeline.by("by-hand"))
+    monkeypatch.setattr(cli.repair, "work_of", lambda name: pipeline.by("by-hand"))
     assert slshudi("quarantine", "show", "ad_events", "--json")[1]["logs"] == []
     assert "nothing was ever quarantined" in slshudi("quarantine", "replay", "ad_events")[1]
     described = {**pipeline.work.pipeline.model_dump(mode="json"), "misfits": "quarantine"}
     work = replace(pipeline.by("by-hand"), pipeline=Pipeline.model_validate(described))
-    monkeypatch.setattr(cli.quarantine, "work_of", lambda name: work)
+    monkeypatch.setattr(cli.repair, "work_of", lambda name: work)
     replace(pipeline, work=work).batch("run-2")
     code, shown = slshudi("quarantine", "show", "ad_events", "--json")
     assert code == 0 and shown["table"].endswith("_quarantine")
@@ -90,7 +89,7 @@ def test_quarantined_logs_are_shown_and_put_back(
     said = slshudi("quarantine", "replay", "ad_events")[1]
     assert "0 logs went back" in said and "clicks" in said
     # The file says `nullify` again.
-    monkeypatch.setattr(cli.quarantine, "work_of", lambda name: pipeline.by("by-hand"))
+    monkeypatch.setattr(cli.repair, "work_of", lambda name: pipeline.by("by-hand"))
     code, done = slshudi("quarantine", "replay", "ad_events", "--since", "2023-11-14T22:14:30", "--json")
     assert code == 0 and (done["moved"], done["left"]) == (3, {})
 

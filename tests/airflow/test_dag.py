@@ -15,9 +15,8 @@ from airflow.sdk import DAG, CronTriggerTimetable
 from airflow.timetables.simple import ContinuousTimetable
 
 from airflow_provider_slshudi import settings
-from airflow_provider_slshudi.assets import settled_alias, table_asset
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.dag import (
+from airflow_provider_slshudi.dag.factories import (
     backfill_dag,
     maintenance_dag,
     micro_batch,
@@ -28,7 +27,8 @@ from airflow_provider_slshudi.dag import (
     verify_dag,
 )
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.notes.acts import Act
+from airflow_provider_slshudi.handover.names import Act
+from airflow_provider_slshudi.operators.events import settled_alias, table_asset
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 from tests.machine import ROOT, write_pipeline
 
@@ -214,7 +214,7 @@ def test_a_missing_pipeline_names_those_that_there_are(pipelines: Path) -> None:
 
 def test_parsing_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from airflow_provider_slshudi.dag import tail_dag; tail_dag(sys.argv[1]); "
+        "import sys; from airflow_provider_slshudi import tail_dag; tail_dag(sys.argv[1]); "
         "rooms = [f'airflow_provider_slshudi.{room}' for room in ('sls', 'ledger', 'hudi', 'job', 'protocol')]; "
         "print([name for name in ('pyarrow', 'pyspark', 'py4j', 'aliyun', 'alembic', 'numpy', *rooms)"
         " if name in sys.modules])"

@@ -9,8 +9,7 @@ from datetime import datetime
 import psutil
 import pytest
 
-from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ledger.records import State, Transaction
 from tests.airflow import deaths
 from tests.airflow.deaths import TAIL, Place, die, place
 from tests.waiting import until

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from airflow.sdk import DAG
 
-from airflow_provider_slshudi.dag import (
+from airflow_provider_slshudi.dag.factories import (
     backfill_dag,
     maintenance_dag,
     micro_batch,

@@ -17,16 +17,16 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
 from aliyun.log import LogClient, LogItem, PutLogsRequest
 
-from airflow_provider_slshudi.dag import fleet_dag
+from airflow_provider_slshudi.dag.factories import fleet_dag
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.hudi.layout import PROPERTIES
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ledger.records import State
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.operators.fleet import SlsHudiLookOperator
-from airflow_provider_slshudi.points import FOLDER, Point
 from airflow_provider_slshudi.spark.resident import IDLE
+from airflow_provider_slshudi.system.points import FOLDER, Point
 from tests.airflows import SupervisedAirflow
 from tests.crash.held import Holds
 from tests.deadmount import DEVICE, dead_mount
@@ -38,7 +38,7 @@ from tests.waiting import until
 PROJECT = "ads"
 GOOD, DYING, TABLELESS, REFUSED, WRONG = "good", "dying", "tableless", "refused", "wrong"
 DAG_FILE = """
-from airflow_provider_slshudi.dag import fleet_dag
+from airflow_provider_slshudi.dag.factories import fleet_dag
 
 dag = fleet_dag("pipelines", schedule=None)
 """

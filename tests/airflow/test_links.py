@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_slshudi.dag import backfill_dag, maintenance_dag, recovery_dag, tail_dag, verify_dag
-from airflow_provider_slshudi.links import PipelineLink, SparkLink, TransactionLink, web_address
-from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
-from airflow_provider_slshudi.operators.steps import SlsHudiAppendOperator, SlsHudiPlanOperator
-from airflow_provider_slshudi.protocol.work import Run
+from airflow_provider_slshudi.dag.factories import backfill_dag, maintenance_dag, recovery_dag, tail_dag, verify_dag
+from airflow_provider_slshudi.operators.batch import SlsHudiAppendOperator, SlsHudiPlanOperator
+from airflow_provider_slshudi.operators.repair import SlsHudiRecoverOperator
+from airflow_provider_slshudi.plugins.links import PipelineLink, SparkLink, TransactionLink, web_address
+from airflow_provider_slshudi.transaction.context import Run
 
 KEY: Any = None
 """The task's key: no link depends on it."""

@@ -15,7 +15,7 @@ from airflow.listeners.listener import get_listener_manager
 class Job: "As a process of Airflow is when it calls."
 class TaskRunnerMarker: "As a task is."
 get_listener_manager().hook.on_starting(component=TaskRunnerMarker() if sys.argv[2:] else Job())
-print(len({"pyarrow", "fastavro", "airflow_provider_slshudi.protocol.settle"} & {*sys.modules}))
+print(len({"pyarrow", "fastavro", "airflow_provider_slshudi.transaction.settle"} & {*sys.modules}))
 """
 
 

@@ -32,6 +32,8 @@ def test_airflow_lists_the_provider_its_hooks_its_links_and_its_options() -> Non
     assert hooks["slshudi_ledger"]["class"] == "airflow_provider_slshudi.hooks.ledger.LedgerHook"
 
     links = {item["extra_link_class_name"] for item in listed("providers", "links")}
-    assert {f"airflow_provider_slshudi.links.{name}Link" for name in ("Transaction", "Pipeline", "Spark")} <= links
+    assert {
+        f"airflow_provider_slshudi.plugins.links.{name}Link" for name in ("Transaction", "Pipeline", "Spark")
+    } <= links
 
     assert airflow("config", "get-value", "slshudi", "ledger_conn_id").splitlines()[-1] == "slshudi_ledger"

@@ -15,11 +15,10 @@ from aliyun.log import LogClient, LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ledger.records import State, Transaction
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.points import FOLDER, Point
 from airflow_provider_slshudi.spark.resident import IDLE
+from airflow_provider_slshudi.system.points import FOLDER, Point
 from tests.airflows import SupervisedAirflow
 from tests.crash.held import Holds, kill
 from tests.local.sdk import by_ip

@@ -19,20 +19,19 @@ import pyarrow as pa
 import pytest
 from aliyun.log import LogClient, LogItem, PutLogsRequest
 
+from airflow_provider_slshudi.cli.demo.airflow_process import AirflowRefused
 from airflow_provider_slshudi.config.load import load_pipeline
-from airflow_provider_slshudi.demo.airflow import AirflowRefused
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.ledger.states import Kind, State
+from airflow_provider_slshudi.ledger.records import Kind, State, Transaction
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.operators.events import extra_of
-from airflow_provider_slshudi.points import FOLDER, Point
-from airflow_provider_slshudi.protocol import plan, steps
-from airflow_provider_slshudi.protocol.work import Run, Work, run_of
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from airflow_provider_slshudi.spark.resident import IDLE
+from airflow_provider_slshudi.system.points import FOLDER, Point
+from airflow_provider_slshudi.transaction import plan, steps
+from airflow_provider_slshudi.transaction.context import Run, Work, run_of
 from tests.airflows import SupervisedAirflow
 from tests.crash.held import Holds, kill
 from tests.local.sdk import by_ip

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
 from tests.airflows import SupervisedAirflow
 from tests.ledgers import ledger_in
 from tests.machine import connection, write_pipeline
@@ -44,7 +44,7 @@ from datetime import timedelta
 from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
 from to_file import ToFile
 
-from airflow_provider_slshudi.dag import tail_dag, watch_dag
+from airflow_provider_slshudi.dag.factories import tail_dag, watch_dag
 
 watch = watch_dag(
     "ad_events",

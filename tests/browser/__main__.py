@@ -13,8 +13,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from airflow_provider_slshudi.demo.airflow import HOST
-from airflow_provider_slshudi.pages import PREFIX
+from airflow_provider_slshudi.cli.demo.airflow_process import HOST
+from airflow_provider_slshudi.handover.names import PREFIX
 from tests.browser.world import LONG, WIDE, World, exit_code, world
 from tests.needs import CHROMIUM
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, Route, expect, sync_playwright
 
-from airflow_provider_slshudi.pages.render import STATIC
+from airflow_provider_slshudi.plugins.render import STATIC
 from tests.needs import CHROMIUM, needs_chromium
 
 pytestmark = needs_chromium

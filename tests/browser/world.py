@@ -11,12 +11,12 @@ from pathlib import Path
 
 from sqlalchemy import Engine, insert
 
+from airflow_provider_slshudi.handover.names import BACKFILL
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine, transaction
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import SeenInstant, SeenTimeline
-from airflow_provider_slshudi.notes.acts import BACKFILL
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
 from tests.airflow.pages.served import ServedAirflow
 from tests.machine import connection, write_pipeline
 from tests.seen import GROUP, committed, planned, registered, saw
@@ -29,7 +29,7 @@ _DAGS = """
 from pathlib import Path
 
 from airflow.sdk import DAG
-from airflow_provider_slshudi.dag import backfill_dag, override_dag, repair_dag, tail_dag, verify_dag
+from airflow_provider_slshudi.dag.factories import backfill_dag, override_dag, repair_dag, tail_dag, verify_dag
 
 for file in sorted(Path({folder!r}).glob("*.yaml")):
     globals()[file.stem] = tail_dag(file.stem)

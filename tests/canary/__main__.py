@@ -20,8 +20,8 @@ from pathlib import Path
 import requests
 from sqlalchemy import create_engine, text
 
-from airflow_provider_slshudi.demo.airflow import AirflowRefused
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.cli.demo.airflow_process import AirflowRefused
+from airflow_provider_slshudi.storage.files import Storage
 from tests.canary.processes import Watch
 from tests.canary.search import Search
 from tests.canary.stage import (

@@ -8,7 +8,9 @@ from types import TracebackType
 
 import psutil
 
-OF_EXECUTORS = re.compile(r"CoarseGrainedExecutorBackend|-m airflow_provider_slshudi\.job\.daemon|job/resident\.py")
+OF_EXECUTORS = re.compile(
+    r"CoarseGrainedExecutorBackend|-m airflow_provider_slshudi\.spark\.driver\.daemon|job/resident\.py"
+)
 """Processes whose environment must hold no key of the log service and no password of a ledger: executors, their Python
 workers, and the process that stays. A driver of its own has the key there."""
 _PAUSE_SECONDS = 0.3

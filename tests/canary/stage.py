@@ -21,7 +21,7 @@ from sqlalchemy.engine import make_url
 
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.spark import executors
+from airflow_provider_slshudi.spark import python_archive
 from tests.airflows import SupervisedAirflow
 from tests.databases import postgres_server
 from tests.local.sdk import by_ip
@@ -37,7 +37,7 @@ TYPED = "typed"
 """A secret that was typed with a character behind it that is not seen; and pipelines whose connections have it."""
 OF_PASSWORD, OF_TOKEN, OF_SPARK = "of_password", "of_token", "of_spark"
 PIPELINES = APPENDS, UPSERTS, REFUSED, OF_PASSWORD, OF_TOKEN, OF_SPARK
-_DAG = """from airflow_provider_slshudi.dag import maintenance_dag, tail_dag
+_DAG = """from airflow_provider_slshudi import maintenance_dag, tail_dag
 
 tail = tail_dag("{name}", schedule=None, is_paused_upon_creation=False)
 maintenance = maintenance_dag("{name}", schedule=None, is_paused_upon_creation=False)
@@ -118,7 +118,7 @@ def stage(home: Path) -> Iterator[Stage]:
     with ExitStack() as stack:
         stack.enter_context(variables({"TMPDIR": str(folders["tmp"])}))
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", home / "bare"], check=True)
-        executors.pack(home / "slshudi.tar.gz")
+        python_archive.pack(home / "slshudi.tar.gz")
         store = stack.enter_context(s3_store(BUCKET, known["store's key"]))
         stack.enter_context(variables(store))
         cluster = stack.enter_context(spark_cluster({**store, "PYTHONPATH": ""}, 2, known["Spark's secret"]))

@@ -17,9 +17,9 @@ from typing import Any
 
 from airflow_provider_slshudi import cli
 from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
 from airflow_provider_slshudi.hooks import ledger, sls, spark
-from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
-from airflow_provider_slshudi.notes.job import JobOrder, Verb
+from airflow_provider_slshudi.hooks.connections import ConnectionMissing
 
 CHARACTERS = ("\n", "\u200b")
 FIELDS = ("host", "port", "schema", "login", "password")

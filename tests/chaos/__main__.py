@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
-from airflow_provider_slshudi.processes import adopt_orphans
+from airflow_provider_slshudi.system.processes import adopt_orphans
 from tests.chaos.place import Place, place
 from tests.chaos.run import Stuck, disturb, listed, steps_again
 

@@ -12,7 +12,7 @@ from datetime import datetime
 
 import psutil
 
-from airflow_provider_slshudi.demo.airflow import AirflowRefused, AirflowUnreachable
+from airflow_provider_slshudi.cli.demo.airflow_process import AirflowRefused, AirflowUnreachable
 from tests.chaos.place import Place
 from tests.chaos.processes import bury_adopted, by_kind, kind_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from airflow_provider_slshudi.ledger.records import Event
 from airflow_provider_slshudi.ledger.transactions import TAKEN_OVER
-from airflow_provider_slshudi.protocol.dangling import GONE
+from airflow_provider_slshudi.transaction.dangling import GONE
 from tests.chaos.place import Place
 
 _NEWEST = 12

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ledger.records import State
 from airflow_provider_slshudi.local import LocalSls
 from tests.airflows import SupervisedAirflow
 from tests.local.sdk import by_ip
@@ -27,7 +27,7 @@ KEYS = 300
 SPARK = {"connection": "spark_default", "conf": {"spark.sql.shuffle.partitions": "4"}}
 _HEAD = """from datetime import timedelta
 
-from airflow_provider_slshudi.dag import backfill_dag, fleet_dag, tail_dag
+from airflow_provider_slshudi.dag.factories import backfill_dag, fleet_dag, tail_dag
 
 quick = {"retry_delay": timedelta(seconds=2), "poke_interval": 2}
 """

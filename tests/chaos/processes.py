@@ -45,13 +45,13 @@ def kind_of(process: psutil.Process) -> str | None:
         return "task"
     if "CoarseGrainedExecutorBackend" in line:
         return "executor"
-    if "job/resident.py" in line:
+    if "driver/resident_driver.py" in line:
         return "resident process"
     if "org.apache.spark.deploy.SparkSubmit" in line:
         return "spark-submit JVM"
     if DAEMON in line:
         return "pyspark worker"
-    if any(argument.endswith("job/__main__.py") for argument in arguments):
+    if any(argument.endswith("driver/__main__.py") for argument in arguments):
         return "driver"
     return None
 

@@ -11,9 +11,9 @@ from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 
 from airflow_provider_slshudi.config.load import load_pipeline
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ledger.records import State
 from airflow_provider_slshudi.sls import cursors
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 from tests.chaos.place import PROJECT, Line, Place
 from tests.crash.counts import as_url, reader_options
 from tests.local.sdk import by_ip

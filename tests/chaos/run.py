@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from airflow_provider_slshudi.demo.airflow import AirflowRefused, AirflowUnreachable
+from airflow_provider_slshudi.cli.demo.airflow_process import AirflowRefused, AirflowUnreachable
 from airflow_provider_slshudi.exceptions import LedgerUnavailable
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.ranges import Range, subtract
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.ledger.records import State
+from airflow_provider_slshudi.planning.ranges import Range, subtract
+from airflow_provider_slshudi.storage.files import Storage
 from tests.chaos.killer import Killer
 from tests.chaos.living import Living
 from tests.chaos.place import PROJECT, Line, Place

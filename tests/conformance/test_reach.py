@@ -12,8 +12,8 @@ import pytest
 from aliyun.log import LogClient, LogException, auth
 
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls.connection import AuthVersion, SlsConnection
+from airflow_provider_slshudi.system.secrets import Secret
 from tests.conformance.conftest import ENDPOINT, Refusal
 from tests.local.sdk import by_ip, by_name, log_group
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from airflow_provider_slshudi.local.process import LocalSls
-from airflow_provider_slshudi.points import Point
+from airflow_provider_slshudi.system.points import Point
 from tests.crash.cases import Case, Step, Victim, all_cases, woken_cases
 from tests.crash.matrix import each_its_own, run_case
 from tests.crash.outcome import Outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from airflow_provider_slshudi.points import Point, Where
+from airflow_provider_slshudi.system.points import Point, Where
 
 
 class Victim(str, Enum):
@@ -66,7 +66,7 @@ def woken_cases() -> list[Case]:
 def steps_of(point: Point) -> list[Step]:
     """The steps that reach a point. Settle too commits what was prepared and left; a rewriting undoes a dead one.
 
-    A change of the table's version is no step, and nothing is under way beside it: tests/protocol/test_version.py.
+    A change of the table's version is no step, and nothing is under way beside it: tests/transaction/test_version.py.
     """
     first = point.value.partition("-")[0]
     if first == "version":

@@ -24,9 +24,9 @@ import pytest
 from airflow_provider_slshudi.hudi.archive import archive_of
 from airflow_provider_slshudi.hudi.layout import LAYOUT_1
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
-from airflow_provider_slshudi.objectstore import is_stored
-from airflow_provider_slshudi.protocol.work import Work
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.storage.objectstore import is_stored
+from airflow_provider_slshudi.transaction.context import Work
 
 S3_KEY = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
 _TIMELINE = ".hoodie/timeline"

@@ -16,9 +16,9 @@ from typing import Any
 
 import psutil
 
-from airflow_provider_slshudi.job import resident
-from airflow_provider_slshudi.points import FOLDER, Point
+from airflow_provider_slshudi.spark.driver import resident_driver
 from airflow_provider_slshudi.spark.launch import APPLICATION
+from airflow_provider_slshudi.system.points import FOLDER, Point
 from tests.crash.cases import Victim
 from tests.residents import drivers
 from tests.waiting import LONGEST_SECONDS
@@ -174,7 +174,7 @@ def victim_of(victim: Victim, held: int, tree: list[psutil.Process]) -> psutil.P
 
 def _is_application(path: str) -> bool:
     """Whether it is the application, be it a copy of it at another place."""
-    return any(Path(path).parts[-3:] == Path(driver).parts[-3:] for driver in (APPLICATION, resident.__file__))
+    return any(Path(path).parts[-3:] == Path(driver).parts[-3:] for driver in (APPLICATION, resident_driver.__file__))
 
 
 def kill(process: psutil.Process) -> None:

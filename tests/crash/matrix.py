@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.local.process import LocalSls
-from airflow_provider_slshudi.points import Point
+from airflow_provider_slshudi.system.points import Point
 from tests.crash.cases import SERVICES, Case, Step, Victim
 from tests.crash.held import HeldStep, kill
 from tests.crash.world import Line, World

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.objectstore import hadoop_path
-from airflow_provider_slshudi.protocol.mirror import mirror
-from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.services.mirrors import mirror
+from airflow_provider_slshudi.storage.objectstore import hadoop_path
+from airflow_provider_slshudi.transaction.context import Work
 from tests.readers.mirrors import CATALOG, NAMESPACE
 from tests.readers.mirrors import with_mirrors as _with_mirrors
 

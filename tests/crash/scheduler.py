@@ -10,7 +10,7 @@ from types import TracebackType
 import psutil
 import yaml
 
-from airflow_provider_slshudi.points import FOLDER
+from airflow_provider_slshudi.system.points import FOLDER
 from tests.airflows import SupervisedAirflow
 from tests.crash import mirrored
 from tests.crash.cases import Case, Step
@@ -28,7 +28,7 @@ _HASTY = {
     "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "5",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
 }
-_DAG = "from airflow_provider_slshudi.dag import tail_dag\n\ndag = tail_dag({name!r}, schedule=None)\n"
+_DAG = "from airflow_provider_slshudi import tail_dag\n\ndag = tail_dag({name!r}, schedule=None)\n"
 
 
 class Place:

@@ -15,12 +15,13 @@ from typing import Any
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.ledger.engine import open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.protocol import maintain, metadata, plan, resolve, settle, steps, work
-from airflow_provider_slshudi.protocol.rewrite import cluster, compact
+from airflow_provider_slshudi.services import maintenance, metadata
+from airflow_provider_slshudi.services.rewrite import cluster, compact
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark import launch
+from airflow_provider_slshudi.transaction import context, plan, resolve, settle, steps
 from tests.crash.cases import Step
 
 
@@ -28,7 +29,7 @@ def main(setup: dict[str, Any]) -> None:
     """Runs the step; its error is the process's."""
     # What a test of minutes cannot wait for: {"COMMIT_SECONDS": 8.0, ...}
     for name, value in setup.get("times", {}).items():
-        for module in (work, resolve):
+        for module in (context, resolve):
             if hasattr(module, name):
                 setattr(module, name, value)
     resident = setup.get("resident", False)
@@ -37,29 +38,29 @@ def main(setup: dict[str, Any]) -> None:
         setattr(launch, "stops_drivers", lambda variables: False)  # noqa: B010
     pipeline = Pipeline.model_validate(setup["pipeline"])
     source = pipeline.source
-    working = work.Work(
+    working = context.Work(
         pipeline,
         Ledger(open_engine(setup["ledger"])),
         launch.SubprocessLauncher(say=lambda line: print(line, flush=True), resident=resident),
         lambda: LogService(SlsConnection.from_env(os.environ), source.project, source.logstore, patience=Patience(10)),
-        work.Run("tail", setup["run"]),
+        context.Run("tail", setup["run"]),
         lambda _: dict(setup["catalog"]),
     )
     STEPS[Step(setup["step"])](working, setup.get("transaction", ""), setup.get("token", 0))
 
 
-STEPS: dict[Step, Callable[[work.Work, str, int], object]] = {
+STEPS: dict[Step, Callable[[context.Work, str, int], object]] = {
     Step.SETTLE: lambda working, _, __: settle.settle(working, lambda run: True),
     Step.PLAN: lambda working, _, __: plan.tail(working),
     Step.OPEN: steps.open_instant,
     Step.APPEND: steps.append,
     Step.RECORD: steps.record,
     Step.COMMIT: steps.commit,
-    Step.CLEAN: lambda working, _, __: maintain.clean(working),
-    Step.ARCHIVE: lambda working, _, __: maintain.archive(working),
+    Step.CLEAN: lambda working, _, __: maintenance.clean(working),
+    Step.ARCHIVE: lambda working, _, __: maintenance.archive(working),
     Step.CLUSTER: lambda working, _, __: cluster(working),
     Step.COMPACT: lambda working, _, __: compact(working),
-    Step.METADATA: lambda working, _, __: metadata.rebuild(working),
+    Step.METADATA: lambda working, _, __: metadata.rebuild_metadata(working),
 }
 
 

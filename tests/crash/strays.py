@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
+from airflow_provider_slshudi.handover import ROOT
 from airflow_provider_slshudi.hudi.layout import FOLDER, LAYOUT_1, METADATA_FOLDER, PROPERTIES, Phase
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.notes import ROOT
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 _INSTANT = re.compile(r"\d+(_\d+)?(\.[a-z]+)?(\.requested|\.inflight)?")
 _HISTORY = re.compile(r"manifest_\d+|_version_|\d+_\d+_\d+\.parquet|\.commits_\.archive\..+")

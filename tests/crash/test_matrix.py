@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_slshudi.local.process import LocalSls
-from airflow_provider_slshudi.points import Point
+from airflow_provider_slshudi.system.points import Point
 from tests.crash.cases import Case, Step, Victim, all_cases, woken_cases
 from tests.crash.held import NotAsPlanned
 from tests.crash.matrix import each_its_own, run_case
@@ -45,7 +45,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Ite
 
 def test_the_matrix_has_every_point_with_all_that_are_alive_there() -> None:
     cases = all_cases()
-    # No batch goes on beside a change of the table's version: tests/protocol/test_version.py has its death.
+    # No batch goes on beside a change of the table's version: tests/transaction/test_version.py has its death.
     assert {case.point for case in cases} == set(Point) - {Point.VERSION_CHANGED}
     assert {case.step for case in cases} == set(Step)
     assert len(set(cases)) == len(cases)

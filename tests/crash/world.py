@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Engine, create_engine, make_url, text, update
 
 from airflow_provider_slshudi.exceptions import JobFailed
-from airflow_provider_slshudi.hudi.actions import action
+from airflow_provider_slshudi.hudi.instant_metadata import action
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ledger.records import State, Transaction
 from airflow_provider_slshudi.local.process import LocalSls
-from airflow_provider_slshudi.objectstore import hadoop_path
-from airflow_provider_slshudi.points import Point
-from airflow_provider_slshudi.protocol import maintain, metadata, plan, steps
-from airflow_provider_slshudi.protocol.rewrite import Rewritten, cluster, compact
-from airflow_provider_slshudi.protocol.settle import settle
-from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.services import maintenance, metadata
+from airflow_provider_slshudi.services.rewrite import Rewritten, cluster, compact
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.storage.objectstore import hadoop_path
+from airflow_provider_slshudi.system.points import Point
+from airflow_provider_slshudi.transaction import plan, steps
+from airflow_provider_slshudi.transaction.context import Run, Work
+from airflow_provider_slshudi.transaction.settle import settle
 from tests.crash import mirrored
 from tests.crash.cases import Step
 from tests.crash.counts import faults, tables
@@ -95,7 +95,12 @@ class Line:
     def maintained(self) -> None:
         """A whole run of the table services, after which only the prepared batch is pending."""
         rewritten = cluster(self.work), compact(self.work)
-        done = *rewritten, maintain.archive(self.work), maintain.clean(self.work), metadata.check(self.work)
+        done = (
+            *rewritten,
+            maintenance.archive(self.work),
+            maintenance.clean(self.work),
+            metadata.check_metadata(self.work),
+        )
         pending = [instant.action for instant in Timeline.load(self.work.storage).pending()]
         assert pending == [action(self.work.pipeline.table)], f"{pending} pending after {done}"
         assert done[-1].ok, f"{done[-1]}"

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_slshudi.demo.decoding import Decoding, measure
-from airflow_provider_slshudi.demo.show import Show
+from airflow_provider_slshudi.cli.demo.figures import Decoding, Show, measure
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.local.pytest_plugin import local_sls
-from airflow_provider_slshudi.native import native
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.system.native import native
 from tests.local.sdk import PROJECT, by_ip, make_logstore, put
 from tests.pipelines import ad_events
 

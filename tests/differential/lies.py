@@ -18,7 +18,7 @@ from airflow_provider_slshudi.config.options import BOUNDS, BOUNDS_OF
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.hudi import statistics
 from airflow_provider_slshudi.hudi.client import commit
-from airflow_provider_slshudi.hudi.client.basefiles import committed_files
+from airflow_provider_slshudi.hudi.client.metadata_table import committed_files
 from airflow_provider_slshudi.hudi.files import parquet
 from airflow_provider_slshudi.rows.keys import bucket_ids
 from tests.differential import tables

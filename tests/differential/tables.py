@@ -12,23 +12,23 @@ import pyarrow as pa
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.hudi import statistics
-from airflow_provider_slshudi.hudi.actions import COMPACTION
-from airflow_provider_slshudi.hudi.actions import action as action_of
-from airflow_provider_slshudi.hudi.client import clustering, commit, compaction, instants, services
-from airflow_provider_slshudi.hudi.client.basefiles import committed_files
+from airflow_provider_slshudi.hudi.client import commit, instants, rewriting, services
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.client.metadata_table import committed_files
 from airflow_provider_slshudi.hudi.files import slices
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.files.filegroups import Completed
 from airflow_provider_slshudi.hudi.files.merge import PLACE
 from airflow_provider_slshudi.hudi.files.upsertwriter import UpsertWriter
+from airflow_provider_slshudi.hudi.instant_metadata import COMPACTION
+from airflow_provider_slshudi.hudi.instant_metadata import action as action_of
 from airflow_provider_slshudi.hudi.layout import CLUSTERING, Phase
 from airflow_provider_slshudi.hudi.schema import arrow_schema
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
-from airflow_provider_slshudi.job.upsert import upsert_spec
 from airflow_provider_slshudi.rows.keys import bucket_ids, record_keys
 from airflow_provider_slshudi.rows.partitions import has_folder, partition_path
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.spark.driver.upsert import upsert_spec
+from airflow_provider_slshudi.storage.files import Storage
 from tests.differential.values import SCALARS, TYPES, value
 
 Row = dict[str, Any]
@@ -224,11 +224,11 @@ class Table:
 
     def cluster(self) -> None:
         """Small files made larger, sorted."""
-        self._serve(clustering, CLUSTERING)
+        self._serve(rewriting, CLUSTERING)
 
     def compact(self) -> None:
         """Log files made base files."""
-        if self._serve(compaction, COMPACTION):
+        if self._serve(rewriting, COMPACTION):
             self._base = dict(self._rows)
             self._replace_last()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.hudi.client.instants import key_generator
 from airflow_provider_slshudi.hudi.client.writer import upsert_options
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 from tests.differential.filters import Compare
 from tests.differential.readers import OPTIONS, Asked, Spark, ask_rust
 from tests.differential.tables import Table

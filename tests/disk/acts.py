@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from airflow_provider_slshudi.protocol.abandon import abandon
+from airflow_provider_slshudi.repair.abandon import abandon
 from tests.crash.cases import SERVICES, Step
 from tests.worlds.draw import BATCH, HOME, Drawn, Kind, Trouble
 from tests.worlds.ends import faults

@@ -14,8 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 from unittest.mock import patch
 
-from airflow_provider_slshudi.notes import ROOT
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.handover import ROOT
+from airflow_provider_slshudi.storage.files import Storage
 from tests.disk.acts import Act, carry_out, end, stage
 from tests.worlds.place import Line, Places
 from tests.worlds.run import Ended

@@ -14,7 +14,7 @@ from airflow_provider_slshudi.doctor import database
 from airflow_provider_slshudi.doctor.database import Database
 from airflow_provider_slshudi.doctor.finding import Verdict, run
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.ledger.trial import versions
+from airflow_provider_slshudi.ledger.registration import versions
 from tests.databases import mariadb_server
 from tests.doctor.conftest import Looked
 from tests.users import NOBODY, open_folder, run_as

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_slshudi.doctor import machine
 from airflow_provider_slshudi.doctor.finding import Verdict
 from airflow_provider_slshudi.exceptions import RuntimeMissing
-from airflow_provider_slshudi.spark import executors, packages, pins
+from airflow_provider_slshudi.spark import packages, pins, python_archive
 from tests.doctor.conftest import Looked
 from tests.spark.test_runtime import fake_java
 from tests.users import NOBODY, open_folder, run_as
@@ -130,7 +130,7 @@ def test_what_a_python_says_as_it_starts_is_not_its_version(tmp_path: Path, monk
     named.chmod(0o755)
     monkeypatch.setenv("SLSHUDI_PYTHON", str(named))
     assert machine.python().verdict is OK
-    assert executors._of_drivers()("numpy").version
+    assert python_archive._of_drivers()("numpy").version
 
 
 def test_a_copy_in_the_place_of_the_link_to_this_package_is_refused(

@@ -14,10 +14,10 @@ from airflow_provider_slshudi.doctor.finding import Verdict
 from airflow_provider_slshudi.doctor.source import Logstore
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls.connection import AuthVersion, SlsConnection
 from airflow_provider_slshudi.sls.faults import PERSON
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.system.secrets import Secret
 from tests.doctor.conftest import Looked
 from tests.local.sdk import PROJECT
 from tests.services import closed_port

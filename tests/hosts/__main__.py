@@ -7,7 +7,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from airflow_provider_slshudi.points import Point
+from airflow_provider_slshudi.system.points import Point
 from tests.crash.outcome import Outcome
 from tests.hosts.cases import Case, Trouble, all_of_them, run_case, world
 from tests.sessions import start_spark

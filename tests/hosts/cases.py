@@ -19,7 +19,7 @@ from sqlalchemy import make_url
 from airflow_provider_slshudi import exceptions
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.local.process import LocalSls
-from airflow_provider_slshudi.points import Point
+from airflow_provider_slshudi.system.points import Point
 from tests.crash.cases import SERVICES, Step, all_cases
 from tests.crash.counts import faults
 from tests.crash.held import NotAsPlanned

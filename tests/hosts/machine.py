@@ -14,8 +14,8 @@ from typing import Any
 
 import psutil
 
-from airflow_provider_slshudi.points import FOLDER
 from airflow_provider_slshudi.spark.runtime import cache_dir
+from airflow_provider_slshudi.system.points import FOLDER
 from tests.hosts.relay import LISTENS
 from tests.waiting import until
 from tests.worlds.host import ROOT, Steps, clock_library

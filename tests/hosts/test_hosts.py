@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_slshudi.points import Point
+from airflow_provider_slshudi.system.points import Point
 from tests.crash.cases import Step
 from tests.crash.world import World
 from tests.hosts.cases import Case, Trouble, all_of_them, pair, run_case, world
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.long, pytest.mark.skipif(not POSSIBLE, reason="namespaces take root")]
 
 BOOT = "5b1e0d0e-7a4c-4b7e-9a39-0c4f2f6f4d11"
-NAME_OF_ITSELF = "import time; from airflow_provider_slshudi.processes import *; print(this_process(), flush=True)"
+NAME_OF_ITSELF = (
+    "import time; from airflow_provider_slshudi.system.processes import *; print(this_process(), flush=True)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +46,7 @@ def says(where: Machine, code: str) -> str:
 
 
 def is_gone(where: Machine, process: str) -> bool:
-    code = f"from airflow_provider_slshudi.processes import *; print(is_gone({process!r}))"
+    code = f"from airflow_provider_slshudi.system.processes import *; print(is_gone({process!r}))"
     return {"True": True, "False": False}[says(where, code)]
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from airflow_provider_slshudi.config.arrow import arrow_type
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.hudi.client import instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.schema import table_columns
-from airflow_provider_slshudi.storage import Storage
-from airflow_provider_slshudi.types.arrow import arrow_type
+from airflow_provider_slshudi.storage.files import Storage
 from tests.pipelines import ad_events
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ import pytest
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ColumnMismatch, TableMismatch
-from airflow_provider_slshudi.hudi.client import commit, instants, rollback
+from airflow_provider_slshudi.hudi.client import commit, instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.layout import Phase
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.rows.partitions import partition_path
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 from tests.hudi.conftest import event_rows, write_files
 from tests.pipelines import ad_events
 
@@ -69,7 +69,7 @@ def test_a_rollback_deletes_exactly_the_files_of_its_instant(
     kept_stats = write_files(storage, kept, 100)
     write_files(storage, doomed, 100, first=100)
     commit.commit(gateway, pipeline, kept, kept_stats, {})
-    rollback.roll_back(gateway, pipeline, doomed)
+    commit.roll_back(gateway, pipeline, doomed)
     left = [path.name for path in Path(storage.full("")).glob("event_date=*/*.parquet")]
     assert left == [Path(stat["path"]).name for stat in kept_stats]
     timeline = Timeline.load(storage)

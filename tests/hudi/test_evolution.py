@@ -15,8 +15,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
+from airflow_provider_slshudi.config.arrow import arrow_type
+from airflow_provider_slshudi.config.datatypes import parse_type
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ColumnMismatch
+from airflow_provider_slshudi.handover import batch_files, fencing
 from airflow_provider_slshudi.hudi import evolution
 from airflow_provider_slshudi.hudi.client import commit, instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
@@ -24,10 +27,7 @@ from airflow_provider_slshudi.hudi.evolution import Kind
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.schema import avro_schema, table_columns, type_of_avro
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.notes import handover
-from airflow_provider_slshudi.storage import Storage
-from airflow_provider_slshudi.types.arrow import arrow_type
-from airflow_provider_slshudi.types.datatypes import parse_type
+from airflow_provider_slshudi.storage.files import Storage
 from tests.hudi.readings import READINGS, SNAPSHOTS, by_spark, of, plain, vectorised
 
 if TYPE_CHECKING:
@@ -331,11 +331,11 @@ def test_a_later_instant_of_an_older_file_hides_no_columns(
     stats = table.write(new, first, [{"v": BIG, "w": "x"}]), table.write(old, second, [{"v": 2}])
     schema = evolution.schema_to_commit(table.storage, Timeline.load(table.storage), new)
     assert schema is not None
-    handover.write_schema(table.storage, first, schema)  # what `record` leaves
+    batch_files.write_schema(table.storage, first, schema)  # what `record` leaves
     table.commit(old, second, stats[1])
     assert [row["v"] for row in seen(spark, table.path, ["v", "w"])] == [1, 2]
     table.commit(new, first, stats[0])
-    handover.delete(table.storage, first)
+    fencing.delete(table.storage, first)
     assert [(row["v"], row["w"]) for row in seen(spark, table.path, ["v", "w"])] == [(1, None), (BIG, "x"), (2, None)]
 
 

@@ -19,13 +19,13 @@ from airflow_provider_slshudi.config.options import BOUNDS, BOUNDS_OF
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import TableMismatch
 from airflow_provider_slshudi.hudi import statistics
-from airflow_provider_slshudi.hudi.client import clustering, commit, compaction, instants, mending
-from airflow_provider_slshudi.hudi.client.basefiles import committed_files
+from airflow_provider_slshudi.hudi.client import commit, instants, metadata_table, rewriting
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.client.metadata_table import committed_files
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.schema import arrow_schema
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 from tests.hudi.files.upserted import Table as Customers
 from tests.hudi.readings import vectorised
 from tests.pipelines import ad_events, customers
@@ -183,10 +183,10 @@ def test_dates_of_long_ago_are_read_and_clustered(spark: SparkSession, written: 
     for row in OLD:
         written.commit(row)
     assert written.find(spark, "t < timestamp'1801-01-01'") == everywhere([0, 1])
-    clustering.plan(written.gateway, written.pipeline)
+    rewriting.plan_clustering(written.gateway, written.pipeline)
     instant = next(item.time for item in Timeline.load(written.storage).pending())
-    made = clustering.write(written.gateway, written.pipeline, instant, lambda: None)
-    clustering.complete(written.gateway, written.pipeline, instant, made.metadata, lambda: None)
+    made = rewriting.cluster(written.gateway, written.pipeline, instant, lambda: None)
+    rewriting.complete_clustering(written.gateway, written.pipeline, instant, made.metadata, lambda: None)
     assert made.read_files == 3
     assert written.find(spark, "day < date'1501-01-01'") == everywhere([0, 1])
     rows = spark.read.format("hudi").load(str(written.folder)).selectExpr("cast(t as string) as t").collect()
@@ -202,10 +202,10 @@ def test_dates_of_long_ago_are_compacted(spark: SparkSession, gateway: Gateway, 
         changes = [Change(f"c{number}", at_, "a", number) for number in range(9)]
         instant = table.open()
         table.commit(instant, table.write(instant, changes, born=date(1500, 1, 1 + at_)))
-    compaction.plan(gateway, pipeline)
+    rewriting.plan_compaction(gateway, pipeline)
     instant = next(item.time for item in Timeline.load(table.storage).pending())
-    made = compaction.write(gateway, pipeline, instant, lambda: None)
-    compaction.complete(gateway, pipeline, instant, made.metadata, lambda: None)
+    made = rewriting.compact(gateway, pipeline, instant, lambda: None)
+    rewriting.complete_compaction(gateway, pipeline, instant, made.metadata, lambda: None)
     there = spark.read.format("hudi").load(table.storage.full(""))
     assert there.where("born = date'1500-01-02'").count() == 9
 
@@ -309,7 +309,7 @@ def test_bounds_of_a_decimal_go_with_the_next_commit(
     with monkeypatch.context() as then:
         then.setattr(statistics, "options", lambda *_: {BOUNDS: "true", BOUNDS_OF: "x,big"})
         before.commit({"s": "a", "x": Decimal("5.00")}, partitions=["a"])
-    assert mending.look(gateway, before.pipeline).hiding == ("x",)
+    assert metadata_table.look(gateway, before.pipeline).hiding == ("x",)
     wider = Written(gateway, tmp_path / "table", types={"x": "decimal(9,4)"}, **by)
     wider.commit({"s": "a", "x": Decimal("1.5")}, partitions=["a"])
     assert wider.find(spark, "x > 2") == everywhere([0])
@@ -335,5 +335,5 @@ def test_bounds_of_a_column_that_some_files_lack_are_told_of(
         Written(gateway, tmp_path / "table", without=["big"]).commit({"n": 1})
         later = Written(gateway, tmp_path / "table", table={"options": {BOUNDS_OF: "n,big"}})
         later.commit({"n": 2, "big": 3})
-    hiding = mending.look(gateway, later.pipeline).hiding
+    hiding = metadata_table.look(gateway, later.pipeline).hiding
     assert "big" in hiding and "n" not in hiding

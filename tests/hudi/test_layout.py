@@ -13,7 +13,7 @@ from airflow_provider_slshudi.exceptions import TimelineUnreadable
 from airflow_provider_slshudi.hudi.archive import Archived, archive_of
 from airflow_provider_slshudi.hudi.layout import LAYOUT_1, LAYOUT_2, PROPERTIES, Instant, Layout, Phase, record_of
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 T = "20260101000000001"
 TEXTS = {"type": "map", "values": "string"}

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.handover.job_order import JobOrder
 from airflow_provider_slshudi.hudi import markers
 from airflow_provider_slshudi.hudi.client import commit, instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
-from airflow_provider_slshudi.job import verbs
-from airflow_provider_slshudi.notes.job import JobOrder
 from airflow_provider_slshudi.rows.partitions import has_folder, partition_path
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.spark.driver import verbs
+from airflow_provider_slshudi.storage.files import Storage
 from tests.pipelines import ad_events
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_slshudi.exceptions import TableMismatch
 from airflow_provider_slshudi.hudi import properties
 from airflow_provider_slshudi.hudi.layout import PROPERTIES
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 COPY = f"{PROPERTIES}.backup"
 WHOLE = b"#Updated\nhoodie.table.name=clicks\nhoodie.table.version=9\n"

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_slshudi.hudi.layout import FOLDER
 from airflow_provider_slshudi.hudi.quarantine import is_completed, is_pending, may_complete
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 INSTANT, COMPLETED = "20260101000000001", "20260101000000002"
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_slshudi.exceptions import TableError
-from airflow_provider_slshudi.hudi.client import commit, instants, metadata, rollback
+from airflow_provider_slshudi.hudi.client import commit, instants, metadata_table
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.spark.runtime import session_conf
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 from tests.hudi.conftest import write_files
 from tests.pipelines import ad_events
 
@@ -40,14 +40,14 @@ def test_a_folder_of_odd_letters_is_one_table_to_everybody(
         if keep:
             commit.commit(gateway, pipeline, instant, stats, {})
         else:
-            rollback.roll_back(gateway, pipeline, instant)
+            commit.roll_back(gateway, pipeline, instant)
     assert [path.name for path in tmp_path.iterdir()] == [folder.parent.name]
     assert [path for path, _ in storage.walk() if path.endswith(".parquet")] == [stats[0]["path"]]
     assert spark.read.format("hudi").load(storage.uri).count() == 10
     # A reader that takes URIs is given one, in which odd letters are coded.
     by_rust = HudiTableBuilder.from_base_uri(quote(storage.uri, safe=":/")).build().read()
     assert pa.Table.from_batches(by_rust).num_rows == 10
-    assert metadata.compare(gateway, pipeline, storage).ok
+    assert metadata_table.compare(gateway, pipeline, storage).ok
 
 
 def test_a_group_may_change_what_java_makes_where_the_umask_says_so(spark: SparkSession, tmp_path: Path) -> None:

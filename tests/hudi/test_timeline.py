@@ -17,7 +17,7 @@ from airflow_provider_slshudi.hudi.client import commit, instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.layout import FOLDER, Phase
 from airflow_provider_slshudi.hudi.timeline import CleanPlan, Timeline
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 from tests.hudi.conftest import write_files
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.schema import avro_schema, table_columns
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.rows.maker import RowMaker, Rows, RowSpec
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 from tests.pipelines import ad_events
 from tests.rows.cases import CASES, spec_of
 

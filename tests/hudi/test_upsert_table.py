@@ -12,7 +12,7 @@ from airflow_provider_slshudi.exceptions import TableMismatch
 from airflow_provider_slshudi.hudi.client import instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.writer import upsert_options
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 from tests.pipelines import customers
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from secrets import token_hex
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from airflow_provider_slshudi.demo.airflow import free_port
+from airflow_provider_slshudi.cli.demo.airflow_process import free_port
 from tests.kubernetes.access import Access, Json
 from tests.services import Service
 

@@ -11,9 +11,8 @@ import pytest
 
 from airflow_provider_slshudi.ledger.engine import open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import RangeTotals
-from airflow_provider_slshudi.ledger.states import Kind, State
-from airflow_provider_slshudi.ranges import Range, merge
+from airflow_provider_slshudi.ledger.records import Kind, RangeTotals, State
+from airflow_provider_slshudi.planning.ranges import Range, merge
 
 PIPELINE = "clicks"
 WORKERS, ROUNDS = 3, 5

@@ -8,9 +8,8 @@ from sqlalchemy import Engine, update
 
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Audit, LedgerShard, RangeTotals, RecordedRange
-from airflow_provider_slshudi.ledger.states import Kind, State
-from airflow_provider_slshudi.ranges import Density, Range, merge
+from airflow_provider_slshudi.ledger.records import Audit, Kind, LedgerShard, RangeTotals, RecordedRange, State
+from airflow_provider_slshudi.planning.ranges import Density, Range, merge
 
 PIPELINE = "clicks"
 

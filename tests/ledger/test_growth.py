@@ -11,9 +11,8 @@ import pytest
 from sqlalchemy import Engine, event
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import LedgerShard, RangeTotals
-from airflow_provider_slshudi.ledger.states import Kind
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ledger.records import Kind, LedgerShard, RangeTotals
+from airflow_provider_slshudi.planning.ranges import Range
 
 PIPELINE = "clicks"
 

@@ -12,9 +12,8 @@ from sqlalchemy import Connection, Engine, event, insert, text
 
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import LedgerShard, RangeTotals
-from airflow_provider_slshudi.ledger.states import Kind, State
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ledger.records import Kind, LedgerShard, RangeTotals, State
+from airflow_provider_slshudi.planning.ranges import Range
 
 PIPELINE = "clicks"
 PAST = 2_000

@@ -8,9 +8,8 @@ import pytest
 
 from airflow_provider_slshudi.exceptions import Fenced, LedgerError, PipelineConflict
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import GONE, LedgerPipeline, LedgerShard, Transaction
-from airflow_provider_slshudi.ledger.states import Kind, State
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ledger.records import GONE, Kind, LedgerPipeline, LedgerShard, State, Transaction
+from airflow_provider_slshudi.planning.ranges import Range
 
 PIPELINE = "clicks"
 SOURCE, TABLE = "sls://shop/clicks", "file:///lake/clicks"

@@ -11,9 +11,8 @@ from sqlalchemy import text
 
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import RangeTotals
-from airflow_provider_slshudi.ledger.states import Kind, State
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ledger.records import Kind, RangeTotals, State
+from airflow_provider_slshudi.planning.ranges import Range
 from tests.databases import pooled, postgres_server
 
 NAME, TURNS, THREADS = "clicks", 12, 4

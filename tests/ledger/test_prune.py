@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, delete, event, func, select, update
 
 from airflow_provider_slshudi.exceptions import LedgerError
-from airflow_provider_slshudi.ledger import models, packing
+from airflow_provider_slshudi.ledger import models, reads
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.packing import StoredRange
-from airflow_provider_slshudi.ledger.records import CommittedBatch, Duties, Pruned, RangeTotals
-from airflow_provider_slshudi.ledger.states import Kind, State
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ledger.reads import StoredRange
+from airflow_provider_slshudi.ledger.records import CommittedBatch, Duties, Kind, Pruned, RangeTotals, State
+from airflow_provider_slshudi.planning.ranges import Range
 
 PIPELINE = "clicks"
 SHARDS = range(3)
@@ -298,4 +297,4 @@ _RANGES = st.builds(
 
 @given(st.lists(_RANGES, unique_by=lambda item: item[1:3]))
 def test_packed_ranges_are_what_was_packed(ranges: list[StoredRange]) -> None:
-    assert packing.unpack_ranges("t", packing.pack_ranges(ranges)) == sorted(ranges, key=lambda item: item[1:3])
+    assert reads.unpack_ranges("t", reads.pack_ranges(ranges)) == sorted(ranges, key=lambda item: item[1:3])

@@ -14,10 +14,9 @@ from airflow_provider_slshudi.exceptions import Fenced, IllegalTransition, Ledge
 from airflow_provider_slshudi.ledger import transactions
 from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
-from airflow_provider_slshudi.ledger.states import LEGAL, LIVE, Kind, State, origins
-from airflow_provider_slshudi.processes import this_process
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ledger.records import LEGAL, LIVE, Kind, RangeTotals, State, Transaction, origins
+from airflow_provider_slshudi.planning.ranges import Range
+from airflow_provider_slshudi.system.processes import this_process
 
 PIPELINE = "clicks"
 BASE = 1614750027373205714  # cursors of the service's size

@@ -12,7 +12,7 @@ from airflow_provider_slshudi.exceptions import LedgerError
 from airflow_provider_slshudi.ledger.engine import open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.models import metadata
-from airflow_provider_slshudi.ledger.trial import trial, versions
+from airflow_provider_slshudi.ledger.registration import trial, versions
 
 
 def rows(engine: Engine) -> dict[str, int]:

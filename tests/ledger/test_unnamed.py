@@ -8,13 +8,12 @@ from datetime import timedelta
 
 from sqlalchemy import Engine, update
 
-from airflow_provider_slshudi.config.named import NamedKeys
+from airflow_provider_slshudi.config.columns import NamedKeys
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Duties, Transaction, UnnamedCount, UnnamedKey
-from airflow_provider_slshudi.ledger.states import Kind
-from airflow_provider_slshudi.ledger.unnamed import FORGOTTEN, MOST
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ledger.new_keys import FORGOTTEN, MOST
+from airflow_provider_slshudi.ledger.records import Duties, Kind, Transaction, UnnamedCount, UnnamedKey
+from airflow_provider_slshudi.planning.ranges import Range
 from tests.ledger.test_concurrency import ROUNDS, WORKERS, race
 from tests.ledger.test_growth import counted
 

@@ -10,10 +10,9 @@ from sqlalchemy import Engine, select
 
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import RangeTotals
-from airflow_provider_slshudi.ledger.states import Kind
-from airflow_provider_slshudi.ranges import Range
-from airflow_provider_slshudi.views import history, keys
+from airflow_provider_slshudi.ledger.records import Kind, RangeTotals
+from airflow_provider_slshudi.planning.ranges import Range
+from airflow_provider_slshudi.views import findings, history
 
 NAME, SECRET = "clicks", "hunter2-of-the-user"
 OVER = timedelta(microseconds=-1)
@@ -49,7 +48,7 @@ def test_values_whose_time_is_over_are_shown_no_more_and_deleted(ledger: Ledger,
     recorded(ledger, "run-1", OVER, 0)
     assert SECRET in everything(engine)
     assert history.misfits(ledger.history(NAME, 10)).examples == []
-    assert [key.examples for key in keys.unnamed(ledger, NAME)] == [[]]
+    assert [key.examples for key in findings.unnamed(ledger, NAME)] == [[]]
     ledger.forget_values(NAME)
     assert SECRET not in everything(engine)
     found = history.misfits(ledger.history(NAME, 10))
@@ -60,5 +59,5 @@ def test_values_whose_time_is_not_over_stay(ledger: Ledger, engine: Engine) -> N
     id_ = recorded(ledger, "run-1", timedelta(days=7), 0)
     ledger.forget_values(NAME)
     assert history.misfits(ledger.history(NAME, 10)).examples == [f"column price: {SECRET}"]
-    assert [key.examples for key in keys.unnamed(ledger, NAME)] == [[SECRET]]
+    assert [key.examples for key in findings.unnamed(ledger, NAME)] == [[SECRET]]
     assert SECRET not in json.dumps([event.detail for event in ledger.events(id_)]), "history never goes"

@@ -12,9 +12,9 @@ import pytest
 from aliyun.log import LogClient, LogException, LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls import cursors
 from airflow_provider_slshudi.sls.connection import AuthVersion
+from airflow_provider_slshudi.system.secrets import Secret
 from tests.local.sdk import PROJECT, by_ip, by_name, log_group, make_logstore, put, values_of
 
 

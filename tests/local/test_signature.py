@@ -10,7 +10,7 @@ import pytest
 from aliyun.log.auth import AuthBase, make_auth
 from aliyun.log.credentials import StaticCredentialsProvider
 
-from airflow_provider_slshudi.local.faults import ServiceFault
+from airflow_provider_slshudi.local.service_errors import ServiceFault
 from airflow_provider_slshudi.local.signature import Account, Signed, verify
 
 ACCOUNTS = {"key": Account("secret"), "temporary": Account("secret", "token")}

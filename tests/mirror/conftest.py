@@ -12,10 +12,10 @@ import pytest
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.mirror.following import Followed
-from airflow_provider_slshudi.protocol import mirror as protocol
-from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.services import mirrors as protocol
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import Launcher
+from airflow_provider_slshudi.transaction.context import Run, Work
 from tests.mirror.tables import HandMade, counted
 
 TABLE = "lake.events"

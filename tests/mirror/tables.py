@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.hudi.extra import TRANSACTION_KEY
+from airflow_provider_slshudi.hudi.instant_metadata import TRANSACTION_KEY
 from airflow_provider_slshudi.hudi.layout import FOLDER, PROPERTIES
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS, arrow_schema, avro_schema
 from airflow_provider_slshudi.rows.partitions import partition_path
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 Rows = Sequence[Mapping[str, Any]]
 _TEXTS = {"type": "map", "values": "string"}

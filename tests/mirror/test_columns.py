@@ -109,7 +109,7 @@ def test_columns_are_added_and_become_wider(
 
 
 def arrow_schema_type(type_: str) -> Any:
-    from airflow_provider_slshudi.types.arrow import arrow_type
+    from airflow_provider_slshudi.config.arrow import arrow_type
 
     return arrow_type(type_)
 

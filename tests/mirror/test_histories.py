@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyiceberg.catalog.sql import SqlCatalog
 
-from airflow_provider_slshudi.protocol.mirror import release
+from airflow_provider_slshudi.services.mirrors import release
 from tests.mirror.conftest import Mirrored
 from tests.mirror.tables import counted
 from tests.mirror.test_mending import _appended, _deleted, _dropped, _expired, _taken_back, failing

@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk import Context
 
 from airflow_provider_slshudi.operators.base import PipelineTask
-from airflow_provider_slshudi.operators.mirror import SlsHudiMirrorOperator
+from airflow_provider_slshudi.operators.maintenance import SlsHudiMirrorOperator
 from tests.mirror.conftest import Mirrored
 from tests.mirror.test_follow import rows
 

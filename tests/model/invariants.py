@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from airflow_provider_slshudi.hudi.extra import RANGES_KEY, TRANSACTION_KEY
-from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.ranges import Range, merge, overlap
+from airflow_provider_slshudi.hudi.instant_metadata import RANGES_KEY, TRANSACTION_KEY
+from airflow_provider_slshudi.ledger.records import State
+from airflow_provider_slshudi.planning.ranges import Range, merge, overlap
 from tests.model.service import fits
 from tests.model.table import ModelTable
 from tests.model.world import PIPELINE, World

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.sls.service import Shard
 
 BYTES_PER_GROUP = 1000

@@ -14,7 +14,7 @@ from airflow_provider_slshudi.exceptions import TimelineUnreadable
 from airflow_provider_slshudi.hudi import markers
 from airflow_provider_slshudi.hudi.client import uploads
 from airflow_provider_slshudi.hudi.leftovers import instant_of
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 
 @dataclass

@@ -21,8 +21,8 @@ from typing import Any
 import fastavro
 import pyarrow.parquet as pq
 
-from airflow_provider_slshudi.notes import handover
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.handover import fencing
+from airflow_provider_slshudi.storage.files import Storage
 
 _SCHEMA = fastavro.parse_schema(
     {
@@ -83,7 +83,7 @@ class ModelTable:
         return self._time()
 
     def request(self, _: Any, __: str, instant: str, *___: Any) -> None:
-        handover.admit(Storage(f"file://{self.base}"), instant)
+        fencing.admit(Storage(f"file://{self.base}"), instant)
         self._stop("request")
         self._create(f"{instant}.commit.requested")
 

@@ -13,9 +13,9 @@ from hypothesis import seed
 from hypothesis.stateful import run_state_machine_as_test
 
 from airflow_provider_slshudi.exceptions import JobFailed
-from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.protocol.abandon import abandon
-from airflow_provider_slshudi.protocol.resolve import roll_back
+from airflow_provider_slshudi.ledger.records import State
+from airflow_provider_slshudi.repair.abandon import abandon
+from airflow_provider_slshudi.transaction.resolve import roll_back
 from tests.model.interleavings import Case, until
 from tests.model.invariants import Invariants
 from tests.model.machine import InStore, Protocol, thorough

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import seed
 from hypothesis.stateful import run_state_machine_as_test
 
+from airflow_provider_slshudi.handover import fencing
 from airflow_provider_slshudi.hudi import leftovers
 from airflow_provider_slshudi.hudi.client import quarantine as table_quarantine
 from airflow_provider_slshudi.hudi.client import uploads
-from airflow_provider_slshudi.job import verbs
-from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.notes import driver, handover
-from airflow_provider_slshudi.protocol import decisions, quarantine, resolve, work
-from airflow_provider_slshudi.protocol.decisions import Decision, InstantState
+from airflow_provider_slshudi.ledger.records import State
+from airflow_provider_slshudi.spark.driver import verbs
+from airflow_provider_slshudi.transaction import context, decisions, quarantine, resolve
+from airflow_provider_slshudi.transaction.decisions import Decision, InstantState
 from tests.model.actors import Actor
 from tests.model.interleavings import Case, is_at, until
 from tests.model.invariants import Broken, Invariants
@@ -37,7 +37,7 @@ def quiet() -> Iterator[None]:
 
 
 def no_fence(world: World) -> None:
-    world.patch.setattr(handover, "fence", lambda *_: None)
+    world.patch.setattr(fencing, "fence", lambda *_: None)
 
 
 def no_fence_nor_sweep(world: World) -> None:
@@ -57,7 +57,7 @@ def no_lease(world: World) -> None:
     def lease(_: Any, wait: float | None = None) -> Iterator[Nothing]:
         yield Nothing()
 
-    world.patch.setattr(work.Work, "lease", lease)
+    world.patch.setattr(context.Work, "lease", lease)
     no_looks(world)
 
 
@@ -82,7 +82,7 @@ def no_clock(world: World) -> None:
 
 def no_clock_and_no_claim(world: World) -> None:
     no_clock(world)
-    world.patch.setattr(driver, "require_claim", lambda *_: None)
+    world.patch.setattr(fencing, "require_claim", lambda *_: None)
 
 
 def committed_is_rolled_back(world: World) -> None:
@@ -113,7 +113,7 @@ def quarantine_stays(world: World) -> None:
 
 
 def no_token(world: World) -> None:
-    world.patch.setattr(work.Work, "held", lambda self, id_, token: self.ledger.get(id_))
+    world.patch.setattr(context.Work, "held", lambda self, id_, token: self.ledger.get(id_))
 
 
 def find(plant: Plant, cases: list[Case]) -> str | None:
@@ -203,7 +203,7 @@ def test_a_file_that_has_its_name_from_the_start_would_stay() -> None:
 
 
 def named_at_once(world: World) -> None:
-    world.patch.setattr(handover, "nameless", lambda storage, instant, path: path)
+    world.patch.setattr(fencing, "nameless", lambda storage, instant, path: path)
 
 
 _UPLOADING = ["append-task-marked", "create_within parquet", "exists files", "append-task-ended", "complete parquet"]
@@ -219,7 +219,7 @@ def test_nor_does_it_in_an_object_store(stop: str, aside: bool) -> None:
     ("stop", "plant"),
     [
         ("append-task-ended", lambda world: world.patch.setattr(uploads, "end_of", lambda *_: 0)),
-        ("create_within parquet", lambda world: world.patch.setattr(handover, "require_admitted", lambda *_: None)),
+        ("create_within parquet", lambda world: world.patch.setattr(fencing, "require_admitted", lambda *_: None)),
     ],
     ids=["uploads go on", "nobody asks before the end"],
 )

@@ -18,20 +18,21 @@ import pytest
 from sqlalchemy import Connection, Engine, delete, event
 from sqlalchemy.exc import OperationalError
 
-from airflow_provider_slshudi import points
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed, SlsHudiError, TransientError
-from airflow_provider_slshudi.hudi.client import commit, instants, rollback
-from airflow_provider_slshudi.job import access, append, reading, tasks, verbs
+from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
+from airflow_provider_slshudi.hudi.client import commit, instants
 from airflow_provider_slshudi.ledger import engine as ledger_engine
 from airflow_provider_slshudi.ledger import lease, models, transactions
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.notes.job import JobOrder, Verb
-from airflow_provider_slshudi.protocol import dangling, plan, rebuild, settle, steps, work
-from airflow_provider_slshudi.protocol.decisions import Decision
-from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.repair import rebuild
 from airflow_provider_slshudi.sls.service import LogService
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.spark.driver import append, key_access, reading, verbs
+from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.system import points
+from airflow_provider_slshudi.transaction import context, dangling, plan, settle, steps
+from airflow_provider_slshudi.transaction.context import Run, Work
+from airflow_provider_slshudi.transaction.decisions import Decision
 from tests.model.actors import Actor, Actors, Killed
 from tests.model.service import BYTES_PER_GROUP, ModelReader, ModelService, in_turn, whole
 from tests.model.store import ModelStore
@@ -255,7 +256,7 @@ class World:
         assert parent is not None
         body = {
             Verb.OPEN: lambda: verbs.open_instant(None, order),  # type: ignore[arg-type]
-            Verb.APPEND: lambda: verbs.append(_Spark(self), order, access.served(secrets)),  # type: ignore[arg-type]
+            Verb.APPEND: lambda: verbs.append(_Spark(self), order, key_access.served(secrets)),  # type: ignore[arg-type]
             Verb.COMMIT: lambda: verbs.commit_instant(None, order),  # type: ignore[arg-type]
             Verb.ROLLBACK: lambda: verbs.roll_back(None, order),  # type: ignore[arg-type]
         }[verb]
@@ -328,14 +329,14 @@ class World:
     def _patch(self, patch: pytest.MonkeyPatch) -> None:
         patch.setenv(points.FOLDER, "model")
         patch.setattr(points, "_meet", lambda armed: self.actors.stop(armed.name))
-        for module in (ledger_engine, work):
+        for module in (ledger_engine, context):
             patch.setattr(module, "datetime", self.clock)
         patch.setattr(lease, "time", self.clock)
-        patch.setattr(work, "time", types.SimpleNamespace(sleep=self._try_later))
-        for module in (work, verbs):
+        patch.setattr(context, "time", types.SimpleNamespace(sleep=self._try_later))
+        for module in (context, verbs):
             patch.setattr(module, "clock", self.clock.monotonic)
-        patch.setattr(work, "LEASE_WAIT_SECONDS", 0)
-        patch.setattr(work, "_pulse", self._pulse)
+        patch.setattr(context, "LEASE_WAIT_SECONDS", 0)
+        patch.setattr(context, "_pulse", self._pulse)
         for module in (lease, transactions):
             patch.setattr(
                 module, "this_process", lambda: self.actors.current.process if self.actors.current else "nobody"
@@ -349,14 +350,14 @@ class World:
         for name in ("request", "to_inflight"):
             patch.setattr(instants, name, self._of_table(name, lambda path: str(path)))
         patch.setattr(instants, "create_table", self._of_table("create_table", lambda pipeline: pipeline.table.path))
-        for module, name in ((commit, "commit"), (rollback, "roll_back")):
+        for module, name in ((commit, "commit"), (commit, "roll_back")):
             patch.setattr(module, name, self._of_table(name, lambda pipeline: pipeline.table.path))
         patch.setattr(append, "decode_piece", whole)
         patch.setattr(verbs, "Gateway", types.SimpleNamespace(of=lambda spark: _Gateway()))
-        patch.setattr(access, "granted", lambda spark, source, environment: nullcontext(lambda: self.source))
+        patch.setattr(key_access, "granted", lambda spark, source, environment: nullcontext(lambda: self.source))
         patch.setattr(reading, "Reader", ModelReader)
         patch.setattr(reading, "together", in_turn)
-        patch.setattr(tasks, "_runner", lambda task: lambda part, token: (task(part, token), 0.0))
+        patch.setattr(append, "_runner", lambda task: lambda part, token: (task(part, token), 0.0))
         for module in (verbs, append):
             patch.setattr(module, "print", lambda *arguments: None, raising=False)
         if self._stored:

@@ -16,7 +16,7 @@ from typing import Any
 import requests
 import yaml
 
-from airflow_provider_slshudi.demo.airflow import HOST
+from airflow_provider_slshudi.cli.demo.airflow_process import HOST
 from tests.browser.world import PIPELINES, World, exit_code, world
 from tests.machine import ROOT
 from tests.waiting import until

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.local.process import LocalSls
-from airflow_provider_slshudi.protocol import steps
-from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.transaction import steps
+from airflow_provider_slshudi.transaction.context import Work
 from tests.crash.cases import Step
 from tests.crash.world import World
 from tests.local.sdk import by_ip

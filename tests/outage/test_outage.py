@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_provider_slshudi.exceptions import TimelineUnreadable
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 from tests.machine import variables
 from tests.outage.proxy import Fault, Proxy
 from tests.services import s3_store

@@ -13,10 +13,10 @@ import sys
 from dataclasses import dataclass, field
 
 from airflow_provider_slshudi.config.pipeline import Batch
-from airflow_provider_slshudi.planning.batch import plan_tail
-from airflow_provider_slshudi.planning.order import Keys, waiting
+from airflow_provider_slshudi.planning.batches import plan_tail
+from airflow_provider_slshudi.planning.ranges import Density, Range, merge
+from airflow_provider_slshudi.planning.shard_order import Keys, waiting
 from airflow_provider_slshudi.planning.windows import ShardWindow, unread
-from airflow_provider_slshudi.ranges import Density, Range, merge
 
 TOP = 1 << 16
 _MOST_BATCHES = 10_000

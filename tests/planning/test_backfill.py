@@ -6,9 +6,9 @@ import pytest
 
 from airflow_provider_slshudi.config.pipeline import Batch
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.planning.backfill import plan_backfill
+from airflow_provider_slshudi.planning.batches import plan_backfill
+from airflow_provider_slshudi.planning.ranges import Density, Range
 from airflow_provider_slshudi.planning.windows import ShardWindow
-from airflow_provider_slshudi.ranges import Density, Range
 
 WINDOWS = [ShardWindow(0, 80, 10, 100), ShardWindow(1, 0, 0, 50)]
 DENSITY = {0: Density(1.0, 1.0), 1: Density(1.0, 1.0)}

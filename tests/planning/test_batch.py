@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from airflow_provider_slshudi.config.pipeline import Batch
 from airflow_provider_slshudi.exceptions import DataExpired, PipelineConflict, TerminalError
-from airflow_provider_slshudi.hudi.extra import ranges_text
-from airflow_provider_slshudi.planning.batch import plan_tail
+from airflow_provider_slshudi.hudi.instant_metadata import ranges_text
+from airflow_provider_slshudi.planning.batches import plan_tail
+from airflow_provider_slshudi.planning.ranges import Density, Range, merge, overlap, subtract
 from airflow_provider_slshudi.planning.windows import (
     DEFAULT_BYTES_PER_GROUP,
     MOST_RANGES,
@@ -19,7 +20,6 @@ from airflow_provider_slshudi.planning.windows import (
     estimate,
     refuse_other_shards,
 )
-from airflow_provider_slshudi.ranges import Density, Range, merge, overlap, subtract
 
 BASE = 1614750027373205714
 ONE_BYTE = {shard: Density(1.0, 1.0) for shard in range(10)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from airflow_provider_slshudi.planning.order import Keys, waiting
+from airflow_provider_slshudi.planning.shard_order import Keys, waiting
 from tests.planning.histories import History
 
 LOW, MIDDLE, HIGH, END = "0" * 32, "8" + "0" * 31, "c" + "0" * 31, "f" * 32

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_provider_slshudi.planning.sighting import Seen, backlog, first_unread
-from airflow_provider_slshudi.ranges import Density, Range
+from airflow_provider_slshudi.planning.ranges import Density, Range
+from airflow_provider_slshudi.transaction.backlog import Seen, backlog, first_unread
 
 DENSITY = {0: Density(100.0, 10.0), 1: Density(1_000.0, 10.0)}
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_slshudi.planning.split import split
-from airflow_provider_slshudi.planning.windows import bytes_per_group, estimate
-from airflow_provider_slshudi.ranges import Density, Range, merge
+from airflow_provider_slshudi.planning.ranges import Density, Range, merge
+from airflow_provider_slshudi.planning.windows import bytes_per_group, estimate, split
 
 BASE = 1614750027373205714
 ONE_BYTE = {shard: Density(1.0, 1.0) for shard in range(10)}

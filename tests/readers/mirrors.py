@@ -7,10 +7,10 @@ from typing import cast
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.mirror.following import Followed
-from airflow_provider_slshudi.protocol.mirror import mirror
-from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.services.mirrors import mirror
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import Launcher
+from airflow_provider_slshudi.transaction.context import Run, Work
 from tests.mirror.conftest import NoLedger
 
 NAMESPACE = "lake"

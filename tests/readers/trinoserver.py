@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from airflow_provider_slshudi.demo.airflow import free_port
+from airflow_provider_slshudi.cli.demo.airflow_process import free_port
 from tests.readers import fetch
 from tests.readers.engines.trino import query
 from tests.readers.mirrors import CATALOG, NAMESPACE

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_provider_slshudi.config.arrow import arrow_type
+from airflow_provider_slshudi.config.datatypes import SCALARS
 from airflow_provider_slshudi.rows.convert import ColumnSpec, convert, convert_map, misfits
 from airflow_provider_slshudi.rows.documents import at_path
-from airflow_provider_slshudi.types.arrow import arrow_type
-from airflow_provider_slshudi.types.datatypes import SCALARS
 from tests.rows.cases import CASES, How, spec_of
 
 

@@ -21,10 +21,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_slshudi.config.datatypes import Array, DataType, Map, Scalar, Struct, parse_type
+from airflow_provider_slshudi.config.datatypes import Decimal as DecimalType
 from airflow_provider_slshudi.rows.convert import ColumnSpec, convert
 from airflow_provider_slshudi.rows.documents import at_path
-from airflow_provider_slshudi.types.datatypes import Array, DataType, Map, Scalar, Struct, parse_type
-from airflow_provider_slshudi.types.datatypes import Decimal as DecimalType
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_slshudi.config.columns import Column
+from airflow_provider_slshudi.config.datatypes import DEEPEST
 from airflow_provider_slshudi.rows.convert import ColumnSpec, convert, misfits
 from airflow_provider_slshudi.rows.suggest import MOST_KEYS, Suggestion, left_out, suggest
 from airflow_provider_slshudi.sls.columns import META, REST
-from airflow_provider_slshudi.types.datatypes import DEEPEST
 
 NOW = 1_767_225_600
 

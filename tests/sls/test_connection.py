@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.secret import NONE, Secret
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.credentials import Credentials, FromRole
+from airflow_provider_slshudi.system.secrets import NONE, Secret
 
 FULL = SlsConnection(
     "https://cn-x.log.aliyuncs.com:8443", "id", Secret("opensesame"), Secret("opentoken"), "cn-x", "v4"

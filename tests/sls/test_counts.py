@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_slshudi.exceptions import DecodeError
 from airflow_provider_slshudi.sls.answers import Pull
-from airflow_provider_slshudi.sls.counts import count_logs
+from airflow_provider_slshudi.sls.pieces import count_logs
 from airflow_provider_slshudi.sls.wire import LogGroup, frame
 
 

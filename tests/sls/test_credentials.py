@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls.credentials import EARLY, Credentials, FromFile, FromRole, Keeper, provider_of
+from airflow_provider_slshudi.system.secrets import Secret
 
 
 class Changing:

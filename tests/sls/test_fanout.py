@@ -8,9 +8,8 @@ import time
 import pytest
 
 from airflow_provider_slshudi.exceptions import SourceRefused
-from airflow_provider_slshudi.sls.fanout import answers, ask_each
 from airflow_provider_slshudi.sls.service import LogService
-from airflow_provider_slshudi.sls.transport import CONNECTIONS
+from airflow_provider_slshudi.sls.transport import CONNECTIONS, answers, ask_each
 
 
 def test_every_shard_is_asked_once_and_as_many_at_once_as_there_are_connections() -> None:

@@ -20,16 +20,7 @@ from airflow_provider_slshudi.exceptions import (
 )
 from airflow_provider_slshudi.sls import faults
 from airflow_provider_slshudi.sls.answers import error
-from airflow_provider_slshudi.sls.faults import (
-    NEXT,
-    PERSON,
-    TASK,
-    UNREACHABLE,
-    Patience,
-    advice,
-    error_class,
-    retry,
-)
+from airflow_provider_slshudi.sls.faults import NEXT, PERSON, TASK, UNREACHABLE, Patience, advice, error_class, retry
 from airflow_provider_slshudi.sls.transport import Answer
 
 TRANSIENT = "InternalServerError RequestTimeout"

@@ -20,7 +20,7 @@ from airflow_provider_slshudi.exceptions import (
 )
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.local.segment import Segment
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.sls import cursors
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.reader import Reader

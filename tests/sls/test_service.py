@@ -22,12 +22,12 @@ from airflow_provider_slshudi.exceptions import (
     SourceUnavailable,
 )
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.secret import NONE, Secret
 from airflow_provider_slshudi.sls import cursors
 from airflow_provider_slshudi.sls.connection import AuthVersion, SlsConnection
 from airflow_provider_slshudi.sls.faults import PERSON, Patience
 from airflow_provider_slshudi.sls.pace import Limits, Pacer
 from airflow_provider_slshudi.sls.service import Compression, LogService, Shard
+from airflow_provider_slshudi.system.secrets import NONE, Secret
 from tests.local.sdk import PROJECT, by_ip, make_logstore, put
 from tests.services import closed_port
 from tests.sls import disturbance

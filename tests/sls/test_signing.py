@@ -10,10 +10,10 @@ from aliyun.log.credentials import StaticCredentialsProvider
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls.connection import AuthVersion, SlsConnection
 from airflow_provider_slshudi.sls.credentials import Credentials
 from airflow_provider_slshudi.sls.signing import sign
+from airflow_provider_slshudi.system.secrets import Secret
 
 CREDENTIALS = st.builds(
     Credentials,

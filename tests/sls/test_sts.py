@@ -15,10 +15,17 @@ from urllib.parse import parse_qsl, quote
 import pytest
 
 from airflow_provider_slshudi.exceptions import ConfigError
-from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls.connection import SlsConnection
-from airflow_provider_slshudi.sls.credentials import Credentials, Fixed, provider_of
-from airflow_provider_slshudi.sls.sts import ENDPOINT_VARIABLE, AssumedRole, PodRole, signature
+from airflow_provider_slshudi.sls.credentials import (
+    ENDPOINT_VARIABLE,
+    AssumedRole,
+    Credentials,
+    Fixed,
+    PodRole,
+    provider_of,
+    signature,
+)
+from airflow_provider_slshudi.system.secrets import Secret
 
 ROLE = "acs:ram::123456789012:role/reader"
 SAID = (

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_slshudi.exceptions import DataExpired, SourceUnavailable
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.sls.pace import Pacer
 from airflow_provider_slshudi.sls.reader import Reader, together
 from airflow_provider_slshudi.sls.service import PULL_GROUPS, LogService, Pull

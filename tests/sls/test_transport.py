@@ -11,12 +11,12 @@ from contextlib import suppress
 
 import pytest
 
-from airflow_provider_slshudi.secret import Secret
 from airflow_provider_slshudi.sls import transport
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.credentials import Credentials
 from airflow_provider_slshudi.sls.faults import UNREACHABLE
 from airflow_provider_slshudi.sls.transport import Answer, NoAnswer, Transport
+from airflow_provider_slshudi.system.secrets import Secret
 from tests.services import closed_port
 
 KEY = Credentials("id", Secret("opensesame"))

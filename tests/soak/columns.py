@@ -24,21 +24,20 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from aliyun.log import LogItem, PutLogsRequest
 
+from airflow_provider_slshudi.config.datatypes import Struct, parse_type
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ColumnMismatch, SlsHudiError
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ledger.records import State, Transaction
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.points import Point
-from airflow_provider_slshudi.protocol import plan, steps
-from airflow_provider_slshudi.protocol.settle import settle
-from airflow_provider_slshudi.protocol.verify import verify
-from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.services.verification import verify
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
-from airflow_provider_slshudi.types.datatypes import Struct, parse_type
+from airflow_provider_slshudi.system.points import Point
+from airflow_provider_slshudi.transaction import plan, steps
+from airflow_provider_slshudi.transaction.context import Run, Work
+from airflow_provider_slshudi.transaction.settle import settle
 from tests.hudi.readings import READINGS, by_spark, plain
 from tests.local.sdk import by_ip
 from tests.pipelines import ad_events

@@ -27,13 +27,13 @@ from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.local.process import LocalSls
-from airflow_provider_slshudi.protocol import maintain
-from airflow_provider_slshudi.protocol.rewrite import cluster
-from airflow_provider_slshudi.protocol.verify import verify
-from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.services import maintenance
+from airflow_provider_slshudi.services.rewrite import cluster
+from airflow_provider_slshudi.services.verification import verify
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
+from airflow_provider_slshudi.transaction.context import Run, Work
 from tests.local.sdk import by_ip
 from tests.pipelines import ad_events
 from tests.scenarios import PROJECT, Scenario, SessionLauncher
@@ -130,8 +130,8 @@ def serve(setup: dict[str, Any]) -> None:
     work = Work(pipeline, Ledger(open_engine(setup["ledger"])), launcher, _no_service, Run("maintenance", "run-0"))
     services: dict[str, Callable[[Work], Any]] = {
         "cluster": cluster,
-        "clean": maintain.clean,
-        "archive": maintain.archive,
+        "clean": maintenance.clean,
+        "archive": maintenance.archive,
     }
     over = threading.Event()
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from airflow_provider_slshudi.exceptions import SlsHudiError
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.local.faultplan import Kind
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.credentials import Credentials, Keeper
 from airflow_provider_slshudi.sls.faults import Patience

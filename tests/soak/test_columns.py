@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_slshudi.points import Point
-from tests.protocol.conftest import scenario, server  # noqa: F401
+from airflow_provider_slshudi.system.points import Point
 from tests.scenarios import Scenario
 from tests.soak.columns import Soak
+from tests.transaction.conftest import scenario, server  # noqa: F401
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

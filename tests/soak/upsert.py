@@ -21,17 +21,17 @@ from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ledger.records import State, Transaction
 from airflow_provider_slshudi.local.process import LocalSls
-from airflow_provider_slshudi.points import Point
-from airflow_provider_slshudi.protocol import maintain, plan, steps
-from airflow_provider_slshudi.protocol.rebuild import rebuild
-from airflow_provider_slshudi.protocol.rewrite import compact
-from airflow_provider_slshudi.protocol.settle import settle
-from airflow_provider_slshudi.protocol.work import Run, Work
+from airflow_provider_slshudi.repair.rebuild import rebuild
+from airflow_provider_slshudi.services import maintenance
+from airflow_provider_slshudi.services.rewrite import compact
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.system.points import Point
+from airflow_provider_slshudi.transaction import plan, steps
+from airflow_provider_slshudi.transaction.context import Run, Work
+from airflow_provider_slshudi.transaction.settle import settle
 from tests.crash.cases import SERVICES, Case, Step, Victim, all_cases
 from tests.crash.held import HeldStep, Holds, kill
 from tests.local.sdk import by_ip
@@ -207,8 +207,8 @@ class Soak:
         """What the maintenance DAG does; a table of the other type has nothing to compact."""
         work = self._by(run)
         compact(work)
-        maintain.clean(work)
-        maintain.archive(work)
+        maintenance.clean(work)
+        maintenance.archive(work)
         self._outcome.services += 1
 
     def _follow(self) -> None:

@@ -17,11 +17,11 @@ import psutil
 import pytest
 
 from airflow_provider_slshudi.exceptions import JobFailed, SlsHudiError, TableDenied, TableError, ValueMisfit
-from airflow_provider_slshudi.job.__main__ import last_words, reason
-from airflow_provider_slshudi.notes.job import CPU, REASON, JobOrder, Verb, cpu_told
-from airflow_provider_slshudi.processes import clock
+from airflow_provider_slshudi.handover.job_order import CPU, REASON, JobOrder, Verb, cpu_told
 from airflow_provider_slshudi.spark import launch
+from airflow_provider_slshudi.spark.driver.__main__ import last_words, reason
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher, job_failed
+from airflow_provider_slshudi.system.processes import clock
 from tests.pipelines import ad_events
 from tests.waiting import ends_with_its_time, until
 
@@ -133,7 +133,7 @@ def test_a_driver_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     name = f"started_by_{os.getpid()}"
     script = (
         "from airflow_provider_slshudi.spark.launch import SubprocessLauncher\n"
-        "from airflow_provider_slshudi.notes.job import Verb\n"
+        "from airflow_provider_slshudi.handover.job_order import Verb\n"
         "from pathlib import Path\n"
         "from tests.spark.test_launch import order\n"
         f"SubprocessLauncher().run(Verb.OPEN, order(Path({str(tmp_path / 'table')!r}), name={name!r}), {{}})\n"

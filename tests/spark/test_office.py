@@ -12,7 +12,7 @@ from tests.namespaces import unshared
 
 ASKED = """
 from airflow_provider_slshudi.spark.keyserver import listening
-from airflow_provider_slshudi.spark.office import _this_host
+from airflow_provider_slshudi.spark.driver_endpoint import _this_host
 host = _this_host()
 print(host, listening(lambda said: said.encode(), host, host, "0").place.ask("heard").decode())
 """

@@ -18,11 +18,11 @@ import pytest
 from airflow_provider_slshudi.doctor import machine
 from airflow_provider_slshudi.doctor.finding import Verdict
 from airflow_provider_slshudi.exceptions import RuntimeMissing
-from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ledger.records import State
 from airflow_provider_slshudi.local.process import LocalSls
-from airflow_provider_slshudi.protocol import plan, steps
-from airflow_provider_slshudi.spark import executors, packages
+from airflow_provider_slshudi.spark import packages, python_archive
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
+from airflow_provider_slshudi.transaction import plan, steps
 from tests.crash.world import Line, World
 from tests.local.sdk import by_ip
 from tests.scenarios import PROJECT
@@ -40,14 +40,14 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Python with what executors need and no more, and a Spark beside it; each says in a file that it was used."""
     folder = tmp_path_factory.mktemp("own")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(executors, "_COMPRESSION", 0)
-        executors.pack(folder / "slshudi.tar.gz")
+        patch.setattr(python_archive, "_COMPRESSION", 0)
+        python_archive.pack(folder / "slshudi.tar.gz")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
     shutil.unpack_archive(folder / "slshudi.tar.gz", site)
     shutil.rmtree(site / "airflow_provider_slshudi")
     for name in DRIVERS_ALONE:
-        for file, path in executors._of(distribution(name)):
+        for file, path in python_archive._of(distribution(name)):
             (site / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, site / path)
     # Not sitecustomize: distributions bring one of their own, which comes first.
@@ -74,20 +74,20 @@ def line(tmp_path: Path, spark: SparkSession) -> Iterator[Line]:
 def test_the_archive_for_executors_holds_the_libraries_of_drivers(
     own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executors, "_COMPRESSION", 0)
+    monkeypatch.setattr(python_archive, "_COMPRESSION", 0)
     monkeypatch.setenv("SLSHUDI_PYTHON", str(own / "venv" / "bin" / "python"))
     (site,) = (own / "venv" / "lib").glob("python*/site-packages")
     marker = site / "certifi" / "of_drivers.py"
     marker.touch()
     (record,) = site.glob("certifi-*.dist-info/RECORD")
     record.write_text(f"{record.read_text()}certifi/of_drivers.py,,\n")
-    _, held = executors.pack(tmp_path / "slshudi.tar.gz")
+    _, held = python_archive.pack(tmp_path / "slshudi.tar.gz")
     with tarfile.open(tmp_path / "slshudi.tar.gz") as packed:
         assert "certifi/of_drivers.py" in packed.getnames()
     assert held[0].startswith("airflow-provider-slshudi ")
     monkeypatch.setenv("SLSHUDI_PYTHON", "/bin/false")
     with pytest.raises(RuntimeMissing, match="SLSHUDI_PYTHON=/bin/false does not run"):
-        executors.pack(tmp_path / "slshudi.tar.gz")
+        python_archive.pack(tmp_path / "slshudi.tar.gz")
 
 
 @pytest.mark.parametrize("resident", [False, True], ids=["a driver of its own", "the process that stays"])

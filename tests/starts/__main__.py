@@ -18,7 +18,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from airflow_provider_slshudi.processes import adopt_orphans
+from airflow_provider_slshudi.system.processes import adopt_orphans
 from tests.starts.cases import STEPS, Found, Moment, Victim, drawn
 from tests.starts.place import place
 from tests.starts.run import Runs

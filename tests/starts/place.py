@@ -17,7 +17,7 @@ from tests.databases import postgres_server
 from tests.machine import connection, environment, write_pipeline
 
 DECIDES = "decides"
-_TAIL = """from airflow_provider_slshudi.dag import tail_dag
+_TAIL = """from airflow_provider_slshudi import tail_dag
 
 tail = tail_dag("{name}", schedule=None, is_paused_upon_creation=False, max_active_runs=16)
 """

@@ -10,8 +10,7 @@ from queue import Empty, SimpleQueue
 import psutil
 from aliyun.log import LogItem, PutLogsRequest
 
-from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.ledger.states import LIVE
+from airflow_provider_slshudi.ledger.records import LIVE, Transaction
 from airflow_provider_slshudi.ledger.transactions import TAKEN_OVER
 from tests.chaos.place import PROJECT, Line, Place
 from tests.chaos.proof import Outcome, prove

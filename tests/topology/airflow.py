@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from airflow_provider_slshudi.demo.airflow import COMPONENTS
+from airflow_provider_slshudi.cli.demo.airflow_process import COMPONENTS
 from airflow_provider_slshudi.exceptions import RuntimeMissing
 from tests.airflows import SupervisedAirflow
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from aliyun.log import LogItem, PutLogsRequest
 
-from airflow_provider_slshudi.demo.airflow import LocalAirflow
+from airflow_provider_slshudi.cli.demo.airflow_process import LocalAirflow
 from airflow_provider_slshudi.local import LocalSls
 from tests.local.sdk import by_ip
 from tests.machine import ROOT, event

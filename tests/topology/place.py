@@ -12,7 +12,7 @@ from sqlalchemy.engine import make_url
 
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.protocol.work import LEASE_SECONDS
+from airflow_provider_slshudi.transaction.context import LEASE_SECONDS
 from tests.chaos.place import HABITS, QUICK, Habits, Line, Place, Served, change, log_service, write_line
 from tests.databases import postgres_server
 from tests.machine import connection, environment, variables

@@ -7,9 +7,9 @@ from datetime import datetime, timezone
 import pytest
 
 from airflow_provider_slshudi import exceptions
-from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
+from airflow_provider_slshudi.handover.names import Act
+from airflow_provider_slshudi.hooks.connections import ConnectionMissing
 from airflow_provider_slshudi.ledger.records import Deed
-from airflow_provider_slshudi.notes.acts import Act
 from airflow_provider_slshudi.views.advice import ADVICE, UNKNOWN, advice, remedy
 from tests.manual import error_rows
 

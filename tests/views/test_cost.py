@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import RangeTotals
-from airflow_provider_slshudi.ledger.states import Kind
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ledger.records import Kind, RangeTotals
+from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.views import history
 from airflow_provider_slshudi.views.cost import costs
 from tests.seen import GROUP, committed, planned, registered

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.views.findings import Limits, findings
 from airflow_provider_slshudi.views.standing import WINDOW
 from tests.seen import committed, planned, registered, saw

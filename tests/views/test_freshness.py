@@ -8,10 +8,9 @@ from datetime import timedelta
 import pytest
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import RangeTotals
-from airflow_provider_slshudi.ledger.states import Kind, State
-from airflow_provider_slshudi.protocol.freshness import PROMISE, SINCE
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ledger.records import Kind, RangeTotals, State
+from airflow_provider_slshudi.planning.ranges import Range
+from airflow_provider_slshudi.transaction.record import PROMISE, SINCE
 from airflow_provider_slshudi.views import history
 from airflow_provider_slshudi.views.findings import Limits, findings
 from airflow_provider_slshudi.views.freshness import Freshness, freshness_of, late, why_late

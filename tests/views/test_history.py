@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.states import Kind
-from airflow_provider_slshudi.protocol.decisions import Decision
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ledger.records import Kind
+from airflow_provider_slshudi.planning.ranges import Range
+from airflow_provider_slshudi.transaction.decisions import Decision
 from airflow_provider_slshudi.views import history
 from tests.seen import GROUP, committed, planned, registered
 

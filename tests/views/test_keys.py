@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ranges import Range
-from airflow_provider_slshudi.views.keys import new_keys, unnamed
+from airflow_provider_slshudi.planning.ranges import Range
+from airflow_provider_slshudi.views.findings import new_keys, unnamed
 from tests.pipelines import ad_events
 from tests.seen import planned, registered
 

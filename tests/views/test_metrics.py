@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.views.metrics import MEANING, Metric, exposition, metrics
 from tests.seen import GROUP, committed, planned, registered, saw
 

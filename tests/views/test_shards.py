@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import LedgerShard, Standing
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.views.shards import parents, shards
 from tests.seen import GROUP, LAST, committed, planned, registered, saw
 

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import RangeTotals, SeenInstant, SeenTimeline, Transaction
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.views import history
 from airflow_provider_slshudi.views.sides import ABSENT, ARCHIVED, LEFT_OUT, Sides, Verdict
 from tests.seen import committed, planned, registered

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Sighting
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.views.standing import Need, pipelines, view_of
 from tests.seen import GROUP, committed, planned, registered, saw
 

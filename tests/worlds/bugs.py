@@ -80,7 +80,7 @@ def own_zone(original: Function) -> Function:
 
 def any_expiry(original: Function) -> Function:
     """A lease's end believed, however far ahead it is."""
-    from airflow_provider_slshudi.processes import is_gone
+    from airflow_provider_slshudi.system.processes import is_gone
 
     def over(found: Any, at: Any) -> str:
         why: str = original(found, at)
@@ -91,7 +91,7 @@ def any_expiry(original: Function) -> Function:
 
 def renamed_marker(original: Function) -> Function:
     """A marker that has another name in the same folder until it is whole."""
-    from airflow_provider_slshudi.points import Point, reach
+    from airflow_provider_slshudi.system.points import Point, reach
 
     def mark(storage: Any, instant: str, path: str, still_wanted: Callable[[], None], kind: str = "CREATE") -> None:
         marker = f".hoodie/.temp/{instant}/{path}.marker.{kind}"

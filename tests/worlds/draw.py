@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Any
 from urllib.parse import quote
 
-from airflow_provider_slshudi.points import Point
 from airflow_provider_slshudi.rows.partitions import has_folder
+from airflow_provider_slshudi.system.points import Point
 from tests.crash.cases import SERVICES, Step, Victim, all_cases
 from tests.worlds.nasty import FOLDERS, VALUES
 

@@ -14,9 +14,9 @@ import psutil
 
 from airflow_provider_slshudi.hudi import leftovers
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.points import Point
-from airflow_provider_slshudi.protocol.verify import verify
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.services.verification import verify
+from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.system.points import Point
 from tests.crash.counts import events, file_faults, ledger_faults, tables, timeline_faults
 from tests.crash.held import is_over
 from tests.crash.strays import strays

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import open_engine
-from airflow_provider_slshudi.protocol.work import LEASE_SECONDS
+from airflow_provider_slshudi.transaction.context import LEASE_SECONDS
 from tests.worlds.host import Told
 from tests.worlds.place import Line
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_slshudi.points import FOLDER
 from airflow_provider_slshudi.spark.runtime import cache_dir
+from airflow_provider_slshudi.system.points import FOLDER
 from tests.crash.held import Child
 from tests.worlds.draw import Host
 

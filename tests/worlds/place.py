@@ -21,12 +21,12 @@ from airflow_provider_slshudi.config.pipeline import Batch, Pipeline
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ledger.records import State
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.local.store import FOREVER
-from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.transaction.context import Run, Work
 from tests.crash.cases import Step
 from tests.databases import pooled, postgres_server
 from tests.local.sdk import by_ip

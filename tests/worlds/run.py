@@ -15,12 +15,12 @@ from py4j.protocol import Py4JError
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import BatchUnderWay
-from airflow_provider_slshudi.job.__main__ import reason
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
-from airflow_provider_slshudi.ledger.states import State
-from airflow_provider_slshudi.points import Point
-from airflow_provider_slshudi.protocol import plan
-from airflow_provider_slshudi.protocol.settle import settle
+from airflow_provider_slshudi.ledger.records import State
+from airflow_provider_slshudi.spark.driver.__main__ import reason
+from airflow_provider_slshudi.system.points import Point
+from airflow_provider_slshudi.transaction import plan
+from airflow_provider_slshudi.transaction.settle import settle
 from tests.crash.cases import SERVICES, Step
 from tests.crash.held import Holds, NotAsPlanned, kill
 from tests.worlds.draw import AT_POINT, BATCH, DISKS, HOME, STANDING, Drawn, Host, Shards, Trouble

@@ -16,34 +16,39 @@ from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.ledger.engine import open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.protocol import metadata, plan, resolve, work
-from airflow_provider_slshudi.protocol.abandon import abandon
-from airflow_provider_slshudi.protocol.rebuild import rebuild
-from airflow_provider_slshudi.protocol.recover import break_leases, recover
+from airflow_provider_slshudi.repair.abandon import abandon
+from airflow_provider_slshudi.repair.rebuild import rebuild
+from airflow_provider_slshudi.repair.recover import break_leases, recover
+from airflow_provider_slshudi.services import metadata
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import Launcher, SubprocessLauncher
+from airflow_provider_slshudi.transaction import context, plan, resolve
 from tests.crash.cases import Step
 from tests.crash.step import STEPS
 
 AIRFLOW = "worlds"
 """The name of the Airflow whose runs these are."""
 
-TIMED = (work, resolve)
-COMMANDS: dict[str, Callable[[work.Work, str], object]] = {
+TIMED = (context, resolve)
+COMMANDS: dict[str, Callable[[context.Work, str], object]] = {
     "recover": lambda working, _: recover(working, lambda run: None),
     "recover the transaction": lambda working, id_: recover(working, lambda run: None, [id_]),
     "recover --break-lease": lambda working, _: (break_leases(working, "a world"), recover(working, lambda run: None)),
     "abandon": lambda working, id_: abandon(working, id_, "a world"),
-    "table rebuild-metadata": lambda working, _: metadata.rebuild(working),
+    "table rebuild-metadata": lambda working, _: metadata.rebuild_metadata(working),
     "ledger rebuild": lambda working, _: rebuild(working),
 }
 """What errors ask for, as `slshudi` does it; the transaction is the one that the error names."""
 
 
 def carry_out(
-    working: work.Work, wanted: list[str], id_: str = "", token: int = 0, did: Callable[[dict[str, Any]], None] = print
+    working: context.Work,
+    wanted: list[str],
+    id_: str = "",
+    token: int = 0,
+    did: Callable[[dict[str, Any]], None] = print,
 ) -> Transaction | None:
     """Carries steps and commands out, one after the other; gives the transaction that was planned last."""
     planned: Transaction | None = None
@@ -80,12 +85,12 @@ def main(setup: dict[str, Any]) -> None:
     shorten(setup.get("times", {}))
     pipeline = Pipeline.model_validate(setup["pipeline"])
     source = pipeline.source
-    working = work.Work(
+    working = context.Work(
         pipeline,
         Ledger(open_engine(setup["ledger"])),
         _launcher(setup.get("launcher", "submit")),
         lambda: LogService(SlsConnection.from_env(os.environ), source.project, source.logstore, patience=Patience(10)),
-        work.Run("tail", setup["run"], AIRFLOW),
+        context.Run("tail", setup["run"], AIRFLOW),
     )
     told: dict[str, Any] = {"done": [], "transaction": setup.get("transaction", ""), "token": setup.get("token", 0)}
 

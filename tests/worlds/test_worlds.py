@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_slshudi.points import Point
+from airflow_provider_slshudi.system.points import Point
 from tests.crash.cases import Step, Victim
 from tests.needs import needs_root
 from tests.worlds import bugs

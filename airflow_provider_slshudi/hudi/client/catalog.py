@@ -9,7 +9,7 @@ from py4j.protocol import Py4JJavaError
 from airflow_provider_slshudi.config.pipeline import Catalog, Pipeline
 from airflow_provider_slshudi.exceptions import CatalogFailed
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.objectstore import hadoop_path
+from airflow_provider_slshudi.storage.objectstore import hadoop_path
 
 _PREFIX = "hoodie.datasource.hive_sync"
 _SYNC, _HIVE = "org.apache.hudi.sync.common", "org.apache.hudi.hive"

@@ -25,7 +25,7 @@ from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.layout import LAYOUT_1, LAYOUT_2, METADATA_FOLDER
 from airflow_provider_slshudi.hudi.quarantine import is_known, places
 from airflow_provider_slshudi.hudi.timeline import is_metadata_table
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 WAIT_SECONDS = 10.0
 """The clocks of machines differ by up to this; a clock that is further behind was set wrong."""

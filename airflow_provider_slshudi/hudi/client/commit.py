@@ -13,13 +13,13 @@ from typing import Any
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import TableError
 from airflow_provider_slshudi.hudi import evolution, markers
-from airflow_provider_slshudi.hudi.actions import action
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.client.metadata import require_none_later
+from airflow_provider_slshudi.hudi.client.metadata_table import require_none_later
 from airflow_provider_slshudi.hudi.client.writer import client, operation_of
+from airflow_provider_slshudi.hudi.instant_metadata import action
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.system.points import Point, reach
 
 # By the table's type; the second one also tells of log files.
 _WRITE_STATS = {
@@ -150,3 +150,10 @@ def _tell_of_indexed_columns(gateway: Gateway, writer: Any, metadata: Any) -> No
     names = gateway.jvm.java.util.ArrayList(columns.keySet())
     index = gateway.hudi.index.HoodieSparkIndexClient(config, writer.getEngineContext())
     index.createOrUpdateColumnStatsIndexDefinition(meta, names)
+
+
+def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
+    """Takes a pending instant off the timeline and deletes the files that its markers name."""
+    with client(gateway, pipeline) as writer:
+        require_none_later(writer, Storage(pipeline.table.path), instant)
+        writer.rollback(instant)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from airflow_provider_slshudi import owners
+from airflow_provider_slshudi.storage import owners
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

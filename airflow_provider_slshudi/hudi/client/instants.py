@@ -11,17 +11,17 @@ from typing import Any
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.table import FORMER_VERSION, Table, Upsert
 from airflow_provider_slshudi.exceptions import TableError, TableMismatch, TimelineUnreadable
+from airflow_provider_slshudi.handover import fencing
 from airflow_provider_slshudi.hudi import evolution, properties
-from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION
 from airflow_provider_slshudi.hudi.client import clock
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.instant_metadata import COMMIT_ACTION
 from airflow_provider_slshudi.hudi.layout import PROPERTIES, Phase
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.hudi.statistics import Indexes
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
-from airflow_provider_slshudi.notes import handover
-from airflow_provider_slshudi.objectstore import hadoop_path
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.storage.objectstore import hadoop_path
 
 _MODE, _DELETES, _FOLDERS = "merge mode", "delete marker", "folders that name the partition's column"
 _PROPERTIES = {
@@ -238,7 +238,7 @@ def request(gateway: Gateway, base: str, instant: str, action: str = COMMIT_ACTI
         raise TableError(
             f"{base}: the table is being restored; finish the restore, then run again", table=base, instant=instant
         )
-    handover.admit(Storage(base), instant)
+    fencing.admit(Storage(base), instant)
     timeline.createNewInstant(gateway.requested(meta, instant, action))
 
 

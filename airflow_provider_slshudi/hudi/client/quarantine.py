@@ -11,12 +11,11 @@ from typing import Any
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import PipelineConflict, TableMismatch
 from airflow_provider_slshudi.hudi import markers, properties
-from airflow_provider_slshudi.hudi.actions import COMMIT_ACTION
-from airflow_provider_slshudi.hudi.client import commit, instants, rollback
-from airflow_provider_slshudi.hudi.client.basefiles import committed_files
+from airflow_provider_slshudi.hudi.client import commit, instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.extra import PIPELINE_KEY, TRANSACTION_KEY
+from airflow_provider_slshudi.hudi.client.metadata_table import committed_files
 from airflow_provider_slshudi.hudi.files.slices import Slice
+from airflow_provider_slshudi.hudi.instant_metadata import COMMIT_ACTION, PIPELINE_KEY, TRANSACTION_KEY
 from airflow_provider_slshudi.hudi.layout import PROPERTIES
 from airflow_provider_slshudi.hudi.quarantine import (
     gone,
@@ -29,8 +28,8 @@ from airflow_provider_slshudi.hudi.quarantine import (
     table_of,
 )
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.points import Point, reach
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.system.points import Point, reach
 
 
 def make_table(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
@@ -123,7 +122,7 @@ def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str, path: str) -> 
         )
     if is_pending(timeline, instant):
         markers.drop_misread(Storage(made.table.path), instant)
-        rollback.roll_back(gateway, made, instant)
+        commit.roll_back(gateway, made, instant)
 
 
 def files(gateway: Gateway, pipeline: Pipeline) -> list[Slice]:

@@ -11,13 +11,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from airflow_provider_slshudi.config.maintenance import Clustering
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import TableError
-from airflow_provider_slshudi.hudi.actions import OWNER
+from airflow_provider_slshudi.handover.rewrite_plan import Written
 from airflow_provider_slshudi.hudi.client import commit
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.hudi.client.instants import new_instant_time
 from airflow_provider_slshudi.hudi.client.writer import client
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.hudi.instant_metadata import COMPACTION as ACTION
+from airflow_provider_slshudi.hudi.instant_metadata import OWNER
+from airflow_provider_slshudi.hudi.layout import Phase
+from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.storage.objectstore import hadoop_path
 
 FILES = {
     "hoodie.parquet.compression.codec": "zstd",
@@ -106,3 +113,189 @@ def completing(
         metadata.addMetadata(gateway.hudi.common.model.HoodieCommitMetadata.SCHEMA_KEY, schema)
         with commit.completing(gateway, writer, storage, instant, metadata, in_time, in_time) as table:
             yield table
+
+
+_REPLACE_METADATA = "org.apache.hudi.common.model.HoodieReplaceCommitMetadata"
+# The pipeline file's sort orders -> Hudi's names.
+_ORDERS = {"linear": "linear", "zorder": "z-order"}
+
+
+def plan_clustering(gateway: Gateway, pipeline: Pipeline) -> None:
+    """Puts a clustering on the timeline, REQUESTED, if a partition has small files; raises Hudi's errors."""
+    with client(gateway, pipeline, clustering_options(pipeline)) as writer:
+        writer.scheduleClustering(owner(gateway, pipeline))
+
+
+def cluster(gateway: Gateway, pipeline: Pipeline, instant: str, inflight: Callable[[], None]) -> Written:
+    """Writes the files of a planned clustering, with every row as it was; `inflight` is called once it is INFLIGHT.
+
+    Args:
+        gateway: of a driver with a SparkContext.
+        pipeline: its table is clustered.
+        instant: the planned clustering.
+        inflight: is called once the instant is INFLIGHT.
+
+    Raises:
+        TableError: the new files hold more or fewer rows than the old ones, or do not replace all of these.
+    """
+    with client(gateway, pipeline, clustering_options(pipeline)) as writer:
+        config, engine = writer.getConfig(), writer.getEngineContext()
+        table = gateway.hudi.table.HoodieSparkTable.create(config, engine)
+        planned = gateway.hudi.common.util.ClusteringUtils.getPendingClusteringPlan(table.getMetaClient(), instant)
+        slices = [item for group in planned.getInputGroups() for item in group.getSlices()]
+        with by_todays_calendar(engine):
+            made = table.cluster(engine, instant)
+            inflight()
+            stats = write_stats(gateway, pipeline, instant, made)
+        metadata = made.getCommitMetadata().get()
+        for stat in stats:
+            metadata.addWriteStat(stat.getPartitionPath(), stat)
+        made.setWriteStats(stats)
+        replaced = gateway.hudi.util.CommonClientUtils.getPartitionToReplacedFileIds(planned, made, config)
+        metadata.setPartitionToReplaceFileIds(replaced)
+        storage = Storage(pipeline.table.path)
+        read = [storage.relative(item.getDataFilePath()) for item in slices]
+        written = Written.of(storage, metadata, stats, read)
+        there, rows = _rows(storage, read), sum(stat.getNumWrites() for stat in stats)
+        if there != rows or sum(len(ids) for ids in replaced.values()) != len(read):
+            storage.delete_files(written.paths)
+            raise TableError(
+                f"{storage.uri}: clustering {instant} wrote {rows} rows where the {len(read)} files that it replaces "
+                f"have {there}, or did not replace all of them; it is not completed, and the next run rolls it back",
+                table=storage.uri,
+                instant=instant,
+            )
+        return written
+
+
+def complete_clustering(
+    gateway: Gateway, pipeline: Pipeline, instant: str, metadata: str, in_time: Callable[[], None]
+) -> None:
+    """Completes an INFLIGHT clustering as Hudi does; `in_time` is called before, and raises where it is too late.
+
+    Args:
+        gateway: of a driver with a SparkContext.
+        pipeline: its table is clustered.
+        instant: the clustering.
+        metadata: Hudi's commit metadata, as JSON.
+        in_time: raises where it is too late to complete.
+    """
+    found = gateway.hudi.common.model.HoodieCommitMetadata.fromJsonString(
+        metadata, gateway.java_class(_REPLACE_METADATA)
+    )
+    with completing(gateway, pipeline, instant, found, in_time) as table:
+        timeline, generator = table.getActiveTimeline(), table.getMetaClient().getInstantGenerator()
+        utils = gateway.hudi.common.util.ClusteringUtils
+        inflight = utils.getInflightClusteringInstant(instant, timeline, generator).get()
+        timeline.transitionClusterInflightToComplete(False, inflight, found)
+
+
+def _rows(storage: Storage, files: list[str]) -> int:
+    """Rows of base files, from their footers."""
+    from pyarrow import dataset
+
+    found = dataset.dataset([storage.full(file) for file in files], filesystem=storage.filesystem, format="parquet")
+    return int(found.count_rows())
+
+
+def clustering_options(pipeline: Pipeline) -> dict[str, str]:
+    """The options of Hudi's client for clustering."""
+    wanted = pipeline.maintenance.clustering or Clustering()
+    options = {
+        "hoodie.clustering.plan.strategy.small.file.limit": str(wanted.small_file),
+        "hoodie.clustering.plan.strategy.target.file.max.bytes": str(wanted.target_file),
+        # A file that is alone in its partition would be written anew for nothing, each time.
+        "hoodie.clustering.plan.strategy.single.group.clustering.enabled": "false",
+        **FILES,
+    }
+    if wanted.sort:
+        options["hoodie.clustering.plan.strategy.sort.columns"] = ",".join(wanted.sort)
+        options["hoodie.layout.optimize.strategy"] = _ORDERS[wanted.order]
+    return options
+
+
+COMPACT_AFTER = "hoodie.compact.inline.max.delta.commits"
+_COMMIT_METADATA = "org.apache.hudi.common.model.HoodieCommitMetadata"
+
+
+def plan_compaction(gateway: Gateway, pipeline: Pipeline) -> None:
+    """Puts a compaction on the timeline, REQUESTED, after enough commits since the last; raises Hudi's errors."""
+    with client(gateway, pipeline, _compaction_options(pipeline)) as writer:
+        writer.scheduleCompaction(owner(gateway, pipeline))
+
+
+def compact(gateway: Gateway, pipeline: Pipeline, instant: str, inflight: Callable[[], None]) -> Written:
+    """Writes the base files of a planned compaction; `inflight` is called once it is INFLIGHT.
+
+    Args:
+        gateway: of a driver with a SparkContext.
+        pipeline: its table is compacted.
+        instant: the planned compaction.
+        inflight: is called once the instant is INFLIGHT.
+    """
+    with client(gateway, pipeline, _compaction_options(pipeline)) as writer:
+        engine, storage = writer.getEngineContext(), Storage(pipeline.table.path)
+        table = gateway.hudi.table.HoodieSparkTable.create(writer.getConfig(), engine)
+        planned = gateway.hudi.common.util.CompactionUtils.getCompactionPlan(table.getMetaClient(), instant)
+        read = [
+            f"{operation.getPartitionPath()}/{name}".lstrip("/")
+            for operation in planned.getOperations()
+            for name in (*operation.getDeltaFilePaths(), operation.getDataFilePath())
+            if name
+        ]
+        with by_todays_calendar(engine):
+            made = table.compact(engine, instant)
+            inflight()
+            stats = write_stats(gateway, pipeline, instant, made)
+        stitched = gateway.hudi.util.CommonClientUtils.stitchCompactionHoodieWriteStats(made, stats)
+        return Written.of(storage, stitched.getCommitMetadata().get(), stats, read)
+
+
+def complete_compaction(
+    gateway: Gateway, pipeline: Pipeline, instant: str, metadata: str, in_time: Callable[[], None]
+) -> None:
+    """Completes an INFLIGHT compaction as Hudi does; `in_time` is called before, and raises where it is too late.
+
+    Args:
+        gateway: of a driver with a SparkContext.
+        pipeline: its table is compacted.
+        instant: the compaction.
+        metadata: Hudi's commit metadata, as JSON.
+        in_time: raises where it is too late to complete.
+    """
+    found = gateway.hudi.common.model.HoodieCommitMetadata.fromJsonString(
+        metadata, gateway.java_class(_COMMIT_METADATA)
+    )
+    with completing(gateway, pipeline, instant, found, in_time) as table:
+        helpers = gateway.hudi.table.action.compact.CompactHelpers.getInstance()
+        helpers.completeInflightCompaction(table, instant, found)
+
+
+def roll_back_compaction(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
+    """Takes a pending compaction off the timeline and deletes its files, or finishes a rollback of it that has begun.
+
+    Hudi's client never does that: it would put the compaction back to REQUESTED and run it again.
+    """
+    base, timeline = pipeline.table.path, Timeline.load(Storage(pipeline.table.path))
+    found, begun = timeline.get(instant), timeline.rolling_back.get(instant)
+    meta = gateway.meta_client(hadoop_path(base))
+    if begun is None and found is not None and found.phase is Phase.REQUESTED:
+        # It wrote nothing; and Hudi cannot read the table while a plan is there that was cut off.
+        meta.getActiveTimeline().deleteCompactionRequested(gateway.requested(meta, instant, ACTION))
+        return
+    with client(gateway, pipeline) as writer:
+        config, engine = writer.getConfig(), writer.getEngineContext()
+        table = gateway.hudi.table.HoodieSparkTable.create(config, engine)
+        inflight = gateway.inflight(meta, instant, ACTION)
+        time = begun.time if begun else new_instant_time(gateway, base)
+        if begun is None:
+            table.scheduleRollback(engine, time, inflight, False, config.shouldRollbackUsingMarkers(), False)
+        table.rollback(engine, time, inflight, True, False)
+
+
+def _compaction_options(pipeline: Pipeline) -> dict[str, str]:
+    return {
+        "hoodie.compact.inline.trigger.strategy": "NUM_COMMITS",
+        COMPACT_AFTER: str(pipeline.maintenance.compact_after),
+        **FILES,
+    }

@@ -7,17 +7,23 @@ Nothing here decides anything: callers hold the pipeline's lease and have read t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.hudi.client.compaction import COMPACT_AFTER
+from airflow_provider_slshudi.config.table import FORMER_VERSION
+from airflow_provider_slshudi.hudi import moving
+from airflow_provider_slshudi.hudi.client import instants, metadata_table
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.instants import new_instant_time
+from airflow_provider_slshudi.hudi.client.rewriting import COMPACT_AFTER, by_todays_calendar
 from airflow_provider_slshudi.hudi.client.writer import client
 from airflow_provider_slshudi.hudi.layout import LAYOUT_1, METADATA_FOLDER
+from airflow_provider_slshudi.hudi.statistics import Indexes
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.storage.objectstore import hadoop_path
 
 # A table that only grows has nothing to clean. Without a clean once in a while each plan would look at all partitions.
 _EMPTY_CLEAN_HOURS = "24"
@@ -116,3 +122,37 @@ def _options(pipeline: Pipeline) -> dict[str, str]:
         # Archival leaves this many commits whose log files no compaction has read.
         **({COMPACT_AFTER: str(kept.compact_after)} if pipeline.compacts else {}),
     }
+
+
+def change(gateway: Gateway, pipeline: Pipeline, changed: Callable[[], None]) -> None:
+    """Makes the table one of the version that `pipeline.table.version` says; calls `changed` after Hudi's own steps.
+
+    Hudi drops the bounds of columns on the way to version 8, so the metadata table is made anew with them; version 6
+    has none. If this is cut off, it may be repeated, from or to version 6 after `moving.put_back`; `slshudi table mend`
+    adds bounds that are lost then.
+
+    Raises:
+        TableError: as `moving.end`.
+    """
+    storage, to = Storage(pipeline.table.path), pipeline.table.version
+    upgrade, versions = gateway.hudi.table.upgrade, gateway.hudi.common.table.HoodieTableVersion
+    bounded = Indexes.of(storage).bounded
+    timeline = Timeline.load(storage)
+    moves = timeline.layout is LAYOUT_1 or to == FORMER_VERSION
+    before = moving.completed(storage) if moves else set()
+    with client(gateway, pipeline, timeline=timeline) as writer, by_todays_calendar(writer.getEngineContext()):
+        if moves:
+            moving.begin(storage)
+        config = writer.getConfig()
+        config.setValue("hoodie.write.auto.upgrade", "true")
+        meta = gateway.meta_client(hadoop_path(pipeline.table.path))
+        helper = upgrade.SparkUpgradeDowngradeHelper.getInstance()
+        steps = upgrade.UpgradeDowngrade(meta, config, writer.getEngineContext(), helper)
+        steps.run(versions.fromVersionCode(to), None)
+    changed()
+    if moves:
+        storage.sync()
+        moving.end(storage, before)
+    instants.name_ordering(storage, pipeline.table)
+    if Indexes.of(storage).bounded != bounded and to != FORMER_VERSION:
+        metadata_table.rebuild(gateway, pipeline, lambda: None, bounded)

@@ -17,8 +17,8 @@ from airflow_provider_slshudi.exceptions import TimelineUnreadable
 from airflow_provider_slshudi.hudi import markers
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.leftovers import instant_of
-from airflow_provider_slshudi.objectstore import hadoop_path
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.storage.objectstore import hadoop_path
 
 OLD = timedelta(days=1)
 """No file takes so long to write, also by a clock that is wrong."""

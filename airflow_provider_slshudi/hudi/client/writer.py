@@ -13,8 +13,8 @@ from airflow_provider_slshudi.hudi import evolution, properties, statistics
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
-from airflow_provider_slshudi.objectstore import hadoop_path
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.storage.objectstore import hadoop_path
 
 WRITE_VERSION = "hoodie.write.table.version"
 """The table version that a client writes."""

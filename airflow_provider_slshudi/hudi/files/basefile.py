@@ -16,14 +16,13 @@ from airflow_provider_slshudi.config.pipeline import MOST_FILES
 from airflow_provider_slshudi.exceptions import TooManyFiles
 from airflow_provider_slshudi.hudi.files.marking import abandon, describe_partition, mark
 from airflow_provider_slshudi.hudi.files.parquet import KEY, SEQUENCE, BaseFile, Encodings
-from airflow_provider_slshudi.hudi.files.spill import Spill
-from airflow_provider_slshudi.hudi.files.waiting import Waiting
+from airflow_provider_slshudi.hudi.files.spill import Spill, Waiting
 from airflow_provider_slshudi.rows.partitions import partition_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_slshudi.storage import Storage
+    from airflow_provider_slshudi.storage.files import Storage
 
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from airflow_provider_slshudi.exceptions import TableMismatch
 from airflow_provider_slshudi.hudi.layout import Phase
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 # Hudi's bulk insert leaves the `-0` behind the UUID out.
 _BASE_FILE = re.compile(r"(?P<id>\d{8}-[^_]+)_[^_]+_(?P<instant>\d+)\.parquet")

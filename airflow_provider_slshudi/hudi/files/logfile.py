@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_slshudi.hudi.files.parquet import Encodings
-    from airflow_provider_slshudi.storage import Storage
+    from airflow_provider_slshudi.storage.files import Storage
 
 _MAGIC = b"#HUDI#"
 _FORMAT = 1

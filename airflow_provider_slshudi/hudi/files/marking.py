@@ -13,14 +13,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.exceptions import ManifestError
+from airflow_provider_slshudi.handover import fencing
 from airflow_provider_slshudi.hudi.markers import folder
-from airflow_provider_slshudi.notes import handover
-from airflow_provider_slshudi.points import Point, reach
+from airflow_provider_slshudi.system.points import Point, reach
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_slshudi.storage import Storage
+    from airflow_provider_slshudi.storage.files import Storage
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class AttemptFile:
         self.partition, self.name = partition, name
         self.path = f"{partition}/{name}" if partition else name
         self._storage, self._instant = storage, instant
-        self._nameless = handover.nameless(storage, instant, self.path)
+        self._nameless = fencing.nameless(storage, instant, self.path)
         self._sink: pa.NativeFile | None = None
 
     def open(self) -> pa.NativeFile:
@@ -46,7 +46,7 @@ class AttemptFile:
         """
         self._sink = self._storage.create_within(self._nameless)
         if self._sink is None:
-            raise handover.shut_error(self._storage, self._instant, self.path)
+            raise fencing.shut_error(self._storage, self._instant, self.path)
         return self._sink
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class AttemptFile:
             self._name()
         else:
             self._end()
-            handover.require_admitted(self._storage, self._instant, self.path)
+            fencing.require_admitted(self._storage, self._instant, self.path)
             reach(Point.APPEND_TASK_ENDED)
             self._complete()
         reach(Point.APPEND_TASK_NAMED)
@@ -80,7 +80,7 @@ class AttemptFile:
             storage.rename(self._nameless, self.path)
         # A network's file system may do a rename, and say that it did not.
         if not storage.exists(self.path):
-            raise handover.shut_error(storage, self._instant, self.path)
+            raise fencing.shut_error(storage, self._instant, self.path)
 
     def _finish(self) -> None:
         try:
@@ -128,7 +128,7 @@ def describe_partition(storage: Storage, instant: str, partition: str) -> None:
     metadata = f"{partition}/.hoodie_partition_metadata" if partition else ".hoodie_partition_metadata"
     if not storage.exists(metadata):
         text = f"#partition metadata\ncommitTime={instant}\npartitionDepth={1 if partition else 0}\n"
-        storage.write(metadata, text.encode(), via=handover.folder(instant))
+        storage.write(metadata, text.encode(), via=fencing.folder(instant))
 
 
 def abandon(files: Iterable[AttemptFile]) -> None:

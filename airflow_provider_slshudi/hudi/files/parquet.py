@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.hudi.files.marking import AttemptFile
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS, RECORD_KEY
-from airflow_provider_slshudi.numbered import numbered
+from airflow_provider_slshudi.system.native import numbered
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from airflow_provider_slshudi.storage import Storage
+    from airflow_provider_slshudi.storage.files import Storage
 
 SEQUENCE, KEY = " sequence", " key"
 """Two columns that rows have beside the table's: their number within the task, their row key."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.hudi.files.marking import mark
 from airflow_provider_slshudi.hudi.files.parquet import BaseFile, Encodings
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,12 +20,12 @@ from airflow_provider_slshudi.hudi.files.marking import abandon, describe_partit
 from airflow_provider_slshudi.hudi.files.merge import MergeSpec, after_existing, deleted, fold, merge
 from airflow_provider_slshudi.hudi.files.parquet import BaseFile, Encodings
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS, RECORD_KEY
-from airflow_provider_slshudi.numbered import numbered
+from airflow_provider_slshudi.system.native import numbered
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_slshudi.storage import Storage
+    from airflow_provider_slshudi.storage.files import Storage
 
 
 @dataclass(frozen=True)

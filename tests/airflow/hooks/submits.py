@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
-from airflow_provider_slshudi.job.remote import Remote
-from airflow_provider_slshudi.notes.job import CPU, PAGE
+from airflow_provider_slshudi.handover.job_order import CPU, PAGE
+from airflow_provider_slshudi.spark.driver.remote import Remote
 
 MANAGER = "INFO Client: Application report for application_1_0001 (state: RUNNING)"
 

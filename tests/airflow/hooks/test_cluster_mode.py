@@ -1,6 +1,6 @@
 """A task and its driver in cluster mode; a program stands for spark-submit and the cluster (`submits`).
 
-The real ones are in tests/protocol/test_yarn.py and test_kubernetes.py.
+The real ones are in tests/transaction/test_yarn.py and test_kubernetes.py.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from airflow_provider_slshudi.exceptions import JobDenied, JobFailed
+from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
 from airflow_provider_slshudi.hooks import spark
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
-from airflow_provider_slshudi.notes.job import JobOrder, Verb
-from airflow_provider_slshudi.spark import office
+from airflow_provider_slshudi.spark import driver_endpoint
+from airflow_provider_slshudi.spark.driver_endpoint import HOST
 from airflow_provider_slshudi.spark.launch import Submission
-from airflow_provider_slshudi.spark.office import HOST
 from tests.machine import connection
 from tests.waiting import until
 
@@ -103,7 +103,7 @@ def test_a_driver_that_works_is_waited_for_after_the_end_of_spark_submit(
 def test_a_driver_that_dies_after_the_end_of_spark_submit_is_lost(
     run: Run, case: str, code: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(office, "LOST_SECONDS", 3.0)
+    monkeypatch.setattr(driver_endpoint, "LOST_SECONDS", 3.0)
     with pytest.raises(JobFailed, match="was not heard of for 3 seconds") as failed:
         run(case)
     assert failed.value.returncode == code
@@ -140,7 +140,7 @@ def test_where_spark_submit_ends_well_only_the_driver_says_that_its_work_is_done
 def test_a_driver_that_falls_silent_fails_the_task_whatever_its_manager_does(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(office, "LOST_SECONDS", 1.0)
+    monkeypatch.setattr(driver_endpoint, "LOST_SECONDS", 1.0)
 
     def refuses(self: SparkSubmitHook) -> None:
         killed(self)

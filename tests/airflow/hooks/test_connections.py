@@ -10,8 +10,8 @@ import pytest
 from aliyun.log import LogException
 
 from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.hooks.connections import ConnectionMissing, find_connection
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
-from airflow_provider_slshudi.hooks.lookup import ConnectionMissing, find_connection
 from airflow_provider_slshudi.hooks.sls import SlsHook
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.local import LocalSls

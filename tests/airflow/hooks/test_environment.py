@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_slshudi.exceptions import JobFailed
+from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
-from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from airflow_provider_slshudi.spark import packages
 from airflow_provider_slshudi.spark.launch import Launcher, SubprocessLauncher
 from tests.machine import connection

@@ -16,9 +16,9 @@ from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
-from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
+from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
+from airflow_provider_slshudi.hooks.connections import ConnectionMissing
 from airflow_provider_slshudi.hooks.spark import SparkLauncher, _Hook
-from airflow_provider_slshudi.notes.job import JobOrder, Verb
 from tests.machine import connection
 from tests.pipelines import wide
 from tests.waiting import until
@@ -72,7 +72,7 @@ def test_a_driver_ends_with_the_process_that_started_it(tmp_path: Path, monkeypa
     monkeypatch.setenv(SPARK, connection("spark", host="local[1]"))
     code = (
         "import sys; from airflow_provider_slshudi.hooks.spark import SparkLauncher; "
-        "from airflow_provider_slshudi.notes.job import JobOrder, Verb; "
+        "from airflow_provider_slshudi.handover.job_order import JobOrder, Verb; "
         "SparkLauncher('spark_default').run(Verb.APPEND, JobOrder.from_json(sys.stdin.read()), {})"
     )
     with order_without_batch(tmp_path / "t").as_input() as order:

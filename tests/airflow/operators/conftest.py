@@ -13,9 +13,9 @@ from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.operators import base
-from airflow_provider_slshudi.protocol import news
-from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.transaction import news
+from airflow_provider_slshudi.transaction.context import Run, Work
 from tests.clock import Clock
 from tests.local.sdk import PROJECT, by_ip, make_logstore
 from tests.machine import connection, write_pipeline

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_slshudi.assets import settled_alias
-from airflow_provider_slshudi.notes.job import JobOrder, Verb
+from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
 from airflow_provider_slshudi.operators.base import PipelineTask
-from airflow_provider_slshudi.operators.steps import (
+from airflow_provider_slshudi.operators.batch import (
     SlsHudiAppendOperator,
     SlsHudiCommitOperator,
     SlsHudiOpenOperator,
     SlsHudiPlanOperator,
     SlsHudiRecordOperator,
 )
-from airflow_provider_slshudi.protocol.verify import verify
+from airflow_provider_slshudi.operators.events import settled_alias
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
+from airflow_provider_slshudi.services.verification import verify
 from tests.airflow.operators.runs import AssetEvents, added, in_run
 from tests.scenarios import Scenario
 

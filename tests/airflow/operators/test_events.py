@@ -10,19 +10,17 @@ from typing import Any
 import pytest
 from airflow.sdk import AssetAlias, Context, Variable
 
-from airflow_provider_slshudi.assets import settled_alias, table_asset
 from airflow_provider_slshudi.ledger import transactions
 from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.reads import AIRFLOW
-from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
-from airflow_provider_slshudi.ledger.states import Kind
+from airflow_provider_slshudi.ledger.records import Kind, RangeTotals, Transaction
 from airflow_provider_slshudi.operators import events
-from airflow_provider_slshudi.operators.events import extra_of, tell
-from airflow_provider_slshudi.protocol.decisions import Decision
-from airflow_provider_slshudi.protocol.settle import Settled
-from airflow_provider_slshudi.protocol.work import Run, Work
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.operators.events import extra_of, settled_alias, table_asset, tell
+from airflow_provider_slshudi.planning.ranges import Range
+from airflow_provider_slshudi.transaction.context import Run, Work
+from airflow_provider_slshudi.transaction.decisions import Decision
+from airflow_provider_slshudi.transaction.settle import Settled
 from tests.airflow.operators.runs import AssetEvents, added, in_run
 
 OVER = {"tail/run-1": "failed", "tail/run-2": "success"}

@@ -22,20 +22,20 @@ from airflow_provider_slshudi.exceptions import (
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.work import work_of
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import RangeTotals
-from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ledger.records import RangeTotals, State
 from airflow_provider_slshudi.operators.base import AirflowRuns
 from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiLookOperator
-from airflow_provider_slshudi.processes import this_process
-from airflow_provider_slshudi.protocol import catalog, mirror, steps
-from airflow_provider_slshudi.protocol import news as news_module
-from airflow_provider_slshudi.protocol import settle as settle_module
-from airflow_provider_slshudi.protocol.dangling import Ended
-from airflow_provider_slshudi.protocol.news import News
-from airflow_provider_slshudi.protocol.plan import tail
-from airflow_provider_slshudi.protocol.work import GIVEN_UP, Run, Work
-from airflow_provider_slshudi.ranges import Range
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.planning.ranges import Range
+from airflow_provider_slshudi.services import maintenance, mirrors
+from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.system.processes import this_process
+from airflow_provider_slshudi.transaction import news as news_module
+from airflow_provider_slshudi.transaction import settle as settle_module
+from airflow_provider_slshudi.transaction import steps
+from airflow_provider_slshudi.transaction.context import GIVEN_UP, Run, Work
+from airflow_provider_slshudi.transaction.dangling import Ended
+from airflow_provider_slshudi.transaction.news import News
+from airflow_provider_slshudi.transaction.plan import tail
 from tests.airflow.operators.runs import added, in_run
 from tests.clock import Clock
 from tests.seen import committed
@@ -97,7 +97,7 @@ def test_a_batch_that_cannot_decide_is_decided_by_the_next_run_although_its_own_
     def cannot_resolve(*_: object) -> None:
         raise TimelineUnreadable("the store is away", table="s3://lake/ad_events")
 
-    monkeypatch.setattr("airflow_provider_slshudi.protocol.dangling.QUIET_AFTER", timedelta())
+    monkeypatch.setattr("airflow_provider_slshudi.transaction.dangling.QUIET_AFTER", timedelta())
     monkeypatch.setattr(steps, "open_instant", fail)
     with monkeypatch.context() as failing:
         # Settle takes the transaction over, and then fails.
@@ -172,7 +172,7 @@ def test_a_catalog_that_does_not_answer_fails_no_batch_and_is_told_again_without
         if not answers.pop(0):
             raise JobFailed("the metastore does not answer", verb="sync", error="MetaException")
 
-    monkeypatch.setattr(catalog, "sync", sync)
+    monkeypatch.setattr(maintenance, "sync", sync)
     for left in (1, 1, 0):
         skipped(ledger)
         told = ledger.troubles("ad_events")
@@ -194,7 +194,7 @@ def test_a_mirror_that_fails_fails_no_batch_and_is_told(
         if not answers.pop(0):
             raise MirrorFailed("no answer", pipeline=work.pipeline.name, mirror="delta")
 
-    monkeypatch.setattr(mirror, "mirror", follow)
+    monkeypatch.setattr(mirrors, "mirror", follow)
     for left in (1, 0):
         skipped(ledger)
         assert [trouble.step for trouble in ledger.troubles("ad_events")] == ["mirror"] * left
@@ -311,7 +311,7 @@ def test_a_batch_whose_table_never_answers_does_not_begin_and_rests(
 def test_a_batch_leaves_the_decision_to_who_is_at_it(
     put: Callable[[int], None], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_slshudi.protocol.work.LEASE_WAIT_SECONDS", 0.3)
+    monkeypatch.setattr("airflow_provider_slshudi.transaction.context.LEASE_WAIT_SECONDS", 0.3)
     skipped(ledger)
     other = work_of("ad_events", Run("fleet", "run-0", "here"))
     with other.lease(), pytest.raises(AirflowSkipException, match="run-0"):
@@ -348,7 +348,7 @@ def test_a_batch_that_settle_committed_is_told_although_nothing_is_new(
     ledger.committed(planned.id, planned.token, "20261121073558999")
     # There is no table that these could look at.
     monkeypatch.setattr(settle_module, "settle", lambda *_: [])
-    monkeypatch.setattr("airflow_provider_slshudi.protocol.plan.tail", lambda *_, **__: None)
+    monkeypatch.setattr("airflow_provider_slshudi.transaction.plan.tail", lambda *_, **__: None)
     task = SlsHudiBatchOperator(task_id="batch", pipeline="ad_events", outlets=[AssetAlias("settled")])
     context = in_run(("fleet", "run-1"), states={"fleet/run-0": "failed"})
     assert task.execute(context) == {}, "a skipped task would lose the event"
@@ -369,7 +369,7 @@ def test_what_a_batch_did_not_plan_is_for_whoever_looks_next(
     assert look("ad_events") == ["ad_events"]
     # There is no table that these could look at.
     monkeypatch.setattr(settle_module, "settle", lambda *_: [])
-    monkeypatch.setattr("airflow_provider_slshudi.protocol.plan.tail", planned)
+    monkeypatch.setattr("airflow_provider_slshudi.transaction.plan.tail", planned)
     other = SlsHudiLookOperator(task_id="look", pipelines=["ad_events"])
     later = in_run(("fleet", "run-2"), states={"fleet/run-1": "running"})
     assert other.execute(later) == []

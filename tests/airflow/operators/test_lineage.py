@@ -15,21 +15,19 @@ from airflow.providers.openlineage.extractors.base import DefaultExtractor
 from airflow.sdk import DAG
 from openlineage.client.serde import Serde
 
-from airflow_provider_slshudi.assets import settled_alias
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
-from airflow_provider_slshudi.ledger.states import Kind
+from airflow_provider_slshudi.ledger.records import Kind, RangeTotals, Transaction
 from airflow_provider_slshudi.operators import lineage as told
-from airflow_provider_slshudi.operators.events import tell
+from airflow_provider_slshudi.operators.batch import SlsHudiCommitOperator
+from airflow_provider_slshudi.operators.events import settled_alias, tell
 from airflow_provider_slshudi.operators.lineage import LineageTask, table_name
 from airflow_provider_slshudi.operators.repair import SlsHudiRepairOperator
-from airflow_provider_slshudi.operators.steps import SlsHudiCommitOperator
-from airflow_provider_slshudi.protocol.decisions import Decision
-from airflow_provider_slshudi.protocol.settle import Settled
-from airflow_provider_slshudi.protocol.work import Work
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
+from airflow_provider_slshudi.transaction.context import Work
+from airflow_provider_slshudi.transaction.decisions import Decision
+from airflow_provider_slshudi.transaction.settle import Settled
 from tests import seen
 from tests.airflow.operators.runs import AssetEvents, in_run
 
@@ -252,8 +250,8 @@ def test_a_ledger_that_is_away_changes_nothing(
 def test_dags_are_parsed_and_steps_made_without_a_trace_of_it() -> None:
     code = (
         "import sys\n"
-        "import airflow_provider_slshudi.dag\n"
-        "assert airflow_provider_slshudi.dag.SlsHudiCommitOperator.get_openlineage_facets_on_complete\n"
+        "import airflow_provider_slshudi.dag.factories\n"
+        "assert airflow_provider_slshudi.dag.factories.SlsHudiCommitOperator.get_openlineage_facets_on_complete\n"
         "print([name for name in sys.modules if name.partition('.')[0] == 'openlineage'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

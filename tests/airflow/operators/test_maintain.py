@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_slshudi.hudi.layout import FOLDER, METADATA_FOLDER
 from airflow_provider_slshudi.operators.base import PipelineTask
-from airflow_provider_slshudi.operators.maintain import (
+from airflow_provider_slshudi.operators.maintenance import (
     SlsHudiArchiveOperator,
     SlsHudiCleanOperator,
     SlsHudiClusterOperator,
@@ -20,8 +20,8 @@ from airflow_provider_slshudi.operators.maintain import (
     SlsHudiRebuildMetadataOperator,
 )
 from tests.pipelines import upserted_often
-from tests.protocol.served import batches, cluster, served
 from tests.scenarios import Scenario
+from tests.transaction.served import batches, cluster, served
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

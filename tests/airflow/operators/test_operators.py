@@ -14,28 +14,27 @@ from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import ErrorResponse, GetVariable, PutVariable, VariableResult
 
 from airflow_provider_slshudi import settings
+from airflow_provider_slshudi.hooks.connections import ConnectionMissing
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
-from airflow_provider_slshudi.hooks.lookup import ConnectionMissing
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.ledger.states import Kind, State
-from airflow_provider_slshudi.links import TransactionLink
+from airflow_provider_slshudi.ledger.records import Kind, State, Transaction
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.operators import base
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
 from airflow_provider_slshudi.operators.base import AirflowRuns, this_airflow
-from airflow_provider_slshudi.operators.recover import SlsHudiRecoverOperator
-from airflow_provider_slshudi.operators.steps import (
+from airflow_provider_slshudi.operators.batch import (
     SlsHudiAppendOperator,
     SlsHudiCommitOperator,
     SlsHudiOpenOperator,
     SlsHudiPlanOperator,
     SlsHudiRecordOperator,
 )
-from airflow_provider_slshudi.protocol.progress import progress
-from airflow_provider_slshudi.protocol.work import Run
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.operators.repair import SlsHudiRecoverOperator
+from airflow_provider_slshudi.planning.ranges import Range
+from airflow_provider_slshudi.plugins.links import TransactionLink
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
+from airflow_provider_slshudi.transaction.context import Run
+from airflow_provider_slshudi.views.progress import progress
 from tests.airflow.operators.runs import RUN, in_run
 from tests.clock import Clock
 from tests.local.sdk import by_ip
@@ -115,7 +114,7 @@ def test_slow_looks_make_no_wait_longer(
     def slow(*_: object, **__: object) -> None:
         clock.now += 40
 
-    monkeypatch.setattr("airflow_provider_slshudi.protocol.plan.tail", slow)
+    monkeypatch.setattr("airflow_provider_slshudi.transaction.plan.tail", slow)
     with pytest.raises(AirflowSkipException, match="nothing new"):
         SlsHudiPlanOperator(task_id="plan", pipeline="ad_events", wait=timedelta(minutes=1)).execute(in_run())
     assert clock.pauses and clock.now <= 40 + 60 + 40, "the last look begins within the minute"

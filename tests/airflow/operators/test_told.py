@@ -9,15 +9,15 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 
 from airflow_provider_slshudi.exceptions import DataExpired, Fenced, JobFailed, LeaseHeld, SourceUnavailable
+from airflow_provider_slshudi.handover.names import OVERRIDE
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.notes.acts import OVERRIDE
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator
+from airflow_provider_slshudi.operators.batch import SlsHudiPlanOperator
 from airflow_provider_slshudi.operators.repair import SlsHudiRepairOperator
-from airflow_provider_slshudi.operators.steps import SlsHudiPlanOperator
-from airflow_provider_slshudi.protocol import plan
-from airflow_provider_slshudi.protocol.settle import register
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
+from airflow_provider_slshudi.transaction import plan
+from airflow_provider_slshudi.transaction.settle import register
 from tests.airflow.operators.runs import in_run
 
 Put = Callable[[int], None]
@@ -104,7 +104,7 @@ def test_a_settle_that_looks_again_by_itself_waits(put: Put, ledger: Ledger, mon
     def refuse(*_: object) -> None:
         raise held
 
-    monkeypatch.setattr("airflow_provider_slshudi.protocol.settle.settle", refuse)
+    monkeypatch.setattr("airflow_provider_slshudi.transaction.settle.settle", refuse)
     context = in_run()
     context["ti"].try_number = 9
     settle = SlsHudiSettleSensor(task_id="batch.settle", pipeline="ad_events")
@@ -155,7 +155,7 @@ def test_a_settle_that_fails_otherwise_does_not_wait(put: Put, ledger: Ledger, m
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a fault of ours")
 
-    monkeypatch.setattr("airflow_provider_slshudi.protocol.settle.settle", fail)
+    monkeypatch.setattr("airflow_provider_slshudi.transaction.settle.settle", fail)
     context = in_run()
     context["ti"].try_number = 9
     with pytest.raises(ZeroDivisionError):

@@ -12,10 +12,10 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_slshudi.dag import watch_dag
+from airflow_provider_slshudi.dag.factories import watch_dag
 from airflow_provider_slshudi.exceptions import LedgerError
 from airflow_provider_slshudi.operators.watch import SlsHudiWatchOperator
-from airflow_provider_slshudi.protocol.work import Work
+from airflow_provider_slshudi.transaction.context import Work
 from tests.airflow.operators.runs import in_run
 from tests.machine import ROOT
 from tests.seen import saw

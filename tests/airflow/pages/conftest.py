@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_slshudi.handover.names import BACKFILL
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import SeenInstant, SeenTimeline, Transaction
-from airflow_provider_slshudi.notes.acts import BACKFILL
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
 from tests.airflow.pages.served import ServedAirflow
 from tests.machine import connection, write_pipeline
 from tests.seen import committed, planned, registered, saw
@@ -41,7 +41,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         (place / folder).mkdir()
     lines = [
         "from airflow.sdk import DAG",
-        "from airflow_provider_slshudi.dag import backfill_dag, fleet_dag, override_dag, repair_dag, tail_dag",
+        "from airflow_provider_slshudi import backfill_dag, fleet_dag, override_dag, repair_dag, tail_dag",
         "",
     ]
     for name in (MINE, THEIRS):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import requests
 
-from airflow_provider_slshudi.demo.airflow import HOST, LocalAirflow
+from airflow_provider_slshudi.cli.demo.airflow_process import HOST, LocalAirflow
 from tests.machine import ROOT
 from tests.waiting import until
 

@@ -9,9 +9,8 @@ import pytest
 import requests
 from fastapi.routing import APIRoute
 
-from airflow_provider_slshudi.notes.acts import Act
-from airflow_provider_slshudi.pages import PREFIX
-from airflow_provider_slshudi.pages.app import create_app
+from airflow_provider_slshudi.handover.names import PREFIX, Act
+from airflow_provider_slshudi.plugins.app import create_app
 from tests.airflow.pages.conftest import FOREIGN, MINE, THEIRS, World
 
 pytestmark = pytest.mark.long

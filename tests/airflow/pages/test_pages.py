@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 from markupsafe import escape
 
-from airflow_provider_slshudi.pages import PREFIX
+from airflow_provider_slshudi.handover.names import PREFIX
 from tests.airflow.pages.conftest import HOSTILE, MINE, THEIRS, World
 
 pytestmark = pytest.mark.long

@@ -22,14 +22,13 @@ from sqlalchemy import create_engine, update
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.work import work_of
 from airflow_provider_slshudi.ledger import models
-from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.ledger.states import Kind, State
+from airflow_provider_slshudi.ledger.records import Kind, State, Transaction
 from airflow_provider_slshudi.operators.base import PipelineTask
-from airflow_provider_slshudi.protocol.dangling import QUIET_AFTER
-from airflow_provider_slshudi.protocol.settle import register
-from airflow_provider_slshudi.protocol.work import Run
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
+from airflow_provider_slshudi.transaction.context import Run
+from airflow_provider_slshudi.transaction.dangling import QUIET_AFTER
+from airflow_provider_slshudi.transaction.settle import register
 from tests.airflow.operators.runs import in_run
 
 NEXT = ("tail", "run-2")

@@ -16,12 +16,11 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.work import work_of
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.ledger.states import Kind
-from airflow_provider_slshudi.protocol.settle import register
-from airflow_provider_slshudi.protocol.waiting import Awaited
-from airflow_provider_slshudi.protocol.work import Run
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.ledger.records import Kind, Transaction
+from airflow_provider_slshudi.planning.ranges import Range
+from airflow_provider_slshudi.transaction.context import Run
+from airflow_provider_slshudi.transaction.dangling import Awaited
+from airflow_provider_slshudi.transaction.settle import register
 from airflow_provider_slshudi.triggers import settle
 from airflow_provider_slshudi.triggers.settle import SettleTrigger
 

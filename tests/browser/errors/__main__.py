@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from airflow_provider_slshudi.processes import adopt_orphans
+from airflow_provider_slshudi.system.processes import adopt_orphans
 from tests.browser.errors.rows import NOT_YET, SCENARIOS
 from tests.browser.errors.run import play_all
 from tests.browser.errors.world import world

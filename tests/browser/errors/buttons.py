@@ -11,16 +11,16 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pytest
 
+from airflow_provider_slshudi.handover.names import Act
 from airflow_provider_slshudi.ledger import lease, models, registration
 from airflow_provider_slshudi.ledger.engine import transaction
-from airflow_provider_slshudi.notes.acts import Act
-from airflow_provider_slshudi.points import Point
-from airflow_provider_slshudi.protocol import plan, steps
+from airflow_provider_slshudi.system.points import Point
+from airflow_provider_slshudi.transaction import plan, steps
 from tests.browser.errors.play import Scenarios
 from tests.browser.errors.stage import Stage
 from tests.browser.errors.world import NEVER, PROJECT
 from tests.ledgers import ledger_in
-from tests.protocol.damage import some_rows, write_as_somebody_else
+from tests.transaction.damage import some_rows, write_as_somebody_else
 from tests.waiting import until
 
 SCENARIOS = Scenarios()
@@ -132,7 +132,7 @@ def _careless() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as old:
         old.setattr(plan, "require_agreement", lambda work: None)
         old.setattr(steps, "require_known_commits", lambda work: None)
-        old.setattr("airflow_provider_slshudi.protocol.resolve.committed_elsewhere", lambda *_: None)
+        old.setattr("airflow_provider_slshudi.transaction.resolve.committed_elsewhere", lambda *_: None)
         yield
 
 

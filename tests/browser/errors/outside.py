@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from airflow_provider_slshudi.ledger.states import State
+from airflow_provider_slshudi.ledger.records import State
 from airflow_provider_slshudi.sls import cursors
-from airflow_provider_slshudi.spark.executors import pack
+from airflow_provider_slshudi.spark.python_archive import pack
 from tests.browser.errors.passing import UPSERTS
 from tests.browser.errors.play import Scenarios
 from tests.browser.errors.stage import Stage

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from airflow_provider_slshudi.ledger.states import Kind
-from airflow_provider_slshudi.notes.acts import Act
-from airflow_provider_slshudi.points import Point
-from airflow_provider_slshudi.protocol import steps
-from airflow_provider_slshudi.ranges import Range
+from airflow_provider_slshudi.handover.names import Act
+from airflow_provider_slshudi.ledger.records import Kind
+from airflow_provider_slshudi.planning.ranges import Range
+from airflow_provider_slshudi.system.points import Point
+from airflow_provider_slshudi.transaction import steps
 from tests.browser.errors.play import Scenarios
 from tests.browser.errors.stage import Stage
 from tests.waiting import until

@@ -15,13 +15,13 @@ import yaml
 from aliyun.log import LogItem, PutLogsRequest
 from playwright.sync_api import Locator
 
+from airflow_provider_slshudi.cli.demo.airflow_process import AirflowRefused, AirflowUnreachable
 from airflow_provider_slshudi.config.load import load_pipeline
-from airflow_provider_slshudi.demo.airflow import AirflowRefused, AirflowUnreachable
+from airflow_provider_slshudi.handover.names import Act
 from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.notes.acts import Act
-from airflow_provider_slshudi.points import FOLDER, Point
-from airflow_provider_slshudi.protocol.work import Run, Work
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.system.points import FOLDER, Point
+from airflow_provider_slshudi.transaction.context import Run, Work
 from airflow_provider_slshudi.views.advice import advice
 from tests.browser.errors.window import Window
 from tests.browser.errors.world import NEVER, PROJECT, World
@@ -41,7 +41,7 @@ variables = Path({variables!r})
 if variables.exists():
     os.environ.update(json.loads(variables.read_text()))
 
-from airflow_provider_slshudi.dag import backfill_dag, override_dag, repair_dag, tail_dag  # noqa: E402
+from airflow_provider_slshudi.dag.factories import backfill_dag, override_dag, repair_dag, tail_dag  # noqa: E402
 
 tail = tail_dag({name!r}, schedule=None, is_paused_upon_creation=False)
 backfill = backfill_dag({name!r}, is_paused_upon_creation=False)

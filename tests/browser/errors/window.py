@@ -9,9 +9,8 @@ from typing import Any
 import requests
 from playwright.sync_api import Locator, Page, sync_playwright
 
-from airflow_provider_slshudi.demo.airflow import HOST, LocalAirflow
-from airflow_provider_slshudi.notes.acts import Act
-from airflow_provider_slshudi.pages import PREFIX
+from airflow_provider_slshudi.cli.demo.airflow_process import HOST, LocalAirflow
+from airflow_provider_slshudi.handover.names import PREFIX, Act
 from tests.needs import CHROMIUM
 
 _PRESSES = 5

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from aliyun.log import LogClient
 from sqlalchemy import Engine
 
-from airflow_provider_slshudi.demo.airflow import AirflowRefused
+from airflow_provider_slshudi.cli.demo.airflow_process import AirflowRefused
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.local import LocalSls

@@ -16,14 +16,14 @@ import pytest
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ClockBehind, TimelineUnreadable
+from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
 from airflow_provider_slshudi.hudi.client import clock, commit, instants, services
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.layout import FOLDER, METADATA_FOLDER
 from airflow_provider_slshudi.hudi.quarantine import keep_place
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.job import verbs
-from airflow_provider_slshudi.notes.job import JobOrder, Verb
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.spark.driver import verbs
+from airflow_provider_slshudi.storage.files import Storage
 from tests.hudi.conftest import write_files
 from tests.needs import FAKETIME, needs_faketime
 from tests.pipelines import ad_events, served_often

@@ -27,7 +27,7 @@ ENDS = """
 from datetime import timedelta
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.uploads import end_old
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 from tests.sessions import start_spark
 spark = start_spark("s3a://lake")
 gateway = Gateway.of(spark.sparkContext)
@@ -45,9 +45,9 @@ from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client import uploads
 from airflow_provider_slshudi.hudi.client.uploads import end_of
 from airflow_provider_slshudi.hudi.files import marking
-from airflow_provider_slshudi.notes import handover
-from airflow_provider_slshudi.points import Point
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.handover import handover
+from airflow_provider_slshudi.system.points import Point
+from airflow_provider_slshudi.storage.files import Storage
 from tests.sessions import start_spark
 spark = start_spark("s3a://lake")
 gateway = Gateway.of(spark.sparkContext)
@@ -96,7 +96,7 @@ REFUSED = """
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi import markers
 from airflow_provider_slshudi.hudi.client.uploads import end_of
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 from tests.sessions import start_spark
 from airflow_provider_slshudi.exceptions import TimelineUnreadable
 markers.marked = lambda *_: []

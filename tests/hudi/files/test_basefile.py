@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_slshudi.exceptions import ManifestError, TimelineUnreadable, TooManyFiles, TransientError
+from airflow_provider_slshudi.handover import fencing
 from airflow_provider_slshudi.hudi.files import basefile, spill
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS
-from airflow_provider_slshudi.notes import handover
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 from tests.namespaces import unshared
 
 INSTANT = "20260101000000000"
@@ -43,7 +43,7 @@ def storage(tmp_path: Path) -> Storage:
 def admitted(table: Path) -> Storage:
     """A table's storage, where tasks may write files of the instant."""
     storage = Storage(f"file://{table}")
-    handover.admit(storage, INSTANT)
+    fencing.admit(storage, INSTANT)
     return storage
 
 
@@ -380,7 +380,7 @@ def test_a_file_has_its_name_once_it_is_whole(storage: Storage) -> None:
     assert stat["path"] in dict(storage.walk())
 
 
-@pytest.mark.parametrize("done", [handover.shut, handover.fence, handover.delete])
+@pytest.mark.parametrize("done", [fencing.shut, fencing.fence, fencing.delete])
 def test_a_file_gets_no_name_once_its_instant_is_decided_whatever_the_task_is_told(
     storage: Storage, done: Callable[[Storage, str], None]
 ) -> None:
@@ -396,21 +396,21 @@ def test_a_file_gets_no_name_once_its_instant_is_decided_whatever_the_task_is_to
 
 
 def test_a_table_that_has_nothing_of_an_instant_is_left_alone(tmp_path: Path) -> None:
-    for done in (handover.fence, handover.shut):
+    for done in (fencing.fence, fencing.shut):
         done(Storage(f"file://{tmp_path / 'quarantine'}"), INSTANT)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_one_left_that_died_while_it_shut_the_instant_is_gone_with_the_next(storage: Storage) -> None:
-    here, owner = handover.folder(INSTANT), f"{handover.folder(INSTANT)}/owner.json"
+    here, owner = fencing.folder(INSTANT), f"{fencing.folder(INSTANT)}/owner.json"
     storage.write(owner, b"{}")
     storage.complete("", storage.create(f"{here}/files/a.parquet"))
     assert storage.rename(f"{here}/files", f"{here}/shut-{'0' * 32}")
-    handover.fence(storage, INSTANT)
+    fencing.fence(storage, INSTANT)
     assert storage.names(here) == ["owner.json"]
     # The quarantine has no owner there.
     storage.delete(owner)
-    handover.fence(storage, INSTANT)
+    fencing.fence(storage, INSTANT)
     assert storage.names(here) is None
 
 
@@ -432,7 +432,7 @@ def test_a_partition_on_another_file_system_gets_its_files(storage: Storage, els
         (stat,) = writer.close()
     with pq.ParquetFile(storage.full(stat["path"])) as file:
         assert file.metadata.num_rows == 1_000
-    assert storage.names(f"{handover.folder(INSTANT)}/files") == []
+    assert storage.names(f"{fencing.folder(INSTANT)}/files") == []
     found = {path.name for path in elsewhere.iterdir()}
     assert found == {Path(stat["path"]).name, ".hoodie_partition_metadata"}
 
@@ -444,7 +444,7 @@ def test_a_file_that_is_copied_to_another_file_system_while_its_instant_is_shut_
 
     def slow(source: str, target: str) -> None:
         copy(source, target)
-        handover.shut(storage, INSTANT)
+        fencing.shut(storage, INSTANT)
 
     monkeypatch.setattr(shutil, "copyfile", slow)
     rows, keys, days = next(pulls(1, 1_000, 1))
@@ -458,8 +458,8 @@ def test_a_file_that_is_copied_to_another_file_system_while_its_instant_is_shut_
 HELD = """
 import subprocess, sys
 from pathlib import Path
-from airflow_provider_slshudi.notes import handover
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.handover import handover
+from airflow_provider_slshudi.storage.files import Storage
 
 storage, instant = Storage(sys.argv[1]), sys.argv[2]
 here = Path(storage.full(handover.folder(instant)))
@@ -486,13 +486,13 @@ def test_a_file_that_is_held_open_stops_nobody_and_stays_alone(storage: Storage,
     """NFS and FUSE keep such a file, and its folder; here nobody may remove a mount point, which only root can make."""
     command = [*unshared("mount"), sys.executable, "-c", HELD, storage.uri, INSTANT, held]
     assert subprocess.check_output(command, text=True).split() == [held.rpartition("/")[2]]
-    handover.delete(storage, INSTANT)
-    assert storage.names(handover.folder(INSTANT)) is None
+    fencing.delete(storage, INSTANT)
+    assert storage.names(fencing.folder(INSTANT)) is None
     assert (Path(storage.full("")).parent / "outside" / "precious").exists()
 
 
 def test_notes_that_cannot_be_deleted_are_an_error(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage.write(f"{handover.folder(INSTANT)}/owner.json", b"{}")
+    storage.write(f"{fencing.folder(INSTANT)}/owner.json", b"{}")
 
     def fail(self: Storage, path: str) -> None:
         raise TimelineUnreadable(f"{path} cannot be deleted", table=self.uri) from OSError(code, "")
@@ -500,13 +500,13 @@ def test_notes_that_cannot_be_deleted_are_an_error(storage: Storage, monkeypatch
     monkeypatch.setattr(Storage, "delete_folder", fail)
     code = errno.EBUSY
     with pytest.raises(TimelineUnreadable):
-        handover.delete(storage, INSTANT)
+        fencing.delete(storage, INSTANT)
     # Without a note, only what is in use may stay.
-    storage.delete(f"{handover.folder(INSTANT)}/owner.json")
-    handover.delete(storage, INSTANT)
+    storage.delete(f"{fencing.folder(INSTANT)}/owner.json")
+    fencing.delete(storage, INSTANT)
     code = errno.EACCES
     with pytest.raises(TimelineUnreadable):
-        handover.delete(storage, INSTANT)
+        fencing.delete(storage, INSTANT)
 
 
 def test_a_partition_whose_folder_was_taken_away_meanwhile_gets_its_file(storage: Storage) -> None:

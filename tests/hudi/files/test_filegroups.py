@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_slshudi.exceptions import TableMismatch
 from airflow_provider_slshudi.hudi.files.filegroups import Completed, FileGroup, file_groups
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 
 UPSERTED, BULK, LOGGED = (
     "00000001-e500-4d4a-94a4-3b4279d6d1ac-0",

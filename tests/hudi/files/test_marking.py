@@ -10,19 +10,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.handover.job_order import JobOrder
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.job import verbs
-from airflow_provider_slshudi.notes.job import JobOrder
-from airflow_provider_slshudi.points import FOLDER, Point
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.spark.driver import verbs
+from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.system.points import FOLDER, Point
 from tests.hudi.conftest import write_files
 from tests.waiting import until
 
 MARKS = """
 import sys
 from airflow_provider_slshudi.hudi.files.marking import describe_partition, mark
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
 uri, instant = sys.argv[1:]
 mark(Storage(uri), instant, f"event_date=2026-01-01/a-0_0-0-0_{instant}.parquet", lambda: None)
 """

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_slshudi.handover import fencing
 from airflow_provider_slshudi.hudi.files.parquet import KEY, SEQUENCE, BaseFile, Encodings
-from airflow_provider_slshudi.notes import handover
-from airflow_provider_slshudi.numbered import numbered
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.system.native import numbered
 
 ROWS = 30_000
 
@@ -45,7 +45,7 @@ def rows() -> pa.Table:
 
 def begun(table: Path) -> BaseFile:
     storage, instant = Storage(f"file://{table}"), "20260101000000000"
-    handover.admit(storage, instant)
+    fencing.admit(storage, instant)
     file = BaseFile(storage, instant, "0-0-0", "", Encodings())
     file.open()
     return file

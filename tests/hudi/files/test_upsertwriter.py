@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_slshudi.exceptions import ManifestError, TableMismatch
-from airflow_provider_slshudi.hudi.client import rollback
+from airflow_provider_slshudi.handover import fencing
+from airflow_provider_slshudi.hudi.client import commit
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.files import changes, marking, merge
 from airflow_provider_slshudi.hudi.files.spill import Spill
-from airflow_provider_slshudi.notes import handover
-from airflow_provider_slshudi.points import Point
+from airflow_provider_slshudi.system.points import Point
 from tests.hudi.files.upserted import FIRST, Table
 from tests.pipelines import customers
 from tests.upserts import Change, Model, rows_by_rust, rows_by_spark
@@ -49,7 +49,7 @@ def test_a_rollback_takes_away_what_was_written(spark: SparkSession, table: Tabl
     before, instant = table.files(), table.open()
     table.write(instant, SECOND)
     assert len(table.files()) > len(before)
-    rollback.roll_back(table.gateway, table.pipeline, instant)
+    commit.roll_back(table.gateway, table.pipeline, instant)
     assert table.files() == before
     assert rows_by_spark(spark, table.storage.full("")) == rows_by_rust(table.storage.uri) == model(FIRST)
 
@@ -90,7 +90,7 @@ def test_a_file_gets_no_name_once_its_instant_is_decided(
 
     def decided(point: Point) -> None:
         if point is at:
-            handover.fence(table.storage, instant)
+            fencing.fence(table.storage, instant)
 
     monkeypatch.setattr(marking, "reach", decided)
     with pytest.raises(ManifestError, match=f"its instant {instant} was decided meanwhile"):

@@ -10,18 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.hudi.actions import action as action_of
 from airflow_provider_slshudi.hudi.client import commit, instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.files.changes import BUCKET, PARTITION, Changes
 from airflow_provider_slshudi.hudi.files.filegroups import Completed
 from airflow_provider_slshudi.hudi.files.merge import PLACE
 from airflow_provider_slshudi.hudi.files.upsertwriter import UpsertWriter
+from airflow_provider_slshudi.hudi.instant_metadata import action as action_of
 from airflow_provider_slshudi.hudi.schema import RECORD_KEY, arrow_schema
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.job.upsert import upsert_spec
 from airflow_provider_slshudi.rows.keys import bucket_ids
-from airflow_provider_slshudi.storage import Storage
+from airflow_provider_slshudi.spark.driver.upsert import upsert_spec
+from airflow_provider_slshudi.storage.files import Storage
 from tests.upserts import Change
 
 FIRST = [Change(f"c{number}", 1, "a", number) for number in range(40)]

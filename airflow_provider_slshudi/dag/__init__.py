@@ -1,0 +1,1 @@
+"""DAGs of this provider: factories, and what Airflow shows of them."""

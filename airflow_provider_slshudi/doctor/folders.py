@@ -1,0 +1,150 @@
+"""Airflow's settings for pipelines, and the folder of a table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from uuid import uuid4
+
+from airflow_provider_slshudi.doctor.finding import Check, Seen, ok, unknown, warning, wrong
+from airflow_provider_slshudi.exceptions import SlsHudiError
+from airflow_provider_slshudi.handover import ROOT
+from airflow_provider_slshudi.hudi.layout import PROPERTIES
+from airflow_provider_slshudi.storage import owners
+from airflow_provider_slshudi.storage.files import Storage
+
+_HEARTBEAT_SECONDS = 300
+_LOCAL_EXECUTOR = "LocalExecutor"
+_LOCAL_BUNDLE = "airflow.dag_processing.bundles.local.LocalDagBundle"
+
+
+def heartbeat(seconds: int) -> Seen:
+    """`[scheduler] task_instance_heartbeat_timeout`."""
+    what = f"{seconds} s: so long a batch waits that died between two steps, or on another machine"
+    if seconds <= _HEARTBEAT_SECONDS:
+        return ok(what)
+    return warning(what, f"[scheduler] task_instance_heartbeat_timeout: Airflow's own is {_HEARTBEAT_SECONDS}")
+
+
+def parallelism(tasks: int, pipelines: int) -> Seen:
+    """`[core] parallelism`."""
+    what = f"{tasks} tasks at a time; pipelines: {pipelines}"
+    if tasks >= pipelines:
+        return ok(what)
+    return warning(f"{what}: they wait for one another", "raise [core] parallelism")
+
+
+def test_button(value: str) -> Seen:
+    """`[core] test_connection`."""
+    if value.strip().lower() == "enabled":
+        return ok("Enabled: the forms of connections test what is filled in")
+    return ok(f"{value}: the forms of connections do not test; this command asks the same")
+
+
+def executor(names: Sequence[str], sqlite: bool) -> Seen:
+    """`[core] executor`."""
+    told = ", ".join(names)
+    others = [name for name in names if name.rpartition(".")[2] != _LOCAL_EXECUTOR]
+    if sqlite and others:
+        return wrong(
+            f"{told}, and the ledger is an SQLite file: machines would have ledgers of their own",
+            "use PostgreSQL for the ledger, or the LocalExecutor alone",
+        )
+    return ok(told)
+
+
+def dags(folder: Path, bundles: Mapping[str, str]) -> Seen:
+    """Where DAG files come from; `bundles` are class paths by name."""
+    others = [name for name, class_path in bundles.items() if class_path != _LOCAL_BUNDLE]
+    if not others and not _readable(folder):
+        return wrong(
+            f"{folder} is no folder that {owners.this_user()} can read", "set [core] dags_folder, or make the folder"
+        )
+    return ok(", ".join(others) if others else str(folder))
+
+
+def pipelines(folder: Path | None, names: Sequence[str]) -> Seen:
+    """The pipeline files: of the one `folder` that is set, or, if none is, of all bundles."""
+    mend = "set [slshudi] pipelines_folder (AIRFLOW__SLSHUDI__PIPELINES_FOLDER)"
+    if folder is None:
+        if not names:
+            return warning("no bundle has a folder of pipeline files", f"put one beside the DAG file, or {mend}")
+        return ok(f"beside their DAG files: {', '.join(names)}")
+    if not _readable(folder):
+        return wrong(f"{folder} is no folder that {owners.this_user()} can read", mend)
+    if not names:
+        return warning(f"{folder} has no pipeline files", f"put one there, or {mend}")
+    return ok(f"{folder}: {', '.join(names)}")
+
+
+def _readable(folder: Path) -> bool:
+    return folder.is_dir() and owners.may(folder, os.R_OK | os.X_OK)
+
+
+_CONTENT = b"slshudi doctor\n"
+
+
+class Place:
+    """The checks of a table's place.
+
+    Args:
+        uri: the table's path.
+        written: tells whether the ledger knows that the pipeline wrote the table; raises LookupError or SlsHudiError
+            if it is not known.
+    """
+
+    def __init__(self, uri: str, written: Callable[[], bool]) -> None:
+        self._storage, self._written = Storage(uri), written
+
+    def checks(self, name: str) -> list[Check]:
+        """All checks; `name` says which of a pipeline's tables it is."""
+        return [Check(name, self.table), Check(f"{name}'s files", self.files), Check(f"{name}'s owner", self.owner)]
+
+    def table(self) -> Seen:
+        """Whether the table is there, as the ledger knows it."""
+        uri = self._storage.uri
+        if self._storage.exists(PROPERTIES):
+            return ok(uri)
+        try:
+            written = self._written()
+        except (LookupError, SlsHudiError) as error:
+            return unknown(f"{uri}: there is no table here, and whether there should be one is not known ({error})")
+        if written:
+            return wrong(
+                f"{uri}: there is no table here ({PROPERTIES} is missing), but the ledger knows that there was one",
+                "see whether it is mounted, and whether this machine's settings lead to the right store",
+            )
+        return ok(f"{uri}: there is no table yet; the first batch makes it")
+
+    def files(self) -> Seen:
+        """A file written, read and deleted."""
+        storage, name = self._somewhere()
+        storage.write(name, _CONTENT)
+        try:
+            found = storage.read(name)
+        finally:
+            storage.delete(name)
+        place = f"{storage.uri}/{name}"
+        if found != _CONTENT:
+            return wrong(f"{place} was written with {len(_CONTENT)} bytes, and read with {len(found or b'')}")
+        if storage.exists(name):
+            return wrong(f"{place} was deleted, and is still there")
+        return ok(f"a file was written, read and deleted below {storage.uri}")
+
+    def owner(self) -> Seen:
+        """Whether the table's owner could change what this user writes there."""
+        base = self._storage.full("")
+        if not self._storage.is_local:
+            return ok("owners matter on a disk of this machine alone")
+        self._storage.require_owner()
+        if not Path(base).exists():
+            return ok(f"{owners.this_user()} will own it")
+        return ok(f"it is {owners.name_of(Path(base).stat().st_uid)}'s; this process runs as {owners.this_user()}")
+
+    def _somewhere(self) -> tuple[Storage, str]:
+        """Where a file is no part of the table, and leaves no folder behind."""
+        name = f".slshudi-doctor-{uuid4().hex}"
+        if self._storage.exists(PROPERTIES):
+            return self._storage, f"{ROOT}/{name}"
+        return (self._storage.nearest() if self._storage.renames else self._storage), name

@@ -1,0 +1,83 @@
+"""What this package's instants have on the timeline: their action, and a commit's extra metadata."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+from airflow_provider_slshudi.config.table import Table
+from airflow_provider_slshudi.hudi.layout import Instant
+from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.planning.ranges import Range
+
+COMPACTION = "compaction"
+COMMIT_ACTION = "commit"
+SERVICES = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT", "INDEX"})
+"""Operations that move rows into other files and change no row."""
+OWNER = "slshudi.service"
+"""Key in a table service's plan; its value is the pipeline's name."""
+
+
+def action(table: Table) -> str:
+    """Hudi's name for a commit of the table."""
+    return "deltacommit" if table.type == "merge_on_read" else COMMIT_ACTION
+
+
+def planned_by_us(timeline: Timeline, instant: Instant, pipeline: str) -> bool:
+    """Whether this pipeline planned a pending instant; a plan that was cut off counts as its own."""
+    plan = timeline.plan(instant)
+    return not plan or (plan.get("extraMetadata") or {}).get(OWNER) == pipeline
+
+
+TRANSACTION_KEY = "slshudi.transaction"
+RANGES_KEY = "slshudi.ranges"
+PIPELINE_KEY = "slshudi.pipeline"
+KIND_KEY = "slshudi.kind"
+DAG_KEY = "slshudi.dag"
+RUN_KEY = "slshudi.run"
+QUARANTINE_KEY = "slshudi.quarantine"
+"""Only if a commit has quarantined rows: how many, and the SHA-256 of the manifest that lists their files."""
+
+
+def ranges_of(extra: Mapping[str, str]) -> Iterator[tuple[Range, int | None, int | None]]:
+    """The ranges in a commit's extra metadata, with rows and raw bytes; both are None for a gap."""
+    for shard, rows in json.loads(extra[RANGES_KEY]).items():
+        for begin, end, count, size in rows:
+            yield Range(int(shard), begin, end, gap=count is None), count, size
+
+
+def ranges_text(ranges: Iterable[tuple[Range, int | None, int | None]]) -> str:
+    """JSON for `ranges_of`: shard -> [[begin, end, rows, raw bytes], ...]; a gap's rows and bytes are null."""
+    by_shard: dict[str, list[list[int | None]]] = {}
+    for item, rows, size in sorted(ranges, key=lambda told: told[0]):
+        by_shard.setdefault(str(item.shard), []).append([item.begin, item.end, rows, size])
+    return json.dumps(by_shard, separators=(",", ":"))
+
+
+def extra_of(
+    transaction: str,
+    pipeline: str,
+    kind: str,
+    run: tuple[str, str],
+    ranges: str,
+    quarantined: tuple[int, str] | None = None,
+) -> dict[str, str]:
+    """The extra metadata that each of our commits carries.
+
+    Args:
+        run: the DAG and its run.
+        ranges: as `ranges_text` gives them.
+        quarantined: rows in the quarantine and the manifest's SHA-256, if the commit has a part there.
+    """
+    extra = {
+        TRANSACTION_KEY: transaction,
+        PIPELINE_KEY: pipeline,
+        KIND_KEY: kind,
+        DAG_KEY: run[0],
+        RUN_KEY: run[1],
+        RANGES_KEY: ranges,
+    }
+    if quarantined is not None:
+        rows, digest = quarantined
+        extra[QUARANTINE_KEY] = json.dumps({"rows": rows, "digest": digest})
+    return extra

@@ -1,0 +1,103 @@
+"""Keys of logs that no column names, on a connection; a pipeline has a bounded number of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, select
+
+from airflow_provider_slshudi.ledger import models, reads
+from airflow_provider_slshudi.ledger.engine import now
+from airflow_provider_slshudi.ledger.models import upsert
+from airflow_provider_slshudi.ledger.records import UnnamedCount, UnnamedKey
+from airflow_provider_slshudi.ledger.transactions import note, plain
+
+MOST = 1_000
+"""The most keys of a pipeline; logs may have random ones."""
+FORGOTTEN = timedelta(days=30)
+"""Keys that no batch has seen for as long make room once a pipeline has `MOST`."""
+_TOLD = 20
+_keys = models.unnamed_keys
+_KEY = [_keys.c[name] for name in ("pipeline", "key", "transaction_id", "first", "last", "logs", "looked", "examples")]
+_COUNTED = [column for column in _keys.c if column is not _keys.c.examples]
+
+
+def has_any(connection: Connection, pipeline: str) -> bool:
+    """Whether the pipeline has such keys."""
+    return connection.execute(select(_keys.c.id).where(_keys.c.pipeline == pipeline).limit(1)).first() is not None
+
+
+def save(
+    connection: Connection,
+    pipeline: str,
+    transaction: str,
+    looked: int,
+    logs: Mapping[str, int],
+    examples: Mapping[str, Sequence[str]],
+    named: Container[str],
+    values_kept: timedelta | None,
+) -> list[UnnamedKey]:
+    """See `Ledger.saw_keys`.
+
+    Args:
+        connection: of a transaction of the ledger's database; all else as there.
+    """
+    # Two batches that see a new key at once: one of them tells it.
+    reads.lock_pipeline(connection, pipeline)
+    at = now(connection)
+    there = {row.id: row for row in connection.execute(select(*_COUNTED).where(_keys.c.pipeline == pipeline))}
+    gone = {id_ for id_, row in there.items() if row.key in named}
+    wanted = {_id(key): key for key in logs if key not in named}
+    new = [id_ for id_ in wanted if id_ not in there]
+    room = MOST - len(there) + len(gone)
+    if len(new) > room:
+        idle = [id_ for id_, row in there.items() if row.last < at - FORGOTTEN and id_ not in gone | wanted.keys()]
+        leaving = sorted(idle, key=lambda id_: there[id_].last)[: len(new) - room]
+        gone, room = gone.union(leaving), room + len(leaving)
+        wanted = {id_: key for id_, key in wanted.items() if id_ not in new[room:]}
+    if gone:
+        connection.execute(delete(_keys).where(_keys.c.pipeline == pipeline, _keys.c.id.in_(gone)))
+    rows: list[dict[str, Any]] = []
+    for id_, key in wanted.items():
+        row: dict[str, Any] = {"pipeline": pipeline, "id": id_, "key": plain(key), "transaction_id": transaction}
+        row |= {"values_until": at + values_kept if values_kept is not None and examples.get(key) else None}
+        row |= {"first": at, "logs": 0, "looked": 0, "examples": [plain(value) for value in examples.get(key, [])]}
+        if id_ in there:
+            row |= there[id_]._asdict()
+        rows.append(row | {"last": at, "logs": row["logs"] + logs[key], "looked": row["looked"] + looked})
+    # A key that is there keeps its examples, and takes none of `rows`.
+    upsert(connection, _keys, rows, ("last", "logs", "looked"))
+    fresh = [UnnamedKey(*(row[column.name] for column in _KEY)) for row in rows if row["id"] not in there]
+    if fresh:
+        more = f"; and {len(fresh) - _TOLD} more" if len(fresh) > _TOLD else ""
+        note(connection, transaction, "new keys", "; ".join(key.counted for key in fresh[:_TOLD]) + more)
+    return fresh
+
+
+def seen(connection: Connection, names: Collection[str] | None, since: datetime | None) -> list[UnnamedKey]:
+    """See `Ledger.unnamed_keys`."""
+    query = select(*_KEY).order_by(_keys.c.first.desc(), _keys.c.logs.desc(), _keys.c.id)
+    if names is not None:
+        query = query.where(_keys.c.pipeline.in_(list(names)))
+    if since is not None:
+        query = query.where(_keys.c.first >= since)
+    at = now(connection)
+    found = ((UnnamedKey(*key), until) for *key, until in connection.execute(query.add_columns(_keys.c.values_until)))
+    return [key if until is None or until > at else replace(key, examples=[]) for key, until in found]
+
+
+def counts(connection: Connection, names: Collection[str] | None) -> dict[str, UnnamedCount]:
+    """The counts of the pipelines that have such keys."""
+    query = select(_keys.c.pipeline, func.count(), func.max(_keys.c.first)).group_by(_keys.c.pipeline)
+    if names is not None:
+        query = query.where(_keys.c.pipeline.in_(list(names)))
+    return {pipeline: UnnamedCount(*found) for pipeline, *found in connection.execute(query)}
+
+
+def _id(key: str) -> str:
+    # Databases compare texts each in its own way: MySQL takes `a` and `a ` for one.
+    return hashlib.sha256(key.encode()).hexdigest()

@@ -1,0 +1,121 @@
+"""Who may see which pipeline: a user who may read the DAG that writes it, by Airflow's own permissions.
+
+A tag says which pipeline a DAG belongs to, and any DAG may carry any tag. So a tag opens no page by itself: the ledger
+knows which DAGs have worked on the pipeline, and the viewer has to be allowed to read one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import GetUserDep
+from airflow.models.dag import DagModel, DagTag
+from airflow.models.variable import Variable
+from fastapi import Depends, HTTPException, status
+from sqlalchemy import select
+
+from airflow_provider_slshudi import settings
+from airflow_provider_slshudi.handover.names import pipeline_of
+from airflow_provider_slshudi.hooks.ledger import LedgerHook
+from airflow_provider_slshudi.ledger.ledger import Ledger
+
+__all__ = ["SessionDep", "Viewer", "ViewerDep", "is_paused", "ledger_of_pages"]
+
+
+@dataclass(frozen=True)
+class Viewer:
+    """A user who looks.
+
+    Attributes:
+        readable: the DAGs that they may read.
+        tagged: by pipeline, those of these DAGs that carry its tag.
+        reads_logs: says whether they may read the task logs of a DAG.
+    """
+
+    readable: frozenset[str]
+    tagged: dict[str, list[str]]
+    reads_logs: Callable[[str], bool]
+
+    @cached_property
+    def _writers(self) -> dict[str, frozenset[str]]:
+        return ledger_of_pages().writers()
+
+    @cached_property
+    def dags(self) -> dict[str, list[str]]:
+        """By pipeline whose page they may see, its DAGs that they may read."""
+        return {name: dags for name, dags in self.tagged.items() if self._readable_writers(name)}
+
+    @property
+    def waiting(self) -> list[str]:
+        """Pipelines of DAGs that they may read, none of which has run yet: they have no page."""
+        return sorted(name for name in self.tagged if name not in self._writers)
+
+    def require(self, pipeline: str) -> list[str]:
+        """The pipeline's DAGs that they may read.
+
+        Raises:
+            HTTPException: they may not see the pipeline. The answer does not tell whether there is such a pipeline.
+        """
+        if pipeline not in self.dags:
+            raise HTTPException(status.HTTP_403_FORBIDDEN, "You may not read a DAG that writes such a pipeline.")
+        return self.dags[pipeline]
+
+    def sees_values(self, pipeline: str) -> bool:
+        """Whether they may see values of a pipeline's logs, as they may where they read its DAG's task logs."""
+        return any(map(self.reads_logs, self._readable_writers(pipeline)))
+
+    def _readable_writers(self, pipeline: str) -> list[str]:
+        return sorted(self._writers.get(pipeline, frozenset()) & self.readable)
+
+    def pipelines_of(self, dag_id: str) -> list[str]:
+        """The pipelines of a DAG; several of a fleet's, none if it is no pipeline's or has not run yet.
+
+        Raises:
+            HTTPException: they may not read the DAG, or there is none.
+        """
+        if dag_id not in self.readable:
+            raise HTTPException(status.HTTP_403_FORBIDDEN, "You may not read such a DAG.")
+        return sorted(pipeline for pipeline, dags in self.dags.items() if dag_id in dags)
+
+
+def _viewer(user: GetUserDep, session: SessionDep) -> Viewer:
+    tags = [(name, dag_id) for name, dag_id in session.execute(select(DagTag.name, DagTag.dag_id))]
+    manager = get_auth_manager()
+    readable = manager.get_authorized_dag_ids(user=user, method="GET", session=session)
+    tagged: dict[str, list[str]] = {}
+    for tag, dag_id in sorted(tags):
+        # A user's own tags may be names of pipelines, too.
+        name = pipeline_of(tag)
+        if name is not None and dag_id in readable:
+            tagged.setdefault(name, []).append(dag_id)
+
+    def reads_logs(dag_id: str) -> bool:
+        logs, details = DagAccessEntity.TASK_LOGS, DagDetails(id=dag_id)
+        return manager.is_authorized_dag(method="GET", access_entity=logs, details=details, user=user)
+
+    return Viewer(frozenset(readable), tagged, reads_logs)
+
+
+def ledger_of_pages() -> Ledger:
+    """The ledger, as it is."""
+    return LedgerHook(settings.ledger_conn_id()).ledger_as_it_is()
+
+
+def this_airflow() -> str:
+    """The name by which this Airflow's tasks recognise its runs; empty before the first of them."""
+    return str(Variable.get(settings.AIRFLOW_NAME, default_var="") or "")
+
+
+def is_paused(session: SessionDep, dag_id: str) -> bool:
+    """Whether Airflow starts no task of this DAG until it is unpaused."""
+    return bool(session.scalar(select(DagModel.is_paused).where(DagModel.dag_id == dag_id)))
+
+
+ViewerDep = Annotated[Viewer, Depends(_viewer)]
+"""Every route asks for it: without a login Airflow answers 401."""

@@ -1,0 +1,242 @@
+"""The routes of the pages. Each asks who looks, and shows nothing of pipelines whose DAGs they may not read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request, Response, status
+from fastapi.responses import HTMLResponse
+
+from airflow_provider_slshudi.exceptions import LedgerError, SlsHudiError
+from airflow_provider_slshudi.handover.names import DRY_RUN, Act
+from airflow_provider_slshudi.ledger.records import GONE, LIVE, Kind
+from airflow_provider_slshudi.planning.windows import estimate
+from airflow_provider_slshudi.plugins.access import (
+    SessionDep,
+    Viewer,
+    ViewerDep,
+    is_paused,
+    ledger_of_pages,
+    this_airflow,
+)
+from airflow_provider_slshudi.plugins.render import STATIC, page
+from airflow_provider_slshudi.views import findings, history, shards, standing
+from airflow_provider_slshudi.views.cost import TASKS, costs
+from airflow_provider_slshudi.views.freshness import late
+from airflow_provider_slshudi.views.metrics import exposition, metrics
+from airflow_provider_slshudi.views.progress import progress
+
+BATCHES = 60
+"""Batches on a pipeline's page; older ones are a link away."""
+MISSING = 500
+"""Unread ranges to tick on the page of backfills."""
+KEYS = 100
+"""Keys that no column names, on a pipeline's page."""
+DEEDS = 20
+"""What people had done, on a pipeline's page."""
+
+
+def create_app() -> FastAPI:
+    """The application that the plugin mounts."""
+    # Without FastAPI's own pages, which ask for no login.
+    app = FastAPI(title="slshudi", docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_api_route("/", fleet, response_class=HTMLResponse)
+    app.add_api_route("/pipelines/{name}", pipeline, response_class=HTMLResponse)
+    app.add_api_route("/pipelines/{name}/backfill", backfill, response_class=HTMLResponse)
+    app.add_api_route("/pipelines/{name}/acts/{act}", act_of, response_class=HTMLResponse)
+    app.add_api_route("/transactions/{id_}", transaction, response_class=HTMLResponse)
+    app.add_api_route("/dags/{dag_id}", of_dag, response_class=HTMLResponse)
+    app.add_api_route("/dags/{dag_id}/runs/{run_id:path}", of_run, response_class=HTMLResponse)
+    app.add_api_route("/metrics", figures)
+    app.add_api_route("/static/{name}", static)
+    app.add_exception_handler(SlsHudiError, _failed)
+    return app
+
+
+def fleet(request: Request, viewer: ViewerDep) -> HTMLResponse:
+    """All pipelines; the one that needs a person most comes first."""
+    return _fleet(request, sorted(viewer.dags), viewer.waiting)
+
+
+def pipeline(request: Request, viewer: ViewerDep, name: str, before: str | None = None) -> HTMLResponse:
+    """One pipeline: shards, coverage, batches, values that did not fit.
+
+    Args:
+        request: the browser's.
+        viewer: the user, and what the user may see.
+        name: the pipeline's.
+        before: the id of a transaction: show older ones.
+    """
+    dags = viewer.require(name)
+    return _pipeline(request, viewer, name, dags, before)
+
+
+def backfill(request: Request, viewer: ViewerDep, session: SessionDep, name: str) -> HTMLResponse:
+    """How far backfills are, what no batch has read, and the forms that ask for it.
+
+    Args:
+        request: the browser's.
+        viewer: the user, and what the user may see.
+        session: of Airflow's database.
+        name: the pipeline's.
+    """
+    dags = viewer.require(name)
+    dag = _dag(dags, name, "backfill")
+    ledger = ledger_of_pages()
+    found = ledger.standings(1, ledger.now(), [name])
+    # What a gone shard had cannot be read any more.
+    there = [item for item in shards.shards(found[0]) if item.shard.status != GONE] if found else []
+    missing = [item for shard in there for item in shard.missing]
+    density = found[0].density if found else {}
+    past = [item for item in ledger.history(name, BATCHES) if item.transaction.kind is Kind.BACKFILL]
+    shown: dict[str, Any] = {
+        "missing": [(item, estimate([item], density) if density else None) for item in missing[:MISSING]],
+        "more": max(len(missing) - MISSING, 0),
+        "dag": dag,
+        "paused": dag is not None and is_paused(session, dag),
+        "progress": progress(ledger, name),
+        "deeds": ledger.deeds(name, DEEDS, DRY_RUN),
+        "batches": history.batches(past),
+    }
+    return page(request, "backfill.html", name=name, dags=dags, **shown)
+
+
+def act_of(request: Request, viewer: ViewerDep, name: str, act: str, transaction: str | None = None) -> HTMLResponse:
+    """What an act will do to a pipeline, what it will find, and the form that asks for it.
+
+    Args:
+        request: the browser's.
+        viewer: the user, and what the user may see.
+        name: the pipeline's.
+        act: an `Act`'s name.
+        transaction: the id that the act is about.
+    """
+    dags = viewer.require(name)
+    chosen = next((item for item in Act if item.value == act), None)
+    if chosen is None:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such act.")
+    ledger = ledger_of_pages()
+    live = ledger.live(name)
+    named = next((item for item in live if item.id == transaction), None)
+    shown: dict[str, Any] = {
+        "act": chosen,
+        "live": live if named is None else [named],
+        "named": named,
+        "gone": transaction if transaction and named is None else None,
+        "ranges": {item.id: ledger.ranges(item.id) for item in live},
+        "holdings": ledger.holdings(name),
+        "committed": ledger.latest_committed(name),
+        "dag": _dag(dags, name, chosen.role),
+        "now": ledger.now(),
+    }
+    return page(request, "act.html", name=name, dags=dags, **shown)
+
+
+def transaction(request: Request, viewer: ViewerDep, id_: str) -> HTMLResponse:
+    """One transaction: ranges, steps, decisions, history."""
+    return _transaction(request, viewer, id_)
+
+
+def of_dag(request: Request, viewer: ViewerDep, dag_id: str) -> HTMLResponse:
+    """The page of a DAG's pipeline; of a fleet's DAG all its pipelines."""
+    names = viewer.pipelines_of(dag_id)
+    return _of_names(request, viewer, dag_id, names)
+
+
+def of_run(request: Request, viewer: ViewerDep, dag_id: str, run_id: str) -> HTMLResponse:
+    """The page of the transaction that a DAG run made, or of the run's pipeline; of a fleet's run all its pipelines.
+
+    Args:
+        request: the browser's.
+        viewer: the user, and what the user may see.
+        dag_id: the run's DAG.
+        run_id: the run.
+    """
+    names = viewer.pipelines_of(dag_id)
+    if len(names) != 1:
+        return _of_names(request, viewer, dag_id, names)
+    found = ledger_of_pages().of_run(names[0], dag_id, run_id, this_airflow())
+    if found is None:
+        return _of_names(request, viewer, dag_id, names, f"Run {run_id} made no transaction.")
+    return _transaction(request, viewer, found.id)
+
+
+def figures(viewer: ViewerDep) -> Response:
+    """The figures of the pipelines that one may see, for Prometheus."""
+    text = exposition(metrics(ledger_of_pages(), viewer.dags))
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def static(viewer: ViewerDep, name: str) -> Response:
+    """Style sheet and script."""
+    if name not in STATIC:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such file.")
+    kind = "text/css" if name.endswith(".css") else "text/javascript"
+    return Response(STATIC[name].read_bytes(), media_type=kind)
+
+
+def _of_names(
+    request: Request, viewer: Viewer, dag_id: str, names: list[str], remark: str | None = None
+) -> HTMLResponse:
+    if not names:
+        return page(request, "none.html", what=f"DAG {dag_id}")
+    if len(names) > 1:
+        return _fleet(request, names, [])
+    return _pipeline(request, viewer, names[0], viewer.require(names[0]), None, remark)
+
+
+def _fleet(request: Request, names: list[str], waiting: list[str]) -> HTMLResponse:
+    shown = standing.pipelines(ledger_of_pages(), names)
+    known = {view.name for view in shown}
+    return page(request, "fleet.html", pipelines=shown, waiting=sorted({*names, *waiting} - known))
+
+
+def _pipeline(
+    request: Request, viewer: Viewer, name: str, dags: list[str], before: str | None, said: str | None = None
+) -> HTMLResponse:
+    ledger = ledger_of_pages()
+    found = ledger.standings(standing.NEWEST, ledger.now() - standing.WINDOW, [name])
+    if not found:
+        return page(request, "none.html", what=f"Pipeline {name}", dags=dags)
+    past = ledger.history(name, BATCHES, before)
+    batches = history.batches(past)
+    shown: dict[str, Any] = {
+        "view": standing.view_of(found[0]),
+        "shards": shards.shards(found[0]),
+        "batches": batches,
+        "costs": costs(batches),
+        "late": late(ledger, past) if before is None else "",
+        "misfits": history.misfits(past),
+        "older": past[-1].transaction.id if len(past) == BATCHES else None,
+    }
+    unnamed = findings.unnamed(ledger, name)
+    shown |= {"unnamed": unnamed[:KEYS], "more_keys": len(unnamed[KEYS:]), "values": viewer.sees_values(name)}
+    roles = {role: _dag(dags, name, role) for role in ("tail", "verify")}
+    acts = ledger.deeds(name, DEEDS)
+    shown |= {"dags": dags, "roles": roles, "said": said, "before": before, "deeds": acts}
+    shown |= {"acts": (Act.REPLAY, Act.REBUILD_METADATA), "dismiss": Act.DISMISS}
+    return page(request, "pipeline.html", **shown)
+
+
+def _transaction(request: Request, viewer: Viewer, id_: str) -> HTMLResponse:
+    found = ledger_of_pages().find(id_)
+    # One that is not there is answered as one that they may not see.
+    dags = viewer.require("" if found is None else found.pipeline)
+    ledger = ledger_of_pages()
+    view = history.transaction(ledger, id_)
+    live = view.batch.transaction.state in LIVE
+    shown: dict[str, Any] = {"view": view, "live": live, "acts": (Act.RECOVER, Act.ABANDON)}
+    shown |= {"costs": costs([view.batch]), "tasks": TASKS, "now": ledger.now()}
+    return page(request, "transaction.html", dags=dags, **shown)
+
+
+def _dag(dags: list[str], name: str, role: str) -> str | None:
+    """The pipeline's DAG of this role, if it has its usual name and may be read."""
+    return next((dag for dag in dags if dag == f"{name}_{role}"), None)
+
+
+async def _failed(request: Request, error: Exception) -> HTMLResponse:
+    """The page of an error: mostly, the ledger's database does not answer."""
+    what = "The ledger could not be read" if isinstance(error, LedgerError) else "This page could not be made"
+    code = status.HTTP_503_SERVICE_UNAVAILABLE
+    return page(request, "failed.html", code, what=what, error=type(error).__name__, message=str(error))

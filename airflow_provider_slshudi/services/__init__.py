@@ -1,0 +1,1 @@
+"""Services of a table: cleaning, rewriting, metadata, mirrors, versions, verification."""

@@ -1,0 +1,211 @@
+"""The application of a resident process, see `spark.resident`: `SOCKET IDENTITY IDLE_SECONDS`.
+
+It serves one request at a time. It ends after IDLE_SECONDS without a request that it accepted, after many requests,
+after one that failed with an error that is not the package's own, or after an append that failed. While a request runs,
+a thread watches its client and its deadline. If the client is gone or the deadline has passed, it kills the whole
+process group, with the JVM and its work, so that no job goes on behind the back of the run that decides next.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
+from airflow_provider_slshudi.hudi.client.gateway import Gateway
+from airflow_provider_slshudi.spark.driver import verbs
+from airflow_provider_slshudi.spark.driver.__main__ import control_context, is_own, last_words, show_cpu
+from airflow_provider_slshudi.spark.driver.daemon import without_pandas
+from airflow_provider_slshudi.spark.driver.key_access import served
+from airflow_provider_slshudi.spark.driver.remote import Printed
+from airflow_provider_slshudi.spark.resident import (
+    BEGUN,
+    GO,
+    HANDSHAKE_SECONDS,
+    READY,
+    Outcome,
+    receive,
+    same_user,
+    send,
+)
+from airflow_provider_slshudi.spark.runtime import leave
+from airflow_provider_slshudi.system.processes import clock
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+# Now and then a new JVM replaces the old one, with all that that one has gathered.
+_REQUESTS = 1000
+_GLANCE_SECONDS = 1.0
+
+
+class Server:
+    """Serves the requests of one identity."""
+
+    def __init__(self, spark: SparkContext, identity: str) -> None:
+        self._spark, self._gateway, self._identity = spark, Gateway.of(spark), identity
+        self._jvm = os.getppid()
+        self._told = 0.0
+
+    def serve(self, listener: socket.socket, idle: float) -> None:
+        """Serves until it was idle for `idle` seconds, or should not go on."""
+        listener.settimeout(_GLANCE_SECONDS)
+        last, left = time.monotonic(), _REQUESTS
+        # Without its JVM, which started this interpreter, it can serve nothing.
+        while left and time.monotonic() - last < idle and os.getppid() == self._jvm:
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:
+                continue
+            with connection:
+                fit = self._answer(connection)
+            if fit is None:
+                # A client that only looks whether the process stands still is no use of it.
+                continue
+            if not fit:
+                return
+            last, left = time.monotonic(), left - 1
+
+    def _answer(self, connection: socket.socket) -> bool | None:
+        """Serves one request; whether this process may go on, None if it accepted no request."""
+        with connection.makefile("rb") as requests:
+            accepted = self._accepted(connection, requests)
+            if accepted is None:
+                return None
+            asked, secrets = accepted
+            over = threading.Event()
+            watched = connection.dup(), float(asked["deadline"]), over
+            threading.Thread(target=_watch, args=watched, daemon=True).start()
+            # A client that stands still holds its job up until the deadline, and no part of a line is left out.
+            connection.settimeout(max(float(asked["deadline"]) - clock(), HANDSHAKE_SECONDS))
+            lines, fit = _Lines(connection), True
+            try:
+                with redirect_stdout(lines), redirect_stderr(lines):
+                    self._run(Verb(asked["verb"]), JobOrder(**asked["order"]), float(asked["deadline"]), secrets)
+                outcome = Outcome.DONE
+            except Exception as error:
+                outcome, fit = Outcome.FAILED, is_own(error)
+                print(last_words(error), file=lines)
+            ends = outcome is Outcome.FAILED and asked["verb"] == Verb.APPEND.value
+            if not ends:
+                over.set()
+            connection.settimeout(HANDSHAKE_SECONDS)
+            with redirect_stdout(lines):
+                show_cpu(self._spent())
+            try:
+                send(connection, {"outcome": outcome.value, "ends": ends})
+            except OSError:
+                lines.whole = False
+            if ends:
+                # Spark lets the other tasks of a failed job go on, and what they write would come after a rollback.
+                os.killpg(os.getpgrp(), signal.SIGKILL)
+            # A client that does not know how its job ended may end this process when it wakes.
+            return fit and lines.whole
+
+    def _spent(self) -> float | None:
+        """CPU seconds since this was asked last: the first request pays for the start, each for the time before it."""
+        taken = self._gateway.cpu_seconds()
+        if taken is None:
+            return None
+        spent, self._told = taken - self._told, taken
+        return spent
+
+    def _accepted(self, connection: socket.socket, requests: io.IOBase) -> tuple[dict[str, Any], dict[str, str]] | None:
+        """The request, once its client has said go, and the secrets that the client then gave."""
+        connection.settimeout(HANDSHAKE_SECONDS)
+        try:
+            asked = receive(requests)
+            if not same_user(connection) or asked["identity"] != self._identity:
+                send(connection, {"refused": "it serves another user, version or environment"})
+                return None
+            send(connection, {"pid": os.getpid(), "group": os.getpgrp()})
+            if requests.readline() != GO:
+                return None
+            secrets = receive(requests)
+            send(connection, BEGUN)
+            return asked, secrets
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def _run(self, verb: Verb, order: JobOrder, deadline: float, secrets: dict[str, str]) -> None:
+        def in_time() -> None:
+            if clock() >= deadline:
+                raise TimeoutError(f"the deadline of the {verb.value} has passed, and it has changed nothing")
+
+        in_time()
+        if verb is Verb.APPEND:
+            verbs.append(self._spark, order, served(secrets), self._told)
+        elif verb.is_distributed:
+            raise ValueError(f"a resident process does no {verb.value}")
+        else:
+            verbs.CONTROL[verb](self._gateway, order)
+
+
+class _Lines(Printed):
+    """Sends printed lines to the client; not `whole` once it could not."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self.whole = connection, True
+
+    def take(self, line: str) -> None:
+        try:
+            if self.whole:
+                send(self._connection, {"line": line})
+        except OSError:
+            # The watcher deals with a client that is gone.
+            self.whole = False
+
+
+def _watch(connection: socket.socket, deadline: float, over: threading.Event) -> None:
+    with connection:
+        while not over.is_set():
+            left = deadline - clock()
+            # A client says nothing after its go: only its end makes the connection readable.
+            gone = select.select([connection], [], [], max(0.0, min(left, _GLANCE_SECONDS)))[0]
+            if not over.is_set() and (gone or clock() >= deadline):
+                os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _listen(path: Path) -> socket.socket:
+    """Listens at `path`, in the place of a process that ended without removing its socket."""
+    made = path.with_suffix(f".{os.getpid()}")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(made))
+    made.chmod(0o600)
+    # No caller is accepted while a job runs. If no more fit, others would take this process for gone.
+    listener.listen(4096)
+    made.rename(path)
+    return listener
+
+
+def main(arguments: list[str]) -> None:
+    """Serves, then ends the driver."""
+    without_pandas()
+    path, identity, idle = Path(arguments[0]), arguments[1], float(arguments[2])
+    with control_context() as spark:
+        jvm = spark._jvm
+        # It takes seconds on a busy machine, and who knows that it is ready waits less.
+        server = Server(spark, identity)
+        listener = _listen(path)
+        mine = path.stat().st_ino
+        print(READY, flush=True)
+        with listener:
+            server.serve(listener, idle)
+            with suppress(OSError):
+                if path.stat().st_ino == mine:
+                    path.unlink()
+                    path.with_suffix(".log").unlink()
+    leave(jvm)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

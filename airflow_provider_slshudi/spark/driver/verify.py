@@ -1,0 +1,337 @@
+"""Verification in a driver: the table's rows beside the ledger's counts, and the service's logs counted again."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.exceptions import DataExpired
+from airflow_provider_slshudi.handover import erasures, verification_report
+from airflow_provider_slshudi.handover.verification_report import Findings, Outside, Question, RangeFound
+from airflow_provider_slshudi.hudi.schema import RECORD_KEY
+from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.planning.ranges import Density, Range
+from airflow_provider_slshudi.planning.windows import split
+from airflow_provider_slshudi.sls.pace import Limits, Pacer
+from airflow_provider_slshudi.sls.pieces import count_logs
+from airflow_provider_slshudi.sls.reader import Reader
+from airflow_provider_slshudi.spark.driver.key_access import Access
+from airflow_provider_slshudi.spark.driver.reading import read_limits
+from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.storage.objectstore import hadoop_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+# No leading zeros: two texts of one key would look like a doubled row.
+_KEY = r"^(0|[1-9]\d{0,8})-(0|[1-9]\d{0,18})-(0|[1-9]\d{0,8})$"
+
+
+def compare(
+    spark: SparkSession,
+    table: DataFrame,
+    ranges: Sequence[tuple[int, int, int, str]],
+    late: Sequence[str],
+    groups: DataFrame | None = None,
+    aside: DataFrame | None = None,
+    replays: Sequence[str] = (),
+    erased: DataFrame | None = None,
+) -> Findings:
+    """Counts the table's rows per range, and those outside all ranges.
+
+    A row that was erased and is there counts as doubled. What others had written before it was erased does not count.
+
+    Args:
+        spark: the session.
+        table: the table's snapshot.
+        ranges: disjoint, each (shard, begin, end, instant).
+        late: instants whose rows are left out.
+        groups: the service's log groups: `number` of the range, `shard`, `cursor`, `logs`.
+        aside: the quarantine's snapshot, if there is one: its rows count as the table's do.
+        replays: instants whose rows count as the own rows of whichever range they are in.
+        erased: rows that accepted erasures took (`key`, `written`, `aside`); they count as if they were there.
+    """
+    from pyspark.sql import functions as f
+
+    rows = _rows(table, False) if aside is None else _rows(table, False).union(_rows(aside, True))
+    rows = rows.withColumn("erased", f.lit(False))
+    if erased is not None:
+        rows = rows.union(erased.select("key", "written", "aside", f.lit(True)))
+    keys = _distinct_keys(_placed(_parsed(rows, late), _buckets(spark, ranges), _width(ranges), replays))
+    found, outside = [], []
+    for row in _by_range(_with_groups(keys, groups)).collect():
+        if row["number"] is None:
+            outside.append(Outside(row["shard"], row["rows"], row["key"]))
+        else:
+            found.append(RangeFound(**{item.name: row[item.name] for item in fields(RangeFound)}))
+    return Findings(
+        sorted(found, key=lambda item: item.number),
+        sorted(outside, key=lambda item: -1 if item.shard is None else item.shard),
+    )
+
+
+def _rows(table: DataFrame, aside: bool) -> DataFrame:
+    """`key`, `written` (the row's instant) and `aside`, whether it is in the quarantine."""
+    from pyspark.sql import functions as f
+
+    return table.select(
+        f.col(RECORD_KEY).alias("key"), f.col("_hoodie_commit_time").alias("written"), f.lit(aside).alias("aside")
+    )
+
+
+def _parsed(rows: DataFrame, late: Sequence[str]) -> DataFrame:
+    """`rows` with `shard`, `cursor`, `index`: all NULL if the key is not one of ours."""
+    from pyspark.sql import functions as f
+
+    if late:
+        rows = rows.where(~f.coalesce(f.col("written").isin(list(late)), f.lit(False)))
+    parts = f.when(f.col("key").rlike(_KEY), f.split("key", "-"))
+    split = rows.withColumn("parts", parts)
+    # Nineteen digits may exceed a bigint.
+    cursor = f.expr("try_cast(parts[1] as bigint)")
+    readable = split.withColumn("cursor", cursor)
+    known = f.col("cursor").isNotNull()
+    return readable.select(
+        "key",
+        "written",
+        "aside",
+        "erased",
+        f.when(known, f.col("parts")[0].cast("int")).alias("shard"),
+        "cursor",
+        f.when(known, f.col("parts")[2].cast("int")).alias("index"),
+    )
+
+
+def _width(ranges: Sequence[tuple[int, int, int, str]]) -> int:
+    return max(1, sum(end - begin for _, begin, end, _ in ranges) // max(1, len(ranges)))
+
+
+def _buckets(spark: SparkSession, ranges: Sequence[tuple[int, int, int, str]]) -> DataFrame:
+    """One row per range and bucket of cursors that it touches: a join on shard and bucket tries few ranges for a row.
+
+    A bucket is as wide as the mean range, so there are at most about twice as many rows as ranges.
+    """
+    from pyspark.sql import functions as f
+
+    rows = [(number, *item) for number, item in enumerate(ranges)]
+    schema = "number int, of_shard int, begin_cursor bigint, end_cursor bigint, instant string"
+    width = _width(ranges)
+    touched = f.expr(f"explode(sequence(begin_cursor div {width}, (end_cursor - 1) div {width}))")
+    return spark.createDataFrame(rows, schema).withColumn("bucket", touched)
+
+
+def _placed(rows: DataFrame, buckets: DataFrame, width: int, replays: Sequence[str]) -> DataFrame:
+    """The number of each row's range, NULL outside all ranges, and whether the range's own instant wrote the row.
+
+    A row that a replay put into the table counts as the range's own.
+    """
+    from pyspark.sql import functions as f
+
+    inside = (
+        (f.col("shard") == f.col("of_shard"))
+        & (f.expr(f"cursor div {width}") == f.col("bucket"))
+        & (f.col("cursor") >= f.col("begin_cursor"))
+        & (f.col("cursor") < f.col("end_cursor"))
+    )
+    placed = rows.join(f.broadcast(buckets), inside, "left")
+    own = f.col("written") == f.col("instant")
+    if replays:
+        own |= f.col("number").isNotNull() & ~f.col("aside") & f.col("written").isin(list(replays))
+    own = f.coalesce(own, f.lit(False))
+    return placed.where(own | ~f.col("erased")).select(
+        "number",
+        "shard",
+        "cursor",
+        "index",
+        f.when(f.col("number").isNull(), f.col("key")).alias("key"),
+        own.alias("own"),
+        "aside",
+        "erased",
+    )
+
+
+def _distinct_keys(rows: DataFrame) -> DataFrame:
+    """One row per key, with its copies; partitioned by log group, as all later groupings and joins are."""
+    from pyspark.sql import functions as f
+
+    return (
+        rows.repartition("shard", "cursor")
+        .groupBy("number", "shard", "cursor", "index")
+        .agg(
+            f.count("*").alias("copies"),
+            _count(f.col("aside") & ~f.col("erased")).alias("aside"),
+            _count(f.col("erased")).alias("erased"),
+            f.max("own").alias("own"),
+            f.min("key").alias("key"),
+        )
+    )
+
+
+def _with_groups(keys: DataFrame, groups: DataFrame | None) -> DataFrame:
+    """The keys joined with the service's log groups; a group without rows has no index."""
+    from pyspark.sql import functions as f
+
+    if groups is None:
+        return keys.withColumn("logs", f.lit(None).cast("int"))
+    held = groups.withColumnRenamed("number", "held_in").repartition("shard", "cursor")
+    joined = keys.join(held, ["shard", "cursor"], "full_outer")
+    return joined.withColumn("number", f.coalesce("number", "held_in")).drop("held_in")
+
+
+def _by_range(keys: DataFrame) -> DataFrame:
+    """The figures of each range, counted cursor by cursor; outside all ranges, the figures of each shard."""
+    from pyspark.sql import functions as f
+
+    wrong = (f.col("copies") > 1) | ~f.col("own")
+    named = f.concat_ws("-", "shard", "cursor", "index")
+    by_group = keys.groupBy("number", "shard", "cursor").agg(
+        f.sum(f.coalesce(f.col("copies") - f.col("erased"), f.lit(0))).alias("rows"),
+        f.sum(f.coalesce("aside", f.lit(0))).alias("quarantined"),
+        f.sum(f.coalesce("erased", f.lit(0))).alias("erased"),
+        f.count("index").alias("distinct"),
+        _count(f.col("own")).alias("own"),
+        f.min("key").alias("key"),
+        f.min(f.when(wrong, named)).alias("example"),
+        f.max("logs").alias("logs"),
+        _count(f.col("index") < f.col("logs")).alias("known"),
+        _count(f.col("index") >= f.col("logs")).alias("strange"),
+    )
+    lacking = f.coalesce(f.col("logs") - f.col("known"), f.lit(0))
+    return by_group.groupBy("number", f.when(f.col("number").isNull(), f.col("shard")).alias("shard")).agg(
+        f.sum("rows").alias("rows"),
+        f.sum("quarantined").alias("quarantined"),
+        f.sum("erased").alias("erased"),
+        f.sum("distinct").alias("distinct"),
+        f.sum("own").alias("own"),
+        f.min("key").alias("key"),
+        f.min("example").alias("example"),
+        f.count("logs").alias("groups"),
+        f.coalesce(f.sum("logs"), f.lit(0)).alias("logs"),
+        f.sum(lacking).alias("lacking"),
+        f.sum("strange").alias("strange"),
+        f.min(f.when(lacking > 0, f.col("cursor"))).alias("lacking_at"),
+        f.min(f.when(f.col("strange") > 0, f.col("cursor"))).alias("strange_at"),
+    )
+
+
+def _count(condition: Any) -> Any:
+    from pyspark.sql import functions as f
+
+    return f.sum(f.when(condition, 1).otherwise(0))
+
+
+Group = tuple[int, int, int, int]
+_SCHEMA = "number int, shard int, cursor bigint, logs int"
+
+
+@dataclass(frozen=True)
+class RecountTask:
+    """The work of every task but for its ranges; travels to the executors, without credentials."""
+
+    access: Access
+    pipeline: str
+    limits: Mapping[int, Limits]
+
+    def __call__(self, parts: Iterable[list[tuple[int, Range]]]) -> Iterator[Group]:
+        """(number of the range, shard, cursor, logs) of each log group; skips groups that the service has dropped."""
+        service = self.access()
+        for part in parts:
+            paces = {item.shard: Pacer(self.limits[item.shard]) for _, item in part}
+            for number, item in part:
+                yield from self._groups(number, item, Reader(service, self.pipeline, paces[item.shard]))
+
+    def _groups(self, number: int, item: Range, reader: Reader) -> Iterator[Group]:
+        begin = item.begin
+        while begin < item.end:
+            try:
+                for pull in reader.pulls(Range(item.shard, begin, item.end)):
+                    for cursor, logs in enumerate(count_logs(pull), pull.begin):
+                        yield number, item.shard, cursor, logs
+                    begin = pull.next
+            except DataExpired as gone:
+                begin = gone.end
+
+
+def recount(
+    spark: SparkSession,
+    access: Access,
+    pipeline: Pipeline,
+    wanted: Sequence[tuple[int, Range]],
+    density: Mapping[int, Density],
+) -> DataFrame:
+    """The log groups of numbered disjoint ranges as the service holds them: `number`, `shard`, `cursor`, `logs`.
+
+    Args:
+        spark: the driver's session.
+        access: how executors reach the log service.
+        pipeline: names the logstore.
+        wanted: ranges with their numbers.
+        density: each shard's recent bytes and rows per log group.
+
+    Raises:
+        SourceError: a task raised it; Spark wraps it once the task has failed for good.
+    """
+    context = spark.sparkContext
+    numbered = sorted((item, number) for number, item in wanted)
+    ordered = [item for item, _ in numbered]
+    work = split(ordered, density, context.defaultParallelism, pipeline.batch.task_bytes) if ordered else []
+    parts = []
+    for part in work:
+        places = [bisect_right(ordered, (item.shard, item.begin), key=lambda at: (at.shard, at.begin)) for item in part]
+        parts.append([(numbered[place - 1][1], item) for place, item in zip(places, part, strict=True)])
+    task = RecountTask(access, pipeline.name, read_limits(pipeline.source, work))
+    rows = context.parallelize(parts, max(1, len(parts))).mapPartitions(task)
+    return spark.createDataFrame(rows, _SCHEMA)
+
+
+def verify(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    storage: Storage,
+    id_: str,
+    question: Question,
+    access: Access | None,
+) -> None:
+    """Compares the table with the question's ranges, and leaves the answer.
+
+    Args:
+        spark: the session.
+        pipeline: the table's pipeline.
+        storage: the table's.
+        id_: the verification's id, which names the answer.
+        question: the question.
+        access: how tasks get the log service's credentials; None where the question does not ask the service.
+    """
+    # First: then the snapshots lack all that these erasures took.
+    gone = _erased(spark, storage)
+    # The quarantine first: then the main table has completed every instant that the quarantine's snapshot holds.
+    aside = None if question.quarantine is None else spark.read.format("hudi").load(hadoop_path(question.quarantine))
+    table = spark.read.format("hudi").load(hadoop_path(pipeline.table.path))
+    # The timeline is read once the table's snapshot is fixed: so it has every later commit that the snapshot may hold.
+    late = [item.time for item in Timeline.load(storage) if (item.completion or "") > question.as_of]
+    groups = None
+    if question.source is not None and access is not None:
+        wanted = [(number, Range(question.ranges[number][0], begin, end)) for number, begin, end in question.source]
+        density = {int(shard): Density(size, 0.0) for shard, size in question.density.items()}
+        groups = recount(spark, access, pipeline, wanted, density)
+    late += question.undecided
+    found = compare(spark, table, question.ranges, late, groups, aside, question.replays, gone)
+    verification_report.answer(storage, id_, found)
+
+
+def _erased(spark: SparkSession, storage: Storage) -> DataFrame | None:
+    """The rows that accepted erasures took, and whether each was in the quarantine; None where there are none."""
+    from pyspark.sql import functions as f
+
+    parts = [
+        spark.read.parquet(*(hadoop_path(f"{storage.uri}/{path}") for path in paths)).withColumn("aside", f.lit(aside))
+        for of, aside in ((erasures.TABLE, False), (erasures.QUARANTINE, True))
+        if (paths := erasures.keys_of(storage, of))
+    ]
+    # A file that holds a row twice may have been erased whole.
+    return reduce(lambda these, more: these.union(more), parts).distinct() if parts else None

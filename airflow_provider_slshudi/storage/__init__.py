@@ -1,0 +1,1 @@
+"""Where tables lie: the local file system, object stores, HDFS."""

@@ -1,0 +1,1 @@
+"""Processes, points at which tests kill them, secrets, the optional Rust package."""

@@ -1,0 +1,204 @@
+"""Samples of the backlog: how far the service's shards are ahead of what batches have read."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from airflow_provider_slshudi.exceptions import ConfigError, LedgerError, SourceError, SourceRefused
+from airflow_provider_slshudi.ledger.records import GONE, LedgerShard, Sighting
+from airflow_provider_slshudi.planning.ranges import Density, Range, by_shard
+from airflow_provider_slshudi.planning.windows import estimate, reach_of, unread
+from airflow_provider_slshudi.sls.faults import PERSON
+from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.sls.transport import ask_each
+from airflow_provider_slshudi.transaction.context import Work
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A shard at one look: where this pipeline's duty begins, its end, and its end at the look before, if any."""
+
+    shard: int
+    first: int
+    end: int
+    before: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is unread, and what came since the look before (None: there was none); bytes are estimates or None."""
+
+    unread: list[Range]
+    unread_bytes: int | None
+    came: int | None
+    came_bytes: int | None
+
+
+def backlog(shards: Sequence[Seen], covered: Sequence[Range], density: Mapping[int, Density]) -> Backlog:
+    """Compares the shards' ends with the coverage and with the look before.
+
+    A shard that the look before did not have counts with all its logs: they came since.
+    """
+    left = unread(((seen.shard, seen.first, seen.end) for seen in shards), covered)
+    if all(seen.before is None for seen in shards):
+        return Backlog(left, _bytes(left, density), None, None)
+    begins = ((seen, seen.first if seen.before is None else seen.before) for seen in shards)
+    came = [Range(seen.shard, begin, seen.end) for seen, begin in begins if begin < seen.end]
+    return Backlog(left, _bytes(left, density), sum(map(len, came)), _bytes(came, density))
+
+
+def _bytes(ranges: list[Range], density: Mapping[int, Density]) -> int | None:
+    """An estimate, None where no batch has shown how large log groups are."""
+    return round(estimate(ranges, density)) if density or not ranges else None
+
+
+def first_unread(left: Sequence[Range]) -> dict[int, int]:
+    """The first unread cursor of each shard that has one."""
+    return {shard: mine[0].begin for shard, mine in by_shard(left).items()}
+
+
+_log = logging.getLogger(__name__)
+_RETENTION_STAYS = timedelta(hours=1)
+"""How long the answer to "how long are logs kept" counts; it changes by hand, and costs a request."""
+
+
+def look(work: Work, shards: Iterable[LedgerShard], before: Mapping[int, LedgerShard], at: datetime) -> int | None:
+    """Keeps what the `shards` say of the pipeline, and never fails: a plan does not depend on figures.
+
+    Returns `Sighting.unread_since`.
+
+    Asks the service for the age of unread logs where the look before does not tell it. Where it does not answer
+    within seconds, that stays unknown.
+
+    Args:
+        before: the shards as the ledger had them until now.
+        at: a time before the shards' ends were asked: what came later is younger.
+    """
+    try:
+        service = work.connect()
+        service.patience = PERSON
+        return _look(work, service, shards, before, at)
+    except (SourceError, ConfigError, LedgerError) as error:
+        _log.warning("what this plan saw of the service is not kept: %s", error)
+        return None
+
+
+def _look(
+    work: Work,
+    service: LogService,
+    shards: Iterable[LedgerShard],
+    before: Mapping[int, LedgerShard],
+    now: datetime,
+) -> int | None:
+    name = work.pipeline.name
+    last = next(iter(work.ledger.sightings(name, 1)), None)
+    known = {id_: shard.end for id_, shard in before.items()}
+    seen = [Seen(shard.id, shard.first, shard.end, known.get(shard.id)) for shard in shards if shard.end is not None]
+    found = backlog(seen, work.ledger.coverage(name), work.ledger.density(name))
+    # What came after the look before is younger than that, which is too little to say where a freshness is promised.
+    looked = None if last is None or work.pipeline.promised is not None else last.at
+    since = _since(service, seen, first_unread(found.unread), looked)
+    ages = [at for at in since.values() if at is not None]
+    sighting = Sighting(
+        now,
+        found.came,
+        found.came_bytes,
+        sum(map(len, found.unread)),
+        found.unread_bytes,
+        # One unknown age may be the oldest.
+        min(ages) if ages and len(ages) == len(since) else None,
+        _kept(work, service, now),
+    )
+    work.ledger.saw(name, sighting, {item.shard: since.get(item.shard) for item in seen})
+    return sighting.unread_since
+
+
+@dataclass(frozen=True)
+class Behind:
+    """How far one shard is behind.
+
+    Attributes:
+        covered_to: the end of the last committed range, or where duty begins.
+        unread, unread_bytes: log groups that no committed batch has; their raw bytes, estimated (None: unknown).
+        seconds: the age of the oldest of them; 0 where there is none, None where the service does not say.
+    """
+
+    shard: int
+    covered_to: int
+    end: int
+    unread: int
+    unread_bytes: int | None
+    seconds: float | None
+
+
+def behind(work: Work) -> list[Behind]:
+    """Asks the service how far each shard is behind now; changes nothing. Shards that no plan has seen are left out.
+
+    Raises:
+        SourceError: the service refuses, or does not answer.
+    """
+    name, service = work.pipeline.name, work.connect()
+    shards = [shard for shard in work.ledger.shards(name) if shard.status != GONE]
+    ends = ask_each(service.end_if_there, (shard.id for shard in shards))
+    there = [(shard, end) for shard in shards if (end := ends[shard.id]) is not None]
+    covered, density = work.ledger.coverage(name), work.ledger.density(name)
+    left = unread(((shard.id, shard.first, end) for shard, end in there), covered)
+    reached, unread_of, now = reach_of(covered), by_shard(left), time.time()
+    ages = _since(service, [], first_unread(left), None)
+    found = []
+    for shard, end in there:
+        mine = unread_of.get(shard.id, [])
+        at = ages.get(shard.id)
+        size = round(estimate(mine, density)) if shard.id in density or not mine else None
+        seconds = 0.0 if not mine else None if at is None else max(now - at, 0.0)
+        to = max(shard.first, reached.get(shard.id, 0))
+        found.append(Behind(shard.id, to, end, sum(map(len, mine)), size, seconds))
+    return found
+
+
+def _since(
+    service: LogService, seen: Iterable[Seen], unread: Mapping[int, int], last: datetime | None
+) -> dict[int, int | None]:
+    """For each shard with unread logs when the first of them was received, at the earliest; None if unknown."""
+    ends = {item.shard: item.before for item in seen}
+    since: dict[int, int | None] = {}
+    asked = []
+    for shard, cursor in unread.items():
+        end = ends.get(shard)
+        if last is not None and end is not None and cursor >= end:
+            since[shard] = int(last.timestamp())  # it came after the look before
+        else:
+            asked.append(shard)
+
+    failed: list[SourceError] = []
+
+    def ask(shard: int) -> int | None:
+        if failed:  # one is enough: the others would wait for as long
+            return None
+        try:
+            return service.received(shard, unread[shard])
+        except SourceError as error:
+            failed.append(error)
+            _log.info("the age of unread logs is not known: %s", error)
+            return None
+
+    return since | ask_each(ask, asked)
+
+
+def _kept(work: Work, service: LogService, now: datetime) -> int | None:
+    """How many seconds the logstore keeps logs, asked once an hour; None where this key may not know."""
+    known = work.ledger.retention_seen(work.pipeline.name)
+    if known is not None and now - known.at < _RETENTION_STAYS:
+        return None
+    try:
+        found = service.retention()
+    except SourceRefused:  # this key may not ask
+        return None
+    except SourceError as error:
+        _log.info("how long logs are kept is not known: %s", error)
+        return None
+    return None if found is None else found[0]
