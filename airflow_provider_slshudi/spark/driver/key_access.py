@@ -3,7 +3,8 @@
 It asks the driver, or in cluster mode the task of Airflow that wants the job done (`spark.driver_endpoint`). No task of
 Spark holds the key, and none holds what it needs to ask: a task's binary carries one half of the token, a local
 property the other. The binary is a block, which may lie on a disk; the property goes with the message that starts a
-task, and into Spark's event log. A worker asks again before the credentials that it has expire, and once when they are refused.
+task, and into Spark's event log. A worker asks again before the credentials that it has expire, and once when they are
+refused.
 """
 
 from __future__ import annotations
